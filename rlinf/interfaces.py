@@ -1,0 +1,80 @@
+"""Verbs: the protocols that the loop is written against. Every backend is one class that fits one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Generator, Tensor
+
+from rlinf.types import Batch, Completion, Metrics, PolicyOutput, SampleRequest, WeightUpdate
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A policy acts, and says afterwards how likely its actions were. A test holds the two equal."""
+
+    def act(self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False) -> tuple[Tensor, PolicyOutput]:
+        """Actions [B, ...] for observations [B, ...], with their log-probabilities and values. No gradient."""
+
+    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient."""
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Generates text. One interface for transformers, vLLM in process, and a remote server."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """All completions of all requests, ordered by (position of the request, sample index)."""
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """The same completions as they finish, in any order."""
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        """Takes new weights in place; the next token follows them. Returns timing and bytes."""
+
+    def sleep(self) -> None:
+        """Frees device memory until :meth:`wake` (does nothing where there is none to free)."""
+
+    def wake(self) -> None: ...
+
+
+@runtime_checkable
+class Rollout(Protocol):
+    """Drives environments with a policy and makes a batch."""
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of optimiser step ``step``: a function of the seed, the step and the weights alone."""
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """Owns weights and optimiser. One instance per rank; every method is called on all ranks with that rank's rows.
+
+    Group statistics never depend on the ranks: advantages come with the batch, and every denominator of the loss is
+    that of the whole optimiser step over all ranks."""
+
+    def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
+        """Log-probabilities, entropy and values of this rank's rows under the current (or reference) weights. No gradient."""
+
+    def update(self, batch: Batch, *, step: int) -> Metrics:
+        """All epochs and minibatches of one step over this rank's rows (advantages are in the batch)."""
+
+    def weights(self, *, version: int) -> WeightUpdate:
+        """The policy's weights under Hugging Face names (complete on rank 0, empty on the others)."""
+
+    def save(self, folder: Path) -> None:
+        """Weights, optimiser, schedule and random streams, enough to continue bit for bit."""
+
+    def load(self, folder: Path) -> None: ...
+
+    def export(self, folder: Path) -> None:
+        """A folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
+
+
+class RewardTerm(Protocol):
+    """One part of a reward: a number per response, from prompt, response and the task's row."""
+
+    def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float: ...

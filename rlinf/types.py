@@ -1,0 +1,266 @@
+"""Nouns: the columnar batch and its parts. Depends on torch only.
+
+Shape legend, used in every docstring of the project:
+
+    B  rows: one response, one episode, or one agent conversation
+    T  slots of a row: response tokens, environment decisions, or the finer unit ``logprob_type`` picks
+    P  prompt tokens
+    K  actions of a chunk
+    D  dimensions of one action
+
+A row never becomes a Python object: a thousand simulators are a thousand rows of one tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+Metrics = dict[str, float]
+
+# Per-slot columns share the leading [B, T]; per-row columns lead with [B]. What a short row is padded with when T grows:
+_SLOT_FILL: dict[str, float] = {
+    "mask": False,
+    "logprobs": 0.0,
+    "old_logprobs": 0.0,
+    "ref_logprobs": 0.0,
+    "values": 0.0,
+    "bootstrap_values": 0.0,
+    "step_rewards": float("nan"),
+    "terminated": False,
+    "truncated": False,
+    "advantages": 0.0,
+    "returns": 0.0,
+    "policy_version": 0,
+}
+
+
+class BatchError(ValueError):
+    """A column whose shape or dtype does not fit the batch; the message names the column."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B rows by T slots, with everything that the algorithm layer, the learner and the report read.
+
+    Shapes and dtypes are checked when the batch is made; a wrong one is a :class:`BatchError` that names the column.
+    """
+
+    inputs: Mapping[str, Tensor]
+    """What only the policy reads; every tensor leads with [B].
+
+    Text: ``prompt_ids`` [B, P] int64 (right-padded) and ``prompt_lengths`` [B] int64, ``response_lengths`` [B] int64.
+    Simulators: ``observation`` [B, T, ...] (or ``observation.<key>`` for Dict spaces)."""
+    actions: Tensor
+    """[B, T] token ids (int64), or [B, T, ...] actions of an environment."""
+    mask: Tensor
+    """[B, T] bool, true where the policy really acted (observation tokens inside a conversation are false)."""
+    logprobs: Tensor
+    """[B, T] float32, the behaviour policy's log-probabilities, as the sampler reported them."""
+    rewards: Tensor
+    """[B] outcome or [B, T] per-slot rewards, float32."""
+    group_ids: Tensor
+    """[B] int64; rows with the same prompt or start state share one. Order and equal sizes are never assumed."""
+    policy_version: Tensor
+    """[B, T] int32: the version of the weights that chose each slot."""
+    terminated: Tensor | None = None
+    """[B, T] bool: the episode ended in this slot by the task's own rules."""
+    truncated: Tensor | None = None
+    """[B, T] bool: the row was cut in this slot (a time or length limit)."""
+    values: Tensor | None = None
+    """[B, T] float32: critic at the slot."""
+    bootstrap_values: Tensor | None = None
+    """[B, T] float32: critic at the observation that follows the slot; read where ``truncated``, or at a row's last slot."""
+    step_rewards: Tensor | None = None
+    """[B, T] float32: process rewards at the slot a step ends in, NaN elsewhere."""
+    old_logprobs: Tensor | None = None
+    """[B, T] float32: the proximal policy's, recomputed by the learner before the update."""
+    ref_logprobs: Tensor | None = None
+    """[B, T] float32: the reference policy's."""
+    advantages: Tensor | None = None
+    """[B, T] float32."""
+    returns: Tensor | None = None
+    """[B, T] float32: regression targets of the critic."""
+    metadata: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Per-row facts for filters and reports (prompt text, response text, verdict, task id); length B each."""
+
+    def __post_init__(self) -> None:
+        if self.mask.ndim != 2 or self.mask.dtype != torch.bool:
+            raise BatchError(f"mask must be bool [B, T], got {self.mask.dtype} {tuple(self.mask.shape)}")
+        rows, slots = self.mask.shape
+        for name in _SLOT_FILL:
+            column = getattr(self, name)
+            if column is not None and tuple(column.shape) != (rows, slots):
+                raise BatchError(f"{name} must be [B, T] = [{rows}, {slots}], got {tuple(column.shape)}")
+        if tuple(self.actions.shape[:2]) != (rows, slots):
+            raise BatchError(f"actions must lead with [B, T] = [{rows}, {slots}], got {tuple(self.actions.shape)}")
+        if tuple(self.rewards.shape) not in ((rows,), (rows, slots)):
+            raise BatchError(f"rewards must be [B] or [B, T] with B={rows}, T={slots}, got {tuple(self.rewards.shape)}")
+        if tuple(self.group_ids.shape) != (rows,) or self.group_ids.dtype != torch.int64:
+            raise BatchError(f"group_ids must be int64 [B={rows}], got {self.group_ids.dtype} {tuple(self.group_ids.shape)}")
+        for name, tensor in self.inputs.items():
+            if tensor.shape[:1] != (rows,):
+                raise BatchError(f"inputs[{name!r}] must lead with B={rows}, got {tuple(tensor.shape)}")
+        for name, values in self.metadata.items():
+            if len(values) != rows:
+                raise BatchError(f"metadata[{name!r}] has {len(values)} entries for {rows} rows")
+
+    @property
+    def num_rows(self) -> int:
+        return self.mask.shape[0]
+
+    @property
+    def num_slots(self) -> int:
+        return self.mask.shape[1]
+
+    def replace(self, **columns: Any) -> Self:
+        """A copy with some columns exchanged (checked again)."""
+        return replace(self, **columns)
+
+    def select(self, rows: Tensor | Sequence[int]) -> Self:
+        """The rows named by an int64 index [B'], in that order."""
+        index = torch.as_tensor(rows, dtype=torch.int64)
+        picked = self._map(lambda tensor: tensor[index.to(tensor.device)])
+        metadata = {name: [values[i] for i in index.tolist()] for name, values in self.metadata.items()}
+        return picked.replace(metadata=metadata)
+
+    def split(self, parts: int) -> list[Self]:
+        """``parts`` batches of consecutive rows whose sizes differ by one at most (some empty when B < parts)."""
+        return [self.select(chunk) for chunk in torch.arange(self.num_rows).tensor_split(parts)]
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same batch with every tensor on ``device``."""
+        return self._map(lambda tensor: tensor.to(device))
+
+    def trimmed(self) -> Self:
+        """The same batch without trailing slots that no row uses."""
+        used = self.mask.any(dim=0)
+        if self.terminated is not None:
+            used = used | self.terminated.any(dim=0)
+        if "response_lengths" in self.inputs:
+            length = int(self.inputs["response_lengths"].max()) if self.num_rows else 0
+        else:
+            length = int(used.nonzero().max()) + 1 if bool(used.any()) else 0
+        return self._slots(length)
+
+    def _slots(self, length: int) -> Self:
+        """Cut or pad to ``length`` slots."""
+        columns: dict[str, Any] = {}
+        for name in ("actions", "rewards", *_SLOT_FILL):
+            column = getattr(self, name)
+            if column is None or (name == "rewards" and column.ndim == 1):
+                continue
+            columns[name] = _fit(column, length, _SLOT_FILL.get(name, 0))
+        inputs = {n: _fit(t, length, 0) if n.startswith("observation") else t for n, t in self.inputs.items()}
+        return self.replace(inputs=inputs, **columns)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        columns: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, Tensor):
+                columns[item.name] = change(value)
+        return replace(self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns)
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """One batch with the rows of all, padded to the longest T (and, for text, the longest P).
+
+    ``group_ids`` are taken as they are: the caller keeps them distinct between batches. A column that only some
+    batches have is a :class:`BatchError`.
+    """
+    if not batches:
+        raise BatchError("there is nothing to concatenate: the list of batches is empty")
+    slots = max(batch.num_slots for batch in batches)
+    fitted = [batch._slots(slots) for batch in batches]
+    columns: dict[str, Any] = {}
+    for item in fields(Batch):
+        values = [getattr(batch, item.name) for batch in fitted]
+        if isinstance(values[0], Tensor) or any(value is None for value in values):
+            missing = [value is None for value in values]
+            if any(missing) and not all(missing):
+                raise BatchError(f"{item.name} is present in some of the batches only")
+            columns[item.name] = None if all(missing) else torch.cat(values)
+    inputs: dict[str, Tensor] = {}
+    for name in fitted[0].inputs:
+        tensors = [batch.inputs[name] for batch in fitted]
+        if name == "prompt_ids":
+            width = max(tensor.shape[1] for tensor in tensors)
+            tensors = [_fit(tensor, width, 0) for tensor in tensors]
+        inputs[name] = torch.cat(tensors)
+    metadata = {name: [v for batch in fitted for v in batch.metadata[name]] for name in fitted[0].metadata}
+    return Batch(inputs=inputs, metadata=metadata, **columns)
+
+
+def _fit(tensor: Tensor, length: int, fill: float) -> Tensor:
+    """Cut or pad dimension 1 to ``length``."""
+    have = tensor.shape[1]
+    if have >= length:
+        return tensor[:, :length]
+    pad = tensor.new_full((tensor.shape[0], length - have, *tensor.shape[2:]), fill)
+    return torch.cat([tensor, pad], dim=1)
+
+
+@dataclass(frozen=True)
+class PolicyOutput:
+    """What a policy says of given actions: float32 tensors [B, T]; ``values`` and ``entropy`` where it has them."""
+
+    logprobs: Tensor
+    entropy: Tensor | None = None
+    values: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """The sampling distribution. Log-probabilities everywhere are those of this distribution.
+
+    ``top_k`` 0 and ``top_p`` 1.0 are off; ``temperature`` 0.0 is greedy (log-probabilities then are those at 1.0).
+    """
+
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """One prompt, ``n`` responses. Sample ``j`` draws from the stream keyed by (``*key``, j): (seed, step, prompt) by custom.
+
+    ``prefix`` continues an aborted response: token ids already produced (n must be 1)."""
+
+    request_id: int
+    prompt_ids: tuple[int, ...]
+    n: int
+    params: SamplingParams
+    key: tuple[int, ...]
+    prefix: tuple[int, ...] = ()
+    first_sample: int = 0
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One response. ``finish_reason`` is "stop", "length", "abort" or "too_long" (the prompt did not fit: no tokens)."""
+
+    request_id: int
+    sample_index: int
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+    policy_version: tuple[int, ...]
+    """One version per token: a response that was continued under newer weights has several."""
+
+
+@dataclass(frozen=True)
+class WeightUpdate:
+    """A named set of weights on its way from learner to sampler, Hugging Face names, with the version they make."""
+
+    version: int
+    tensors: Mapping[str, Tensor]
