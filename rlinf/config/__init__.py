@@ -1,0 +1,1 @@
+"""YAML to a typed, checked configuration. Imports neither torch nor ray."""

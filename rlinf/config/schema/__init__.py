@@ -1,0 +1,61 @@
+"""The typed schema: frozen dataclasses, one per section; the string under a field is its documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rlinf.config.schema.algorithm import (
+    AlgorithmConfig,
+    OverlongPenaltyConfig,
+    RewardNormConfig,
+    RolloutCorrectionConfig,
+)
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.config.schema.env import DataConfig, EnvConfig
+from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OptimizerConfig, SftConfig
+from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig
+from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
+from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
+
+__all__ = [
+    "AlgorithmConfig",
+    "CheckpointConfig",
+    "ClusterConfig",
+    "Config",
+    "DataConfig",
+    "EnvConfig",
+    "EvaluationConfig",
+    "LearnerConfig",
+    "LoggingConfig",
+    "LoraConfig",
+    "MegatronConfig",
+    "OptimizerConfig",
+    "OverlongPenaltyConfig",
+    "PolicyConfig",
+    "RewardNormConfig",
+    "RolloutConfig",
+    "RolloutCorrectionConfig",
+    "RunConfig",
+    "ServerConfig",
+    "SftConfig",
+    "TokenizerConfig",
+    "VllmConfig",
+]
+
+
+@dataclass(frozen=True)
+class Config:
+    """One experiment."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    env: EnvConfig = field(default_factory=EnvConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)

@@ -1,0 +1,154 @@
+"""`algorithm`: the options of the algorithm layer. Their exact semantics are in docs/algorithms.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Scope = Literal["group", "batch", "running"]
+
+
+@dataclass(frozen=True)
+class RewardNormConfig:
+    mean: Scope | None = None
+    """Whose mean is subtracted."""
+    std: Scope | None = None
+    """By whose standard deviation is divided."""
+
+
+@dataclass(frozen=True)
+class OverlongPenaltyConfig:
+    safe_length: int = 0
+    """Response tokens without penalty."""
+    max_length: int = 0
+    """Where the penalty reaches `coef`."""
+    coef: float = 0.0
+    """0 is off."""
+
+
+@dataclass(frozen=True)
+class RolloutCorrectionConfig:
+    level: Literal["none", "token", "sequence"] = "none"
+    """Weight slots by exp(old - sampler log-prob), per token or per sequence."""
+    mode: Literal["truncate", "mask"] = "truncate"
+    cap: float = 2.0
+
+
+@dataclass(frozen=True)
+class AlgorithmConfig:
+    adv_type: str = "grpo"
+    """The advantage estimator (`rlinf list advantages`)."""
+    loss_type: str = "actor"
+    """The policy loss (`rlinf list losses`)."""
+    loss_agg_func: str = "token-mean"
+    """How per-slot losses become one number (`rlinf list aggregations`)."""
+    group_size: int = 1
+    """Responses per prompt, or episodes per start state."""
+    singleton_group: Literal["error", "zero", "raw"] = "error"
+    """What a group of one gives in a group estimator."""
+    update_epochs: int = 1
+    """Passes over each batch, each with a fresh permutation."""
+    num_minibatches: int = 1
+    """Optimiser steps per pass."""
+    gamma: float = 1.0
+    gae_lambda: float = 0.95
+    normalize_by_std: bool = True
+    """grpo: divide by the group's standard deviation (false: Dr.GRPO)."""
+    std_ddof: Literal[0, 1] = 1
+    """1 is the unbiased standard deviation, 0 the original paper's."""
+    normalize_advantages: bool = False
+    """Whiten over all true slots of the global batch."""
+    whiten_rewards: bool = False
+    keep_zero_groups: bool = False
+    """Advantages of groups with constant reward stay exactly 0 through whitening."""
+    advantage_clip: float | None = None
+    use_valid_token_scale: bool = False
+    """Divide each advantage by its row's valid slots."""
+    step_weight: float = 1.0
+    """gigpo: weight of the step-level advantage."""
+    reward_norm: RewardNormConfig | Scope | dict[str, object] | None = None
+    """`group`, `batch`, `running`, or `{mean: ..., std: ...}`; or such a value for each domain by name."""
+    reward_shift: bool = False
+    """With a one-word `reward_norm`: subtract the mean only."""
+    reward_scale: bool = False
+    """With a one-word `reward_norm`: divide by the standard deviation only."""
+    reward_clip: float | None = None
+    """Clamp rewards to [-c, c]; null or 0 is off."""
+    add_token_level_kl: bool = False
+    """Subtract `kl_coef` times the KL to the reference policy from each token's reward."""
+    kl_coef: float = 0.0
+    kl_controller: Literal["fixed", "adaptive"] = "fixed"
+    target_kl: float = 0.1
+    """`adaptive`: the KL that the coefficient steers toward."""
+    kl_horizon: int = 10_000
+    """`adaptive`: samples over which it steers."""
+    kl_beta: float = 0.0
+    """Weight of the KL term in the loss; above 0 a reference policy is kept."""
+    kl_penalty_type: str = "low_var_kl"
+    """The KL estimate (`rlinf list kl`)."""
+    ref_update_every: int = 0
+    """Steps after which the reference becomes a copy of the policy (iterative GRPO); 0 never."""
+    ratio_clip_eps: float = 0.2
+    clip_ratio_low: float | None = None
+    """null: `ratio_clip_eps`."""
+    clip_ratio_high: float | None = None
+    """null: `ratio_clip_eps`."""
+    clip_ratio_c: float | None = None
+    """Dual clip: bounds the loss of negative advantages by c|A|."""
+    value_coef: float = 0.5
+    value_clip: float | None = None
+    huber_delta: float | None = None
+    """null: squared error."""
+    entropy_bonus: float = 0.0
+    calculate_entropy: bool = False
+    """Log the entropy even where the bonus is 0."""
+    early_stop_imp_ratio: float | None = None
+    """A minibatch whose mean ratio exceeds this takes no optimiser step, and is counted."""
+    tis_cap: float = 2.0
+    """tis: upper bound of the importance weight."""
+    sapo_tau_positive: float = 1.0
+    sapo_tau_negative: float = 1.05
+    cov_ratio: float = 0.0002
+    """clip_cov, kl_cov: share of slots whose covariance is limited."""
+    cov_kl_coef: float = 1.0
+    """kl_cov: weight of the KL term on those slots."""
+    cov_lower_bound: float = 1.0
+    """clip_cov: only slots with a covariance between the bounds are clipped."""
+    cov_upper_bound: float = 5.0
+    behave_weight_threshold: float | None = None
+    """decoupled: slots whose proximal/behaviour ratio exceeds this do not count."""
+    rollout_correction: RolloutCorrectionConfig = field(default_factory=RolloutCorrectionConfig)
+    sum_norm_divide_by_batch: bool = True
+    """seq-mean-token-sum-norm: divide by the number of sequences as well."""
+    dynamic_sampling: bool = False
+    """Discard groups of constant reward and sample others in their place."""
+    max_resample: int = 4
+    """dynamic_sampling: how many further rollouts may be made for one batch."""
+    filter_rewards: bool = False
+    """Drop groups whose mean reward lies outside the bounds."""
+    rewards_lower_bound: float | None = None
+    rewards_upper_bound: float | None = None
+    max_len_mask: bool = False
+    """Responses cut by the length limit get no loss."""
+    overlong_penalty: OverlongPenaltyConfig = field(default_factory=OverlongPenaltyConfig)
+    difficulty_mask: bool = False
+    """Rows of tasks that are always or never solved get no loss."""
+    reward_type: Literal["action_level", "chunk_level"] = "chunk_level"
+    logprob_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
+    entropy_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
+    sac_tau: float = 0.005
+    """sac: share of the online critic that the target takes each update."""
+    sac_alpha: float | Literal["auto"] = "auto"
+    """sac: entropy temperature; `auto` learns it."""
+    sac_target_entropy: float | None = None
+    """sac: null is minus the number of action dimensions."""
+    replay_capacity: int = 1_000_000
+    replay_start: int = 1_000
+    """sac: environment steps before the first update."""
+    replay_batch_size: int = 256
+    replay_ratio: float = 1.0
+    """sac: updates per environment step."""
+    n_step: int = 1
+    """sac: steps of the bootstrapped return."""
+    strict: bool = True
+    """false: a key that the chosen functions do not read is a warning, not an error."""

@@ -1,0 +1,34 @@
+"""`cluster`: where processes run, and how long anyone waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    backend: Literal["ray", "local"] = "ray"
+    """`local` runs the very same graph in this process."""
+    address: str | None = None
+    """Of a running Ray cluster (`auto`, `ray://...`); null starts one on this machine."""
+    placement: Literal["auto", "colocated", "separate"] = "auto"
+    """`colocated`: samplers share the learner's GPUs in turn; `separate`: each has its own. `auto` is colocated."""
+    gpus_per_learner: float | None = None
+    """null: 1 where there are GPUs, else 0."""
+    gpus_per_sampler: float | None = None
+    """null: as placement says."""
+    cpus_per_worker: float = 0.5
+    """Ray's share of a core per actor, for its scheduler only."""
+    threads_per_worker: int = 1
+    """Torch threads of every worker; the same number gives the same bits."""
+    start_timeout_s: float = 180.0
+    """How long a group of workers may take to come up."""
+    call_timeout_s: float = 1800.0
+    """How long any one call may take; past it the error names the worker and the call."""
+    heartbeat_s: float = 10.0
+    """How often waiting looks whether the workers still live."""
+    max_restarts: int = 1
+    """How often a sampler or env worker that died is started anew."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Environment variables of the workers."""

@@ -1,0 +1,60 @@
+"""`env` and `data`: which environment, how many of it, and what its prompts look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    id: str = ""
+    """Any gymnasium id, `module:Id` included (`CartPole-v1`, `rlinf_envs:rlinf/Math-v0`)."""
+    kwargs: dict[str, object] = field(default_factory=dict)
+    """Passed to the environment's constructor."""
+    num_workers: int = 1
+    """Env worker actors; rows are split over them by whole groups."""
+    num_envs: int = 8
+    """Simulators: environments stepped side by side, over all workers."""
+    vectorization: Literal["auto", "native", "sync", "async"] = "auto"
+    """How environments are stepped together; `auto` measures what is fastest. The result does not depend on it."""
+    wrappers: list[str] = field(default_factory=list)
+    """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`."""
+    isolation: Literal["none", "process"] = "none"
+    """`process` runs the environment in an interpreter of its own behind a socket (`python` names it)."""
+    python: str | None = None
+    """With `isolation: process`: the interpreter of the environment's own virtual environment."""
+    max_episode_steps: int | None = None
+    """Cut episodes after so many steps (truncation); null keeps the environment's own limit."""
+    max_turns: int = 1
+    """Text: how many times the environment may answer within one conversation."""
+    auto_reset: bool = True
+    """Simulators: a finished env starts anew at once, so that every step of a rollout counts."""
+    ignore_terminations: bool = False
+    """Only truncation ends an episode."""
+    num_action_chunks: int = 1
+    """Actions per decision; a chunk stops at an episode's end."""
+    normalize_observations: bool = False
+    """Subtract the running mean and divide by the running standard deviation (checkpointed)."""
+    normalize_rewards: bool = False
+    """Divide rewards by the running standard deviation of the discounted return (checkpointed)."""
+    frame_stack: int = 1
+    """Stack so many consecutive observations."""
+    success_key: str = "success"
+    """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics)."""
+    step_timeout_s: float = 60.0
+    """A step or reset that takes longer is a hang: the env is restarted and its episode dropped."""
+    max_failures: int = 100
+    """Training stops with a clear message when envs were restarted more often than this."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    max_prompt_length: int = 512
+    """In tokens. Rows of a dataset that are longer are dropped and counted, never cut."""
+    shuffle: bool = True
+    """Visit the tasks of the dataset in a fresh order each epoch (from the run's seed)."""
+    chat_template: Literal["auto", "always", "never"] = "auto"
+    """Render prompts with the tokenizer's chat template; `auto` does so where the tokenizer has one."""
+    system_prompt: str | None = None
+    """The system message of the chat template."""

@@ -1,0 +1,63 @@
+"""`learner`: who owns the weights, the optimiser, and how a batch is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    lr: float = 1e-6
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    grad_clip: float = 1.0
+    """Largest norm of the global gradient; 0 is off."""
+    critic_lr: float | None = None
+    """Of the value head; null is `lr`."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    warmup_steps: int = 0
+    min_lr_ratio: float = 0.0
+    """Where `linear` and `cosine` end, as a share of `lr`."""
+
+
+@dataclass(frozen=True)
+class MegatronConfig:
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    virtual_pipeline: int | None = None
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    sequence_parallel: bool = False
+    distributed_optimizer: bool = True
+    recompute: Literal["none", "selective", "full"] = "none"
+    offload: bool = False
+    """Move optimiser state and weights to the host while samplers use the card."""
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    backend: Literal["torch", "fsdp", "megatron"] = "torch"
+    num_workers: int = 1
+    """Ranks. `torch` is data parallel over them."""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    micro_batch_tokens: int = 16_384
+    """Rows are packed into micro-batches of at most so many tokens (text) or slots (simulators). No influence on the result."""
+    pack: bool = True
+    """Text: rows of a micro-batch lie end to end, without padding."""
+    megatron: MegatronConfig = field(default_factory=MegatronConfig)
+
+
+@dataclass(frozen=True)
+class SftConfig:
+    """Supervised warm start on the environment's own demonstrations, before the first step; also `rlinf sft`."""
+
+    steps: int = 0
+    """0 is off."""
+    batch_size: int = 64
+    lr: float = 1e-3
+    warmup_steps: int = 10
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    max_tasks: int | None = None
+    """Demonstrations are drawn from the first so many training tasks; null is all."""

@@ -1,0 +1,56 @@
+"""`rollout`: how many responses or episodes a step collects, and who generates them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class VllmConfig:
+    tensor_parallel_size: int = 1
+    gpu_memory_utilization: float = 0.5
+    """Share of the card's memory for weights and key-value cache."""
+    kv_cache_memory_mb: int | None = None
+    """Exact size of the key-value cache instead of a share (CPU default: 64)."""
+    max_num_seqs: int = 256
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    enforce_eager: bool = False
+    """No CUDA graphs (always so on CPU)."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_model_len: int | None = None
+    """null: prompt limit plus response limit."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    base_url: str | None = None
+    """Of a running OpenAI-compatible server (`http://host:8000/v1`)."""
+    model: str | None = None
+    """The name it serves; null asks it."""
+    timeout_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    sampler: Literal["auto", "hf", "vllm", "server"] = "auto"
+    """Text: `auto` takes the fastest that is installed and fits."""
+    num_samplers: int = 1
+    """Sampler actors; prompts are split over them."""
+    batch_size: int = 32
+    """Prompts (text), or groups of start states (simulators with grpo), per step. Rows are this times `algorithm.group_size`."""
+    max_new_tokens: int = 256
+    temperature: float = 1.0
+    top_k: int = 0
+    """0 is off."""
+    top_p: float = 1.0
+    repetition_penalty: float = 1.0
+    num_steps: int = 128
+    """Simulators: decisions per env and step of training."""
+    generation_batch_size: int = 512
+    """`hf`: responses generated side by side."""
+    pipeline_stages: int = 1
+    """Simulators acting in sampler actors: 2 lets simulation and inference overlap."""
+    vllm: VllmConfig = field(default_factory=VllmConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)

@@ -1,0 +1,72 @@
+"""`run`: what this run is called, where it lives, and how long it lasts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    name: str = "run"
+    """Shown in the progress display and in reports."""
+    dir: str = "runs/{name}"
+    """The run directory; `{name}` and `{seed}` are filled in. The same directory resumes what is there."""
+    seed: int = 0
+    """The one seed; every random stream is derived from it by component, step and sample."""
+    max_steps: int = 100
+    """Optimiser steps (one rollout and its update each)."""
+    resume: Literal["auto", "never", "must"] = "auto"
+    """`auto` continues what is in the directory, `never` demands an empty one, `must` demands a checkpoint."""
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    every: int = 20
+    """Save each so many steps (and at the end); 0 saves at the end only."""
+    keep: int = 2
+    """How many of the newest checkpoints stay."""
+    best_metric: str | None = None
+    """An evaluation metric (`eval/accuracy`); the checkpoint where it was highest is kept too."""
+    export: bool = True
+    """Write the final policy as a folder that its own library loads (Hugging Face for text)."""
+
+
+@dataclass(frozen=True)
+class LoggingConfig:
+    progress: Literal["auto", "live", "plain", "none"] = "auto"
+    """`live` draws a display that updates, `plain` prints a line a step, `auto` looks whether a person is watching."""
+    tensorboard: bool = True
+    """Write TensorBoard events beside `metrics.jsonl`."""
+    wandb_project: str | None = None
+    """Send metrics to this Weights & Biases project (extra: wandb)."""
+    mlflow_experiment: str | None = None
+    """Send metrics to this MLflow experiment (extra: mlflow)."""
+    samples_every: int = 10
+    """Write graded samples of whole groups each so many steps; 0 writes none."""
+    sample_groups: int = 2
+    """How many groups each time."""
+    plain_every: int = 1
+    """With `plain` progress: print each so many steps."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    every: int = 0
+    """Evaluate each so many steps; before the first and after the last step it always happens (unless size is 0)."""
+    size: int = 256
+    """Tasks (text) or episodes (simulators) of the held-out set; 0 evaluates never."""
+    samples: int = 1
+    """Responses per task; above 1 they are sampled at `temperature` and pass@k is reported for k up to this."""
+    temperature: float = 0.0
+    """0 is greedy. Simulators: 0 takes the most likely action."""
+    env_kwargs: dict[str, object] | None = None
+    """Environment kwargs that differ from `env.kwargs` (a held-out `split`, say)."""
+    seed: int = 1_000_000
+    """Start states of evaluation episodes; never depends on the number of envs."""
+    num_envs: int = 16
+    """Simulators: how many evaluation episodes run side by side (no influence on the result)."""
+    video_every: int = 0
+    """Simulators: record an evaluation video each so many evaluations; 0 records none."""
+    video_episodes: int = 4
+    """Episodes tiled into one video."""
