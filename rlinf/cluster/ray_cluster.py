@@ -66,11 +66,10 @@ class RayCluster(Cluster):
         resources = resources or Resources(cpus=self._config.cpus_per_worker)
         packed = pack(build)
         options = self._placement.reserve(name, n, resources)
-        actor = ray.remote(concurrency_groups={CONTROL: 2})(Host)
         environment = {"env_vars": worker_environment(self._config)}
 
         def start(rank: int) -> Any:
-            return actor.options(**options[rank], runtime_env=environment, max_restarts=0).remote()
+            return _actor().options(**options[rank], runtime_env=environment, max_restarts=0).remote()
 
         def release() -> None:
             del self._groups[name]
@@ -110,6 +109,11 @@ class RayCluster(Cluster):
         finally:
             if main:
                 signal.signal(signal.SIGINT, before)
+
+
+def _actor() -> Any:
+    make: Any = ray.remote  # its type stubs know no concurrency groups
+    return make(concurrency_groups={CONTROL: 2})(Host)
 
 
 def worker_environment(config: ClusterConfig) -> dict[str, str]:

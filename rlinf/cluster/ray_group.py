@@ -152,7 +152,7 @@ class RayGroup(WorkerGroup):
         self._release()
 
     def check_alive(self) -> None:
-        """Asks every rank for a sign of life. Silence proves nothing (native code may hold the interpreter); death does.
+        """Asks every rank for a sign of life. Silence proves nothing: native code may hold the interpreter.
 
         :raises WorkerDied: a process of a group with rendezvous is gone. Elsewhere only its own calls report that.
         """
@@ -190,7 +190,7 @@ class RayGroup(WorkerGroup):
 
 
 def _with_shared(args: Sequence[Any], options: dict[str, Any]) -> list[Any]:
-    """Packed arguments, then the references they mention, which Ray resolves only where they are arguments themselves."""
+    """The packed arguments, then the references among them: Ray resolves only what is an argument itself."""
     refs: list[ray.ObjectRef] = []
 
     def marked(value: Any) -> Any:
