@@ -26,7 +26,8 @@ def interpolate(tree: Branch, problems: list[ConfigProblem]) -> None:
             for step in path:
                 value = value[step]  # type: ignore[index]
         except (OmegaConfBaseException, ValueError) as error:
-            first = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0].partition("resolving interpolation: ")
+            first = reason[2] or reason[0]
             fix = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
             problems.append(
                 problem(located.origin, dotted, f"{dotted}: {located.value} does not resolve: {first}.", fix)

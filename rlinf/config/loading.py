@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlinf.config.aliases import rename, translate_values
 from rlinf.config.checks import run_checks
+from rlinf.config.combined import combine
 from rlinf.config.context import Context
 from rlinf.config.interpolate import interpolate
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
@@ -53,8 +55,12 @@ def _resolve(reader: Reader, source: Origin) -> Resolved:
     notes = list(reader.notes)
     tree: Branch = {}
     for layer in reader.layers:
+        # Before merging, so that a name on the command line replaces another name for the same thing in the file.
+        rename(layer, notes, problems)
         tree = merge(tree, layer)
     interpolate(tree, problems)
+    combine(tree, notes, problems)
+    translate_values(tree, notes)
     builder = Builder()
     config = builder.section(Config, Located(tree, source))
     broken = builder.broken | {problem.key for problem in problems}
