@@ -6,24 +6,12 @@ Every cut is a pure function of the batch and the seed, computed alike on every 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rlinf.streams import torch_generator
-
-
-@dataclass(frozen=True)
-class Costs:
-    """What the rows of a batch cost a policy."""
-
-    lengths: Tensor
-    """[B] int64 tokens (text) or slots (simulators) of each row on its own."""
-    shared: Tensor | None = None
-    """[B] int64 tokens of each row that are paid once for all rows of the same owner in a micro-batch."""
-    owners: Tensor | None = None
-    """[B] int64: rows with the same owner share ``shared`` tokens."""
+from rlinf.types import Costs
 
 
 def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> list[Tensor]:
@@ -44,7 +32,7 @@ def share(rows: Tensor, costs: Costs, *, rank: int, size: int) -> Tensor:
 
 
 def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
-    """``rows`` in pieces of at most ``budget`` tokens (one row at least), owners together and similar lengths together."""
+    """``rows`` in pieces of at most ``budget`` tokens (one row at least): owners together, then similar lengths."""
     if not len(rows):
         return []
     lengths = costs.lengths[rows]

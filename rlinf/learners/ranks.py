@@ -15,7 +15,9 @@ from rlinf.algorithms.statistics import ONE_RANK, Ranks, TorchRanks
 _BUCKET_ELEMENTS = 1 << 24
 
 
-def join(*, rank: int, size: int, address: str | None, port: int | None, device: torch.device, timeout_s: float) -> Ranks:
+def join(
+    *, rank: int, size: int, address: str | None, port: int | None, device: torch.device, timeout_s: float
+) -> Ranks:
     """Starts the process group (gloo on CPU, NCCL on GPU) and returns its ranks; one rank needs none."""
     if size == 1:
         return ONE_RANK

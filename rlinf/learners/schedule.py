@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 
 
-def lr_factor(
-    step: int, *, schedule: str, total_steps: int, warmup_steps: int = 0, min_lr_ratio: float = 0.0
-) -> float:
+def lr_factor(step: int, *, schedule: str, total_steps: int, warmup_steps: int = 0, min_lr_ratio: float = 0.0) -> float:
     """The share of the learning rate at optimiser step ``step`` (from 0): linear warm-up, then the schedule.
 
     >>> [round(lr_factor(s, schedule="linear", total_steps=4, warmup_steps=2), 2) for s in range(5)]

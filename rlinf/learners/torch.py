@@ -25,12 +25,11 @@ from rlinf.algorithms.metrics import (
     reduce_metrics,
 )
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
-from rlinf.learners.partition import Costs, micro_batches, minibatches, share
+from rlinf.learners.partition import micro_batches, minibatches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.schedule import lr_factor
 from rlinf.learners.stage import Stage
-from rlinf.streams import torch_generator
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
 class NonFiniteUpdate(RuntimeError):
@@ -92,7 +91,7 @@ class TorchLearner:
         return self.policy.costs(batch.inputs, batch.mask)
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share. No gradient."""
+        """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
         costs = self.costs(batch)
         rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
         policy, context = self.policy, nullcontext()
@@ -127,9 +126,7 @@ class TorchLearner:
         metrics: list[Metrics] = []
         skipped = 0
         for epoch in range(self.stage.epochs):
-            order = minibatches(
-                batch.num_rows, parts=self.stage.minibatches, seed=self.seed, step=step, epoch=epoch
-            )
+            order = minibatches(batch.num_rows, parts=self.stage.minibatches, seed=self.seed, step=step, epoch=epoch)
             for rows in order:
                 if len(rows):
                     numbers, stopped = self._optimise(batch, costs, rows)
@@ -159,7 +156,9 @@ class TorchLearner:
         for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens):
             partial.append(self._backward(mini, place[piece], weights, selected))
         if not partial:  # more ranks than rows: this one still has to take part in every sum
-            partial.append(self._backward(mini.replace(mask=mini.mask & False), torch.tensor([0]), weights * 0, selected))
+            partial.append(
+                self._backward(mini.replace(mask=mini.mask & False), torch.tensor([0]), weights * 0, selected)
+            )
         sum_gradients(self.policy.parameters(), self.size)
         merged = reduce_metrics(partial, ranks=self.ranks)
         ratio, count = merged["ratio"]
@@ -193,10 +192,10 @@ class TorchLearner:
         )
         if loss.requires_grad:
             loss.backward()
-        gap = (output.logprobs.detach() - part.logprobs).abs() if self.stage.old_is_current else None
-        if gap is not None:
+        if self.stage.old_is_current:
+            gap = torch.where(part.mask, (output.logprobs.detach() - part.logprobs).abs(), 0.0)
             metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
-            metrics["sampler_logprob_gap_max"] = gap[part.mask].max().double() if bool(part.mask.any()) else gap.sum() * 0.0, part.mask.any().double()
+            metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
         return {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
     def _step(self, loss: float) -> float:
@@ -206,8 +205,8 @@ class TorchLearner:
         norm = float(nn.utils.clip_grad_norm_(trained, limit))
         if not (math.isfinite(norm) and math.isfinite(loss)):
             raise NonFiniteUpdate(
-                f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, gradient norm {norm}; "
-                "the weights were left as they were"
+                f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, "
+                f"gradient norm {norm}; the weights were left as they were"
             )
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self._factor()
@@ -265,13 +264,6 @@ class TorchLearner:
         """A folder that the policy's own library loads (rank 0 writes)."""
         if self.rank == 0:
             self.policy.save_pretrained(str(folder))
-
-    def stage_name(self) -> str:
-        return self.stage.name
-
-    def dropout_seed(self, step: int) -> None:
-        """Dropout draws from the run's streams too."""
-        torch.manual_seed(torch_generator(self.seed, "dropout", step, self.rank).initial_seed())
 
 
 def _given(column: Tensor | None) -> Tensor:

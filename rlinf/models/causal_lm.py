@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from rlinf.models import packed_attention
 from rlinf.models.distribution import processed_logits
 from rlinf.models.packing import Packing, distinct_prompts, pack
-from rlinf.types import PolicyOutput, SamplingParams
+from rlinf.types import Costs, PolicyOutput, SamplingParams
 
 # Logits are made for so many elements at a time and made again in the backward pass: a vocabulary of 150 000 would
 # otherwise hold gigabytes.
@@ -56,6 +56,17 @@ class CausalLMPolicy(nn.Module):
             packed_attention.register()
             model.set_attn_implementation(packed_attention.NAME)
 
+    slots_independent = False
+    """A token's log-probability depends on the tokens before it: rows stay whole."""
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """Tokens of each row; packed rows pay their prompt once for all that share it."""
+        lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]
+        if not self.pack_rows:
+            return Costs(lengths + responses)
+        owners = distinct_prompts(inputs["prompt_ids"], lengths)[1]
+        return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
+
     @property
     def is_lora(self) -> bool:
         return hasattr(self.model, "disable_adapter")
@@ -86,7 +97,9 @@ class CausalLMPolicy(nn.Module):
                 hidden, rows, columns = self._hidden_padded(prompts, lengths, actions, responses)
             acted = mask[rows, columns]
             rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
-            scores = self._score(hidden, actions[rows, columns], self._seen(inputs, actions, rows, columns), with_entropy)
+            scores = self._score(
+                hidden, actions[rows, columns], self._seen(inputs, actions, rows, columns), with_entropy
+            )
             values = None if self.value_head is None else self.value_head(hidden.float())[:, 0]
 
         def spread(slots: Tensor) -> Tensor:
@@ -199,11 +212,6 @@ class CausalLMPolicy(nn.Module):
             steps.append(present.clone())
             present.scatter_(1, actions[:, column : column + 1], True)
         return torch.stack(steps, dim=1)[rows, columns]
-
-
-def row_owners(inputs: Mapping[str, Tensor]) -> Tensor:
-    """[B] which distinct prompt each row has: rows with the same number are cheapest in the same micro-batch."""
-    return distinct_prompts(inputs["prompt_ids"], inputs["prompt_lengths"])[1]
 
 
 def _untied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -53,10 +53,12 @@ def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: in
     options = dict(architecture)
     model_type = options.pop("model_type", None)
     if model_type is None:
-        raise PolicyError("policy.architecture needs model_type (qwen2, llama, qwen3, ...) where policy.path is not set")
+        raise PolicyError("policy.architecture needs model_type (qwen2, llama, ...) where policy.path is not set")
     options.setdefault("vocab_size", len(tokenizer))
     if options["vocab_size"] < len(tokenizer):
-        raise PolicyError(f"policy.architecture.vocab_size {options['vocab_size']} is below the tokenizer's {len(tokenizer)}")
+        raise PolicyError(
+            f"policy.architecture.vocab_size {options['vocab_size']} is below the tokenizer's {len(tokenizer)}"
+        )
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
     config = AutoConfig.for_model(model_type, **{**special, **options})
     with torch.random.fork_rng(devices=[]):
