@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rlinf_envs.math.notation import tidy
-from rlinf_envs.math.quantity import quantity, same_quantity
+from rlinf_envs.math.quantity import Quantity, quantity, same_quantity, split_unit
 from rlinf_envs.math.relations import assignment, has_inequality, intervals, without_member
 from rlinf_envs.math.structure import (
     Container,
@@ -26,6 +26,7 @@ Equal = Callable[[str, str], bool]
 """Decides whether two expressions are equal; may raise :class:`~rlinf_envs.math.symbolic.Unreadable`."""
 
 _MAX_DEPTH = 4
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 
 
 def same(given: str, wanted: str, equal: Equal) -> bool:
@@ -54,10 +55,11 @@ def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
     first, second = quantity(given), quantity(wanted)
     if first is not None and second is not None:
         return same_quantity(first, second)
-    decided = _same_structure(given, wanted, equal, depth)
+    given, wanted = _plain(given, first), _plain(wanted, second)
+    decided = _same_assignment(given, wanted, equal, depth)
     if decided is not None:
         return decided
-    decided = _same_assignment(given, wanted, equal, depth)
+    decided = _same_structure(given, wanted, equal, depth)
     if decided is not None:
         return decided
     return _same_expression(given, wanted, equal)
@@ -70,9 +72,10 @@ def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool |
         return len(cells) == len(wanted_cells) and all(
             _pairwise(row, wanted_row, equal, depth) for row, wanted_row in zip(cells, wanted_cells, strict=True)
         )
+    if r"\begin" in given and r"\begin" in wanted:
+        return _same_expression(given, wanted, equal)
     if cells is not None or wanted_cells is not None:
-        # A matrix may be the value of an assignment or part of an expression; it never equals a plain number.
-        return None if assignment(given) or assignment(wanted) else False
+        return False
     spans, wanted_spans = intervals(given), intervals(wanted)
     if spans is not None and wanted_spans is not None:
         return _unordered(spans, wanted_spans, lambda one, other: _same_container(one, other, equal, depth))
@@ -84,8 +87,7 @@ def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool |
     parts, wanted_parts = _members(given, held), _members(wanted, wanted_held)
     if parts is not None and wanted_parts is not None:
         return _unordered(parts, wanted_parts, lambda one, other: _quietly(one, other, equal, depth))
-    one_sided = held is not None or wanted_held is not None or parts is not None or wanted_parts is not None
-    return False if one_sided and not (assignment(given) or assignment(wanted)) else None
+    return None if held is None and wanted_held is None and parts is None and wanted_parts is None else False
 
 
 def _members(text: str, held: Container | None) -> Sequence[str] | None:
@@ -136,7 +138,8 @@ def _quietly(given: str, wanted: str, equal: Equal, depth: int) -> bool:
 
 def _same_assignment(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
     """ "x = 5" equals "5" and "x=5", not "y = 5"; None where neither is an assignment."""
-    first, second = assignment(given), assignment(wanted)
+    first = assignment(given) if bare_list(given) is None else None
+    second = assignment(wanted) if bare_list(wanted) is None else None
     if first is not None and second is not None and first[0] == second[0]:
         return _same(first[1], second[1], equal, depth - 1)
     if first is not None and second is None and "=" not in wanted:
@@ -149,6 +152,11 @@ def _same_assignment(given: str, wanted: str, equal: Equal, depth: int) -> bool 
 
 
 def _same_expression(given: str, wanted: str, equal: Equal) -> bool:
+    (given_part, unit), (wanted_part, wanted_unit) = split_unit(given), split_unit(wanted)
+    if is_expression(given_part) and is_expression(wanted_part) and (unit or wanted_unit):
+        if unit and wanted_unit and not same_quantity(unit, wanted_unit):
+            return False
+        return equal(given_part, wanted_part)
     if not is_expression(wanted):
         return bool(_words(wanted)) and _words(given) == _words(wanted)
     if not is_expression(given):
@@ -156,9 +164,17 @@ def _same_expression(given: str, wanted: str, equal: Equal) -> bool:
     return equal(given, wanted)
 
 
+def _plain(text: str, value: Quantity | None) -> str:
+    """``text`` without thousands separators, so that no comma is taken for that of a list."""
+    if value is not None and not value.unit and not value.percent:
+        return f"\\frac{{{value.value.numerator}}}{{{value.value.denominator}}}"
+    return text if container(text) else _THOUSANDS.sub(lambda found: found.group().replace(",", ""), text)
+
+
 def _words(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text.casefold()).strip()
 
 
 def _squeezed(text: str) -> str:
-    return re.sub(r"\s+", "", text)
+    # Space between digits separates numbers: "3 4" is not 34.
+    return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)

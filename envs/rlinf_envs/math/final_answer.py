@@ -13,6 +13,8 @@ from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
 
 _ANNOUNCED = re.compile(r"\banswers?\b\W{0,4}(?:\s+(?:is|are|equals)\b|:|=)[\s:*]*", re.IGNORECASE)
 _REASON = re.compile(r",?\s+(?:because|since|which|as|so|where|when|if)\b", re.IGNORECASE)
+_GLOSS = re.compile(r"\s+\([a-z -]+\)\s*$")
+_CONCLUDED = re.compile(r"(\$[^$]+\$|\S+)\s+is\s+(?:the|our|my)\s+(?:final\s+|correct\s+)?answer\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"\.(?=\s|$)|\n")
 _DOLLARS = re.compile(r"\$\$?([^$]+)\$\$?")
 _PARENTHESES = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
@@ -42,7 +44,7 @@ def reference_answer(answer: str) -> str:
 
 
 def _inside(text: str) -> str | None:
-    return last_boxed(text) or text.strip() or None
+    return last_boxed(text) or _announced(text) or text.strip() or None
 
 
 def _announced(response: str) -> str | None:
@@ -55,7 +57,7 @@ def _announced(response: str) -> str | None:
         if math is not None and not math.group(0).startswith("$ "):
             return _with_unit(math.group(0), rest[math.end() :])
     sentence = _SENTENCE_END.split(rest, maxsplit=1)[0]
-    return _REASON.split(sentence, maxsplit=1)[0].strip(" *") or None
+    return _GLOSS.sub("", _REASON.split(sentence, maxsplit=1)[0]).strip(" *") or None
 
 
 def _with_unit(math: str, rest: str) -> str:
@@ -71,6 +73,9 @@ def _last_line(response: str) -> str | None:
     line = lines[-1].strip().strip("*").strip()
     if len(line) > _LAST_LINE:
         line = line[-_LAST_LINE:]
+    concluded = _CONCLUDED.findall(line)
+    if concluded:
+        return concluded[-1].strip("*,") or None
     words = _WORD.findall(line)
     if len(words) <= 2 and "=" not in line:
         return line.rstrip(".") or None

@@ -38,6 +38,8 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\degrees?(?![A-Za-z])", r"^{\\circ}"),
         (r"\^\s*\\circ(?![A-Za-z])", r"^{\\circ}"),
         (r"\\mathrm\s*\{?\s*e\s*\}", "e"),
+        (r"(?<![A-Za-z\\])(sq|ft|in|cm|mm|km|kg|oz|lbs?|mi|hrs?|min|sec|yds?)\.(?!\w)", r"\1"),
+        (r"^(?:[Oo]ption|[Cc]hoice)\s+(?=\W?[A-J]\b)", ""),
         (r"\*\*", "^"),
         (r"(?<![\\A-Za-z])(?:infinity|infty|oo)(?![A-Za-z])", r"\\infty "),
         (r"(?<![\\A-Za-z])pi(?![A-Za-z])", r"\\pi "),
@@ -51,6 +53,7 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
         (r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{"),
         (r"\\frac\s*(\{[^{}]*\})\s*(\w)", r"\\frac\1{\2}"),
+        (r"^\s*(?:\\approx(?![A-Za-z])|≈|=|:)\s*", ""),
         (r"\s+", " "),
     )
 )

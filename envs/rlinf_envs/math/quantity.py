@@ -13,9 +13,10 @@ _SCIENTIFIC = re.compile(
     r"(?:[eE]\s*(?P<e>[-+]?\d+)|(?:\\times|\\cdot|x)\s*10\s*\^\s*(?:\{\s*(?P<braced>[-+]?\d+)\s*\}|(?P<bare>[-+]?\d)))$"
 )
 _FRACTION = re.compile(
-    r"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s*(?:(?=\\frac)|\s(?=\d+/)|-(?=\d+/)|and\s+(?=\d+/)))?"
+    r"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s*(?:(?=\\frac)|\s(?=\d+/)|and\s+(?=\d+/)))?"
     r"(?:(?:\\frac)\s*\{\s*(?P<above>-?[\d,]+)\s*\}\s*\{\s*(?P<below>-?[\d,]+)\s*\}|(?P<left>[\d,]+)\s*/\s*(?P<right>[\d,]+))$"
 )
+_REPEATING = re.compile(r"([-+]?)\s*(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}$")
 _CURRENCY = re.compile(r"([-+]?)\s*(?:\\\$|\$|€|£|¥|\\pounds|\\euro|USD|US\$)\s*")
 _PERCENT = re.compile(r"\s*(?:\\?%|\bpercent|\bper cent)$", re.IGNORECASE)
 _DEGREES = re.compile(r"\s*(?:\^\{\\circ\}|\bdegrees?)\s*([CF])?$")
@@ -71,6 +72,10 @@ def number(text: str) -> Fraction | None:
         text = text[1:-1].strip()
     if (found := _NUMBER.match(text)) is not None:
         return _signed(found.group(1), _decimal(found.group(2)))
+    if (found := _REPEATING.match(text)) is not None:
+        start, period = found.group(3), found.group(4)
+        tail = Fraction(int(period), 10 ** len(start) * (10 ** len(period) - 1))
+        return _signed(found.group(1), _decimal(f"{found.group(2) or 0}.{start}") + tail)
     if (found := _SCIENTIFIC.match(text)) is not None:
         exponent = int(found["e"] or found["braced"] or found["bare"])
         if abs(exponent) > _MAX_EXPONENT:
@@ -133,6 +138,23 @@ def same_quantity(given: Quantity, wanted: Quantity) -> bool:
     known = first is not None or second is not None or "degree" in (given.unit, wanted.unit)
     alike = given.unit == wanted.unit or (not known and bool(set(given.unit.split()) & set(wanted.unit.split())))
     return alike and given.power == wanted.power and given.value == wanted.value
+
+
+def split_unit(text: str) -> tuple[str, Quantity | None]:
+    """"2\\sqrt{5} cm" as the expression and one of its unit; (text, None) where it ends in no unit.
+
+    Numbers with a unit are quantities already; this is for the expressions that are none.
+    """
+    found = _UNIT.search(text) if len(text) <= _MAX_CHARS else None
+    while found is not None:
+        head = text[: found.start()]
+        if head.endswith(" ") and re.search(r"(?:[\d})]|\\pi)\s+$", head):
+            unit = _with_unit(Fraction(1), found.group(1), int(found.group(2) or 1), spaced=True)
+            return (head.strip(), unit) if unit is not None else (text, None)
+        found = _UNIT.search(text, found.start() + 1)
+    # Inside a function (\\sin 30^{\\circ}) the sign is part of the argument.
+    degrees = _DEGREES.search(text) if "\\" not in text.replace("\\circ", "") else None
+    return (text[: degrees.start()].strip(), Quantity(Fraction(1), unit="degree")) if degrees else (text, None)
 
 
 def _with_unit(value: Fraction, words: str, power: int, *, spaced: bool) -> Quantity | None:

@@ -15,6 +15,8 @@ from typing import Any
 _COMMANDS = re.compile(r"\\[A-Za-z]+")
 _WORDS = re.compile(r"[A-Za-z]{3,}")
 _FUNCTIONS = frozenset({"sqrt", "sin", "cos", "tan", "log", "exp", "pmatrix", "bmatrix", "matrix", "array", "cases"})
+_ADJACENT = re.compile(r"(?<![_\d])\d+\s+\d")
+"""Two numbers side by side: a parser would run their digits together."""
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\{\\circ\}")
 _MAX_CHARS = 400
 _TOLERANCE = 1e-6
@@ -27,6 +29,8 @@ class Unreadable(ValueError):
 def is_expression(text: str) -> bool:
     """Whether ``text`` may be an expression. Words are not: read as products of letters, "tea" would equal "ate"."""
     if not text or len(text) > _MAX_CHARS:
+        return False
+    if _ADJACENT.search(text):
         return False
     return not any(word not in _FUNCTIONS for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
 
@@ -44,10 +48,25 @@ def equal(given: str, wanted: str) -> bool:
     expression = _parsed(given)
     if expression is None:
         raise Unreadable(given)
-    library = _library()
-    if not library.verify(reference, expression, timeout_seconds=None, allow_set_relation_comp=False):
+    if _verified(expression, reference):
+        return True
+    # The parser takes i for a variable unless other signs of complex numbers are near.
+    candidates = [_with_imaginary_unit(side) for side in (expression, reference)]
+    return candidates != [expression, reference] and _verified(*candidates)
+
+
+def _verified(given: Any, wanted: Any) -> bool:
+    if not _library().verify(wanted, given, timeout_seconds=None, allow_set_relation_comp=False):
         return False
-    return _close(expression, reference)
+    return _close(given, wanted)
+
+
+def _with_imaginary_unit(expression: Any) -> Any:
+    sympy = importlib.import_module("sympy")
+    if not isinstance(expression, sympy.Expr):
+        return expression
+    # By name: the parser's symbols carry assumptions, so they are not equal to a plain Symbol("i").
+    return expression.subs({symbol: sympy.I for symbol in expression.free_symbols if str(symbol) == "i"})
 
 
 def _close(given: Any, wanted: Any) -> bool:
