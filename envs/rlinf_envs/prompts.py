@@ -1,7 +1,8 @@
 """From a question to the text a policy reads.
 
-Chat templates belong to the tokenizer, so they are applied where the tokenizer lives (the rollout). What is rendered here
-is the user's turn: few-shot examples and the question, each through the same template. The system prompt stays apart.
+Chat templates belong to the tokenizer, so they are applied where the tokenizer lives (the rollout). What is rendered
+here is the user's turn: few-shot examples and the question, each through the same template. The system prompt stays
+apart.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     reward: {correctness: 1.0, format: 0.1, length: {weight: 0.2, target: 800, slack: 400},
              language: {weight: 0.1, expected: en}, custom: {"mypackage.rewards:brevity": 0.5}}
 
-Every term gives one number per response; the reward is their weighted sum. A reward that is not finite never leaves here:
-the row gets 0 and is reported as quarantined.
+Every term gives one number per response; the reward is their weighted sum. A reward that is not finite never leaves
+here: the row gets 0 and is reported as quarantined.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class RewardSum:
             default_format: the format that the ``format`` term asks for when it names none.
 
         Raises:
-            ValueError: an unknown term or option, a weight that is no finite number, a custom function that is not there.
+            ValueError: an unknown term or option, a weight that is no finite number, a custom function that is not
+                there.
         """
         settings = {"correctness": 1.0} if config is None else dict(config)
         reject_unknown("reward term", settings, TERMS)

@@ -29,7 +29,7 @@ class Step:
 
 
 def split_steps(response: str, delimiter: str = "\n") -> list[Step]:
-    """The non-blank pieces between delimiters. ``end`` excludes the delimiter, so it points behind the step's last character."""
+    """The non-blank pieces between delimiters; ``end`` points behind a step's last character, before the delimiter."""
     if not delimiter:
         raise ValueError("the delimiter of steps must not be empty")
     steps = []
@@ -104,7 +104,8 @@ class StepGrader:
     def __init__(self, config: Mapping[str, Any]) -> None:
         """
         Args:
-            config: ``scorer`` (a name of :data:`SCORERS`, or a :class:`StepScorer`), ``delimiter``, ``right``, ``wrong``.
+            config: ``scorer`` (a name of :data:`SCORERS`, or a :class:`StepScorer`), ``delimiter``, ``right``,
+                ``wrong``.
         """
         reject_unknown("option of steps", config, ("scorer", "delimiter", "right", "wrong"))
         self.delimiter: str = config.get("delimiter", "\n")

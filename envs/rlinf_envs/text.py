@@ -1,9 +1,9 @@
 """A vector env for text: the observation is a prompt, the action is a response, the reward comes from checking it.
 
-One object holds all ``num_envs`` conversations as columns. The observation of ``reset`` is the user's turn as plain text
-(few-shot examples and question); the system prompt is the attribute ``system_prompt``. Whoever drives the environment
-applies the chat template, because that belongs to the tokenizer. The observation of ``step`` is what the environment
-adds to the conversation: its next message, or "" where the conversation has ended.
+One object holds all ``num_envs`` conversations as columns. The observation of ``reset`` is the user's turn as plain
+text (few-shot examples and question); the system prompt is the attribute ``system_prompt``. Whoever drives the
+environment applies the chat template, because that belongs to the tokenizer. The observation of ``step`` is what the
+environment adds to the conversation: its next message, or "" where the conversation has ended.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Dialogue(Protocol):
 class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
     """``num_envs`` conversations about verified tasks.
 
-    ``reset`` starts them; ``options={"task_ids": [...]}`` names the task of each, otherwise each draws from its own seeded
-    stream; the same seed draws the same task. ``step`` takes one response each. Finished conversations wait for the
-    next ``reset`` (``options={"reset_mask": bool array}`` restarts some of them) and ignore their actions meanwhile.
+    ``reset`` starts them; ``options={"task_ids": [...]}`` names the task of each, otherwise each draws from its own
+    seeded stream; the same seed draws the same task. ``step`` takes one response each. Finished conversations wait for
+    the next ``reset`` (``options={"reset_mask": bool array}`` restarts some of them) and ignore their actions
+    meanwhile.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (gymnasium's)
@@ -126,7 +127,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
 
     # The gymnasium side.
 
-    def reset(  # type: ignore[override]  # a list gives one seed per env, as gymnasium's own vector envs take it
+    def reset(  # a list gives one seed per env, as gymnasium's own vector envs take it
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[tuple[str, ...], Infos]:
         """Starts conversations.
@@ -186,14 +187,14 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
             raise ValueError(f"step needs {self.num_envs} strings, got {len(actions)} of {set(map(type, actions))}")
         observations = [""] * self.num_envs
         finishing: list[int] = []
-        for row in np.flatnonzero(~self._done):
+        for row in np.flatnonzero(~self._done).tolist():
             self._turns[row] += 1
             message = self._dialogue.reply(self._tasks[row], actions[row]) if self._dialogue else None
             if message is not None and self._turns[row] < self.max_turns:
                 observations[row] = message
                 continue
             self._truncated[row] = message is not None
-            finishing.append(int(row))
+            finishing.append(row)
         rewards, infos = self._grade(finishing, actions)
         self._done[finishing] = True
         return tuple(observations), rewards, self._done & ~self._truncated, self._truncated.copy(), infos

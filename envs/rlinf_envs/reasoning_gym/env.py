@@ -49,8 +49,8 @@ class ReasoningGymEnv(TextTaskEnv):
                 question whatever their seeds and sizes.
             eval_fraction: share of all questions reserved for evaluation; the same on both sides.
             answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
-            partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points to any
-                text that contains the answer, which is learned before the task is.
+            partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points to
+                any text that contains the answer, which is learned before the task is.
             prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
             reward: see ``rlinf_envs.rewards``.
             steps: see ``rlinf_envs.steps``.

@@ -65,8 +65,8 @@ class GeneratedTasks:
     """``size`` tasks of a mixture on one side.
 
     Training tasks are generated when they are asked for: id k tries the source positions k, k + size, k + 2 size, ...
-    until a question falls on the training side. Evaluation tasks are generated at once and are all different, so that an
-    accuracy counts every question once; a small family may have fewer than ``size`` of them.
+    until a question falls on the training side. Evaluation tasks are generated at once and are all different, so that
+    an accuracy counts every question once; a small family may have fewer than ``size`` of them.
     """
 
     def __init__(
