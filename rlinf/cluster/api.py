@@ -51,7 +51,9 @@ class RankInfo:
 
 
 Build = Callable[[RankInfo], object]
-"""Makes the worker's object, in the worker; pickled by value where it is a closure or a lambda."""
+"""Makes the worker's object, in the worker; pickled by value where it is a closure or a lambda.
+
+Where the object has a method ``close``, it is called when the group is closed in good order."""
 
 
 class Handle(ABC):

@@ -18,7 +18,7 @@ _READ_S = 5.0
 def describe_death(place: Place | None, error: RayError) -> str:
     """Process, node, the likely cause, and the last lines it wrote to standard error."""
     if place is None:
-        return f"before it was up: {_cause(error)}"
+        return f"before it was up: {error}"
     head = f"(pid {place.pid} on {place.address}): {_cause(error)}"
     tail = _last_words(place)
     return f"{head}\nlast lines of its stderr:\n{tail}" if tail else head

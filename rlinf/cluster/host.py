@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,12 @@ class Host:
         finally:
             self._stopped_streams.discard(token)
             self._running = None
+
+    def close(self) -> None:
+        """Lets the worker's object give back what it holds. What goes wrong now is of no use to anybody."""
+        with suppress(Exception):
+            if hasattr(self._target, "close"):
+                self._target.close()
 
     # --- control ---
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rlinf.cluster.api import Build, Cluster, Handle, RankInfo, Resources, WorkerGroup
@@ -39,8 +40,11 @@ class LocalHandle(Handle):
 class LocalGroup(WorkerGroup):
     """Workers that are objects of this process."""
 
-    def __init__(self, name: str, build: Build, infos: Sequence[RankInfo], max_restarts: int) -> None:
+    def __init__(
+        self, name: str, build: Build, infos: Sequence[RankInfo], max_restarts: int, release: Callable[[], None]
+    ) -> None:
         super().__init__(name, len(infos))
+        self._release = release
         self._build = build
         self._infos = infos
         self._restarts_left = [max_restarts] * len(infos)
@@ -88,7 +92,12 @@ class LocalGroup(WorkerGroup):
         self._start(rank)
 
     def close(self) -> None:
+        for worker in self._workers:
+            with suppress(Exception):
+                if hasattr(worker, "close"):
+                    worker.close()
         self._workers = [None] * self.size
+        self._release()
 
 
 class LocalCluster(Cluster):
@@ -101,6 +110,7 @@ class LocalCluster(Cluster):
         self._groups: dict[str, LocalGroup] = {}
         self._threads_before: int | None = torch.get_num_threads()
         torch.set_num_threads(config.threads_per_worker)
+        self._env_before = {name: os.environ.get(name) for name in config.env}
         os.environ.update(config.env)
 
     def spawn(
@@ -120,7 +130,11 @@ class LocalCluster(Cluster):
             RankInfo(rank, n, name, self._config.threads_per_worker, address, port, local_rank=rank)
             for rank in range(n)
         ]
-        self._groups[name] = group = LocalGroup(name, build, infos, self._config.max_restarts)
+
+        def release() -> None:
+            self._groups.pop(name, None)
+
+        self._groups[name] = group = LocalGroup(name, build, infos, self._config.max_restarts, release)
         return group
 
     def share(self, value: Any) -> Any:
@@ -132,12 +146,17 @@ class LocalCluster(Cluster):
     def close(self) -> None:
         import torch
 
-        for group in self._groups.values():
+        for group in list(self._groups.values()):
             group.close()
-        self._groups.clear()
-        if self._threads_before is not None:
-            torch.set_num_threads(self._threads_before)
-            self._threads_before = None
+        if self._threads_before is None:
+            return
+        torch.set_num_threads(self._threads_before)
+        self._threads_before = None
+        for name, value in self._env_before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _free_port() -> int:

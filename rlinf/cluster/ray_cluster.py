@@ -19,6 +19,7 @@ from rlinf.config.schema.cluster import ClusterConfig
 for _name, _value in {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # every failure is raised by our own waiting, with the worker's name
+    "RAY_prestart_worker_first_driver": "0",  # our workers have their own environment; idle ones only cost
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a worker without GPUs sees none
 }.items():
     os.environ.setdefault(_name, _value)
@@ -75,10 +76,10 @@ class RayCluster(Cluster):
             del self._groups[name]
             self._placement.release(name, resources)
 
-        group = RayGroup(name, n, self._config, start, release)
+        group = RayGroup(name, n, self._config, start, release, rendezvous=rendezvous)
         self._groups[name] = group
         try:
-            group.build(packed, self._config.threads_per_worker, rendezvous)
+            group.build(packed)
         except BaseException:
             group.close()
             raise
