@@ -78,10 +78,12 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
     separate = cluster.placement == "separate"
     per_learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(gpus > 0)
     sampler = config.rollout.sampler if config.policy.name == "causal_lm" else "policy"
+    where = "on the CPU" if gpus == 0 else "GPUs of their own" if separate else "on the GPUs of the learner"
+    count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
     return [
         ("backend", f"ray ({cluster.address or 'started here'}), {'separate' if separate else 'colocated'}"),
-        ("learner", f"{ranks} {config.learner.backend} ranks, {per_learner:g} GPUs each"),
-        ("samplers", f"{samplers} ({sampler}), {'GPUs of their own' if separate else 'on the GPUs of the learner'}"),
+        ("learner", f"{count} ({config.learner.backend}), {per_learner:g} GPUs each"),
+        ("samplers", f"{samplers} ({sampler}), {where}"),
         ("env workers", str(workers)),
         ("machine", machine),
     ]
