@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,9 +10,23 @@ from rlinf.config.problems import ConfigProblem, Origin, problem
 from rlinf.config.schema import Config
 
 
+def value_of(config: Config, key: str) -> object:
+    """The value at a dotted key of the schema."""
+    value: object = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+@functools.cache
+def default_of(key: str) -> object:
+    """What the schema says where nobody wrote anything."""
+    return value_of(Config(), key)
+
+
 @dataclass
 class Context:
-    """Checks read ``config`` and call :meth:`error`."""
+    """Checks read ``config`` and call :meth:`error` or :meth:`unread`."""
 
     config: Config
     places: Mapping[str, Origin]
@@ -24,9 +39,27 @@ class Context:
     warnings: list[str] = field(default_factory=list)
 
     def error(self, key: str, message: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
-        """Report ``key``, unless it or another key the check ``reads`` is broken itself."""
-        if not self.broken.intersection((key, *reads)):
+        """Report ``key``, unless it or another key that the check ``reads`` is broken itself."""
+        if not self._broken(key, *reads):
             self.problems.append(problem(self.place(key, *reads), key, message, fix))
+
+    def unread(self, key: str, why: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
+        """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
+
+        A key that says what the default says does no harm: resolved configurations name every key.
+        """
+        if not self.changed(key) or self._broken(key, *reads):
+            return
+        message = f"{key} {why}"
+        if self.config.algorithm.strict:
+            self.problems.append(problem(self.place(key), key, message, f"{fix} (Or set strict: false.)"))
+        else:
+            self.warnings.append(f"{self.place(key)}: {message} {fix}")
+
+    def changed(self, key: str) -> bool:
+        """Whether somebody set the key to something else than its default."""
+        written = key in self.places or any(place.startswith(f"{key}.") for place in self.places)
+        return written and value_of(self.config, key) != default_of(key)
 
     def place(self, *keys: str) -> Origin:
         """The line of the first of these keys that was written, else of the nearest section around the first."""
@@ -36,10 +69,19 @@ class Context:
         section = keys[0]
         while section:
             section = section.rpartition(".")[0]
-            if section in self.places:
+            # An override makes sections too, but what is missing is missing in the file.
+            if section in self.places and self.places[section].line is not None:
                 return self.places[section]
         return self.source
 
-    def written(self, key: str) -> bool:
-        """Whether somebody set the key."""
-        return key in self.places
+    def _broken(self, *keys: str) -> bool:
+        """Whether one of the keys, or a section around it, has a problem already."""
+        return any(key == bad or key.startswith(f"{bad}.") for key in keys for bad in self.broken if bad)
+
+
+def neighbours(number: int, total: int, least: int = 1) -> str:
+    """The divisors of ``total`` on both sides of ``number``, for a fix: "4 or 8"."""
+    divisors = [candidate for candidate in range(max(least, 1), total + 1) if total % candidate == 0]
+    below = [candidate for candidate in divisors if candidate < number][-1:]
+    above = [candidate for candidate in divisors if candidate > number][:1]
+    return " or ".join(str(candidate) for candidate in below + above)

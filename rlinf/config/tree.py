@@ -46,7 +46,7 @@ def merge(base: Branch, over: Branch) -> Branch:
     for name, value in over.items():
         below = merged.get(name)
         if below is not None and below.branch is not None and value.branch is not None:
-            merged[name] = Located(merge(below.branch, value.branch), value.origin)
+            merged[name] = Located(merge(below.branch, value.branch), below.origin)
         else:
             merged[name] = value
     return merged

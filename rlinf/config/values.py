@@ -121,20 +121,20 @@ class Builder:
 
     def _union_mapping(self, members: tuple[object, ...], located: Located, dotted: str) -> object:
         assert located.branch is not None
-        others = []
-        for member in members:
-            if isinstance(member, type) and is_dataclass(member):
-                if set(located.branch) <= set(hints(member)) or not any(typing.get_origin(m) is dict for m in members):
-                    return self.section(member, located, f"{dotted}.")
-            elif typing.get_origin(member) is not dict:
-                others.append(member)
-        if len(others) == len(members):
-            expected = " or ".join(_name(member) for member in members if member is not type(None))
-            raise Mismatch(expected, f"For example: {dotted.rpartition('.')[2]}: {_example(members[0])}.")
-        # A mapping by domain: each entry is whatever the key itself may be.
-        for name, child in located.branch.items():
-            self._union(members, child, f"{dotted}.{name}")
-        return located.plain()
+        sections = [member for member in members if isinstance(member, type) and is_dataclass(member)]
+        mappings = [member for member in members if typing.get_origin(member) is dict]
+        for section in sections:
+            if set(located.branch) <= set(hints(section)) or not mappings:
+                return self.section(section, located, f"{dotted}.")
+        if sections:
+            # A mapping by domain: each entry is whatever the key itself may be.
+            for name, child in located.branch.items():
+                self._union(members, child, f"{dotted}.{name}")
+            return located.plain()
+        if mappings:
+            return self.value(mappings[0], located, dotted)
+        expected = " or ".join(_name(member) for member in members if member is not type(None))
+        raise Mismatch(expected, f"For example: {dotted.rpartition('.')[2]}: {_example(members[0])}.")
 
     def _list(self, member: object, located: Located, dotted: str) -> list[object]:
         if not isinstance(located.value, list):
