@@ -41,9 +41,7 @@ class SamplerPool:
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         parts = [list(requests[part]) for part in shares(len(requests), self.group.size)]
-        handles = {
-            rank: self.group.submit_one(rank, "sample", part) for rank, part in enumerate(parts) if part
-        }
+        handles = {rank: self.group.submit_one(rank, "sample", part) for rank, part in enumerate(parts) if part}
         completions: list[Completion] = []
         for rank, handle in handles.items():
             try:
