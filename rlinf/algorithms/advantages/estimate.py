@@ -12,7 +12,7 @@ from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.registry import ADVANTAGES, WHITENED
 from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.rewards import token_rewards
-from rlinf.algorithms.statistics import ONE_RANK, Ranks, whiten
+from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics, whiten
 
 
 def compute_advantages(
@@ -59,9 +59,11 @@ def compute_advantages(
     shared = {name: value for name, value in options.items() if name not in entry.options}
     mask = mask.bool()
     slot_rewards = _slot_rewards(rewards, mask, logprobs, ref_logprobs, ranks, shared)
-    unanswered = torch.where(mask.any(dim=1), 0.0, rewards.double()) if rewards.ndim == 1 else 0.0
+    task_outcomes = token_rewards(rewards, mask).sum(dim=1) if rewards.ndim == 2 else rewards.detach().double()
+    unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
     inputs = AdvantageInputs(
         outcomes=slot_rewards.sum(dim=1) + unanswered,
+        task_outcomes=task_outcomes,
         rewards=slot_rewards,
         mask=mask,
         group_ids=group_ids,
@@ -108,7 +110,7 @@ def _finished(advantages: Tensor, x: AdvantageInputs, options: dict[str, Any]) -
     if options["normalize_advantages"]:
         advantages = whiten(advantages, x.mask, ranks=x.ranks)
         if options.get("keep_zero_groups"):
-            constant = x.outcome_statistics().constant
+            constant = group_statistics(x.task_outcomes, x.group_ids, ranks=x.ranks).constant
             advantages = torch.where(constant[:, None], 0.0, advantages)
     if options.get("advantage_clip"):
         advantages = advantages.clamp(-options["advantage_clip"], options["advantage_clip"])
