@@ -66,5 +66,5 @@ def loss_columns(seed, rows=6, slots=5):
     return columns
 
 
-COV = {"clip_cov": {"clip_cov_ratio": 0.3, "clip_cov_lb": 0.1}, "kl_cov": {"kl_cov_ratio": 0.3}}
+COV = {"clip_cov": {"cov_ratio": 0.3, "cov_lower_bound": 0.1}, "kl_cov": {"cov_ratio": 0.3}}
 """Options under which the covariance losses pick some slots of so small a batch."""

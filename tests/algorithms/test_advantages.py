@@ -95,7 +95,9 @@ def test_gae_bootstraps_a_truncated_slot_and_not_a_terminated_one():
 
 def test_gae_of_a_text_row_ends_with_the_row():
     # lambda 1, gamma 1: A = R - V
-    expect(estimate("gae", [2.0], mask=[[1, 1, 0]], values=[[0.5, 1.0, 9.0]]).advantages, [[1.5, 1.0, 0.0]])
+    expect(
+        estimate("gae", [2.0], mask=[[1, 1, 0]], values=[[0.5, 1.0, 9.0]], gae_lambda=1.0).advantages, [[1.5, 1.0, 0.0]]
+    )
 
 
 def test_reinforce_cuts_at_episode_ends():
@@ -117,11 +119,9 @@ def test_reinforce_pp_subtracts_the_token_kl_and_whitens():
     expect(found.advantages, [[0.7755, 0.9479], [-0.9479, -0.7755]])
 
 
-def test_reinforce_pp_baseline_without_whitening():
-    found = estimate(
-        "reinforce_pp_baseline", [1.0, 0.0, 4.0, 4.0], [0, 0, 1, 1], mask=[[1, 1]] * 4, normalize_advantages=False
-    )
-    expect(found.advantages, [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0], [0.0, 0.0]])
+def test_reinforce_pp_baseline_before_whitening():
+    found = estimate("reinforce_pp_baseline", [1.0, 0.0, 4.0, 4.0], [0, 0, 1, 1], mask=[[1, 1]] * 4)
+    expect(found.returns, [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0], [0.0, 0.0]])
 
 
 def test_reinforce_pp_baseline_is_the_mean_of_the_task_reward_not_of_the_kl():
@@ -131,9 +131,8 @@ def test_reinforce_pp_baseline_is_the_mean_of_the_task_reward_not_of_the_kl():
         logprobs=[[0.0], [0.0]],
         ref_logprobs=[[-1.0], [0.0]],
         kl_coef=0.2,
-        normalize_advantages=False,
     )
-    expect(found.advantages, [[0.3], [-0.5]])
+    expect(found.returns, [[0.3], [-0.5]])
 
 
 def test_rloo():
@@ -165,7 +164,7 @@ def test_gigpo_steps_of_several_slots():
         anchor_ids=[[1, -1, 2], [1, -1, 3]],
         normalize_by_std=False,
         gamma=0.5,
-        step_advantage_weight=10.0,
+        step_weight=10.0,
     ).advantages
     # episode +-.5; first steps: to-go .5 and 0 (one step of discount), centred +-.25, weight 10
     expect(found, [[3.0, 3.0, 0.5], [-3.0, -3.0, -0.5]])
@@ -203,7 +202,6 @@ def test_a_constant_group_gives_exactly_zero(name):
         rewards=torch.full((3,), 0.1),
         mask=torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool(),
         group_ids=torch.zeros(3, dtype=torch.int64),
-        normalize_advantages=False,
         **rest,
     ).advantages
     assert found.eq(0).all()
@@ -218,13 +216,14 @@ def test_a_group_of_one_is_an_error_unless_told_otherwise(name):
         "rewards": torch.tensor([3.0, 1.0, 1.0]),
         "mask": torch.ones(3, 4, dtype=torch.bool),
         "group_ids": torch.tensor([8, 1, 1]),
-        "normalize_advantages": False,
         **rest,
     }
     with pytest.raises(ValueError, match=r"groups of one row .*\[8\].*singleton_group"):
         compute_advantages(name, **columns)
     assert compute_advantages(name, **columns, singleton_group="zero").advantages.eq(0).all()
     kept = compute_advantages(name, **columns, singleton_group="raw").advantages
+    if name == "reinforce_pp_baseline":
+        kept = compute_advantages(name, **columns, singleton_group="raw").returns
     assert kept[0].eq(3).all()
     assert kept[1:].eq(0).all()
     with pytest.raises(ValueError, match="must be error, zero or raw"):

@@ -64,9 +64,9 @@ CASES = [
     ("gmpo", 1.0, -1.0, {"ratio_clip_eps": 0.4}, math.e, math.e),
     ("sapo", 0.0, 1.0, {}, -2.0, -1.0),
     ("sapo", LN2, 1.0, {}, -4 / (1 + E1), -2 * 4 * E1 / (1 + E1) ** 2),
-    ("sapo", 0.0, -1.0, {"tau_neg": 2.0}, 1.0, 1.0),
+    ("sapo", 0.0, -1.0, {"sapo_tau_negative": 2.0}, 1.0, 1.0),
     ("reinforce", -2.0, 3.0, {}, 6.0, -3.0),
-    ("kl_cov", LN2, 1.0, {"kl_cov_ratio": 1.0, "kl_cov_coef": 0.5}, -2.0 + 0.5 * LN2, -2.0 + 0.5),
+    ("kl_cov", LN2, 1.0, {"cov_ratio": 1.0, "cov_kl_coef": 0.5}, -2.0 + 0.5 * LN2, -2.0 + 0.5),
     ("clip_cov", 0.0, 1.0, {}, -1.0, -1.0),  # no slot in the band
     ("decoupled", 0.0, 1.0, {"rollout_logprobs": -LN2}, -2.0, -2.0),
     ("decoupled", 0.0, 1.0, {"rollout_logprobs": -LN2, "behave_weight_threshold": 1.9}, 0.0, 0.0),
@@ -164,7 +164,7 @@ def test_clip_cov_leaves_out_the_share_in_the_band():
     # means 0; covariances 4, 0, 0, 4: both ends are in the band, half of four slots may go
     old = torch.tensor([[-2.0, 0.0, 0.0, 2.0]])
     advantages = torch.tensor([[-2.0, 0.5, -0.5, 2.0]])
-    objective = Objective("clip_cov", clip_cov_ratio=0.5, clip_cov_lb=1.0, clip_cov_ub=5.0)
+    objective = Objective("clip_cov", cov_ratio=0.5, cov_lower_bound=1.0, cov_upper_bound=5.0)
     selected = objective.select(old_logprobs=old, advantages=advantages, mask=torch.ones(1, 4).bool())
     assert selected.tolist() == [[True, False, False, True]]
 

@@ -68,7 +68,7 @@ def losses(columns, ranks):
 def prepared(columns, ranks):
     mask = columns["mask"]
     options = {"adv_type": "grpo", "reward_norm": "running"}
-    options |= {"add_token_level_kl": True, "kl_coef": 0.2, "target_kl": 0.1}
+    options |= {"add_token_level_kl": True, "kl_coef": 0.2, "kl_controller": "adaptive", "target_kl": 0.1}
     state = AlgorithmState.of(options)
     batch = Batch(
         inputs={},

@@ -41,7 +41,7 @@ def compute_advantages(
     the rows of one rank, and all statistics are over all ranks.
 
     Order: token rewards (minus ``kl_coef`` times the KL of ``logprobs`` from ``ref_logprobs``, then ``reward_clip``),
-    ``whiten_rewards``, the estimator, ``normalize_advantages`` (default: only for reinforce_pp and its baseline form)
+    ``whiten_rewards``, the estimator, ``normalize_advantages`` (reinforce_pp and its baseline form always do)
     with ``keep_zero_groups``, ``advantage_clip``, ``use_valid_token_scale``. A row without a true slot counts in its
     group's statistics (it was answered) and gets 0.
 
@@ -77,7 +77,8 @@ def compute_advantages(
         ranks=ranks,
     )
     estimate = ADVANTAGES[adv_type](inputs, **own)
-    shared.setdefault("normalize_advantages", adv_type in WHITENED)
+    if adv_type in WHITENED:
+        shared["normalize_advantages"] = True
     advantages = _finished(estimate.advantages, inputs, shared)
     return Advantages(advantages.float(), torch.where(mask, estimate.returns, 0.0).float())
 
@@ -107,7 +108,7 @@ def _slot_rewards(
 def _finished(advantages: Tensor, x: AdvantageInputs, options: dict[str, Any]) -> Tensor:
     """mask -> normalize -> mask -> clip -> scale, [B, T] float64."""
     advantages = torch.where(x.mask, advantages, 0.0)
-    if options["normalize_advantages"]:
+    if options.get("normalize_advantages"):
         advantages = whiten(advantages, x.mask, ranks=x.ranks)
         if options.get("keep_zero_groups"):
             constant = group_statistics(x.task_outcomes, x.group_ids, ranks=x.ranks).constant
