@@ -15,10 +15,22 @@ from rlinf_envs.reasoning_gym.families import Family, make_family
 from rlinf_envs.workers import WorkerPool
 
 _HARMLESS = frozenset(
-   
-    "utils compute_decimal_reward strip
-    lower upper replace split splitlines join isinstance str len dict list set float " "max min abs zip sum all any enumerate startswith endswith ValueError Exception".split()
+    (
+        "utils",
+        "compute_decimal_reward",
+        "strip",
+        "lower",
+        "upper",
+        "replace",
+        "split",
+        "splitlines",
+        "join",
+        "isinstance",
+    )
+    + ("str", "len", "dict", "list", "set", "float", "max", "min", "abs", "zip", "sum", "all", "any", "enumerate")
+    + ("startswith", "endswith", "ValueError", "Exception")
 )
+"""Names that a scoring function may use without being suspected of parsing or running the answer."""
 
 
 def is_cheap(family: Family) -> bool:
