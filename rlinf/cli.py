@@ -162,8 +162,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _delegate(options: argparse.Namespace) -> int:
-    code: int = _function(options.module, "main")(options.rest)
-    return code
+    return FAILED if _function(options.module, "main")(options.rest) else 0
 
 
 def _function(module: str, name: str) -> Callable[..., object]:
