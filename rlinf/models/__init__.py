@@ -1,0 +1,1 @@
+"""Policies: networks that act, and that say how likely their actions were."""

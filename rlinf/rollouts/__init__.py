@@ -1,0 +1,1 @@
+"""Rollouts drive environments with samplers and make batches."""
