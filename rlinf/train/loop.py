@@ -112,9 +112,8 @@ class Trainer:
             current = self.graph.learner.evaluate(batch)
             gap = torch.where(batch.mask, (current.logprobs - batch.logprobs).abs(), 0.0)
             mean_gap = float(gap.sum() / batch.mask.sum().clamp(min=1))
-            batch = batch.replace(
-                old_logprobs=current.logprobs, values=batch.values if batch.values is not None else current.values
-            )
+            values = current.values if batch.values is None else batch.values
+            batch = batch.replace(old_logprobs=current.logprobs, values=values)
         else:
             mean_gap = None
         if needs_reference(self.config):
@@ -186,9 +185,8 @@ class Trainer:
             if bool(bad.any()):
                 rows = bad.reshape(batch.num_rows, -1).any(dim=1).nonzero()[:, 0].tolist()
                 path = self.quarantine(batch)
-                raise BadBatch(
-                    f"step {self.progress.step}: {name} is NaN or infinite in rows {rows[:8]}; batch saved to {path}"
-                )
+                where = f"step {self.progress.step}: {name} is NaN or infinite in rows {rows[:8]}"
+                raise BadBatch(f"{where}; batch saved to {path}")
 
     def quarantine(self, batch: Batch) -> str:
         """Saves a batch for inspection."""
@@ -221,9 +219,8 @@ class Trainer:
         order = state.step if state.stage == "train" else state.step - self.config.sft.steps
         folder = self.folder.reserve(order)
         self.graph.learner.save(folder)
-        torch.save(
-            {"rollout": self.graph.rollout.state_dict(), "algorithm": self.algorithm.state_dict()}, folder / "driver.pt"
-        )
+        driver = {"rollout": self.graph.rollout.state_dict(), "algorithm": self.algorithm.state_dict()}
+        torch.save(driver, folder / "driver.pt")
         self.folder.commit(folder, {**vars(state), "step": order, "stage_step": state.step})
         self.folder.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
 

@@ -19,7 +19,7 @@ class Sink(Protocol):
 
 
 class MetricLog:
-    """One JSON object a step. After a resume the file continues from the checkpoint, without the steps that were lost."""
+    """One JSON object a step. After a resume the file continues from the checkpoint, without the lost steps."""
 
     def __init__(self, folder: Path, config: Config, *, from_step: int) -> None:
         self.path = folder / "metrics.jsonl"
