@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from config_cases import Write, mistakes
 
-from rlinf.config import ConfigErrors, load
+from rlinf.config import ConfigErrors, ConfigProblem, load
+from rlinf.config.checks.ranges import ABOVE, AT_LEAST
+from rlinf.config.names import leaves
+from rlinf.config.plan import plan
 
 SIMULATOR = """
 env: {id: CartPole-v1, kwargs: {task: null}, num_envs: 8}
@@ -142,3 +145,33 @@ def test_overrides_that_are_none(minimal: Path) -> None:
     assert "command line: rollout.batch_sise is not a key. Did you mean rollout.batch_size?" in mistakes(
         minimal, "rollout.batch_sise=4"
     )
+
+
+def test_a_missing_colon_names_its_own_line(tmp_path: Path) -> None:
+    path = tmp_path / "colon.yaml"
+    path.write_text("run: {seed: 1}\nrollout\n  batch_size: 2\n")
+    assert f"{path}:2: this is not valid YAML: could not find expected ':'" in mistakes(path)
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "this is not a text file. Save it as UTF-8" in mistakes(path)
+
+
+@pytest.mark.parametrize("key", sorted({*AT_LEAST, *ABOVE}))
+def test_numbers_out_of_range_give_one_message_and_never_a_crash(minimal: Path, key: str) -> None:
+    found = mistakes(minimal, f"{key}=-5")
+    assert f"{key} must be" in found
+    assert found.count("\n") == 0
+
+
+@pytest.mark.parametrize("value", ["x", "-5", "null", "[]", "0", ".nan"])
+def test_any_value_anywhere_loads_or_is_explained(minimal: Path, value: str) -> None:
+    for key in leaves():
+        told: list[ConfigProblem] = []
+        try:
+            plan(load(minimal, [f"{key}={value}"]))
+        except ConfigErrors as errors:
+            told = errors.problems
+        assert all(problem.fix for problem in told), key
