@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
+from rlinf.config.aliases import FLAT
 from rlinf.config.names import hints, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located
@@ -72,10 +73,11 @@ class Builder:
         self.problems.append(problem(located.origin, dotted, message, fix))
 
     def _unknown(self, child: Located, dotted: str, siblings: list[str]) -> None:
-        meant = nearest_keys(dotted, siblings)
-        # Whatever was meant has not its value yet: nothing that depends on it can be judged.
-        self.broken.update(meant)
         prefix = dotted.rpartition(".")[0]
+        other_names = FLAT if prefix in ("", "algorithm") else {}
+        meant = nearest_keys(dotted, [*siblings, *other_names])
+        # Whatever was meant has not its value yet: nothing that depends on it can be judged.
+        self.broken.update(FLAT.get(name, name) for name in meant)
         fix = (
             f"Did you mean {' or '.join(meant)}?"
             if meant

@@ -23,6 +23,7 @@ MEGATRON = "learner: {backend: megatron, num_workers: 4, megatron: {"
 WRONG = [
     ("rollout: {batch_sze: 4}", "rollout.batch_sze is not a key.", "Did you mean rollout.batch_size?"),
     ("group_size: 4", "group_size is not a key.", "Did you mean algorithm.group_size?"),
+    ("rollout_batch_sise: 4", "rollout_batch_sise is not a key.", "Did you mean rollout_batch_size?"),
     ("rolout: {batch_size: 4}", "rolout is not a key.", "Did you mean rollout"),
     ('run: {seed: "8"}', 'run.seed must be a whole number, not the text "8".', "Write 8, without quotes."),
     ("run: {max_steps: 3.0}", "run.max_steps must be a whole number, not 3.0.", "Write 3."),
