@@ -71,7 +71,11 @@ WRONG = [
     ("env: {id: 'rlinf_env:rlinf/Math-v0'}", "there is no module rlinf_env here", "rlinf_envs:rlinf/ReasoningGym-v0"),
     ("algorithm: {loss_type: sac}", "loss_type: sac trains simulator policies", "Choose loss_type: actor."),
     ("policy: {architecture: null}", "neither a path nor an architecture", "Set policy.path"),
-    ("policy: {path: ./nowhere, architecture: null}", "policy.path: ./nowhere does not exist.", "Give the path"),
+    (
+        "policy: {path: ./nowhere, architecture: null}",
+        "policy.path: ./nowhere does not exist.",
+        "Give the path of something in",
+    ),
     ("env: {kwargs: {path: data/train.jsonl}}", "env.kwargs.path: data/train.jsonl does not exist.", "no folder data"),
     ("checkpoint: {best_metric: accuracy}", "is not an evaluation metric.", "Write eval/accuracy"),
     (MEGATRON + "tensor_parallel: 3}}", "= 3 does not divide learner.num_workers 4:", "use 6 ranks"),
