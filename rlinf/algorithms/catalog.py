@@ -269,7 +269,12 @@ def readers(option: str) -> list[str]:
     >>> readers("tis_cap")
     ['loss_type: tis']
     """
-    shared = {"every adv_type": ADVANTAGE_OPTIONS, "process_rewards": REWARD_OPTIONS, "every loss_type": LOSS_OPTIONS}
+    shared = {
+        "every adv_type": ADVANTAGE_OPTIONS,
+        "process_rewards": REWARD_OPTIONS,
+        "prepare_batch": STEP_OPTIONS,
+        "every loss_type": LOSS_OPTIONS,
+    }
     found = [name for name, options in shared.items() if option in options]
     for key, table in {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}.items():
         found += [f"{key}: {name}" for name, entry in table.items() if option in entry.options]

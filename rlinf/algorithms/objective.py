@@ -167,7 +167,8 @@ class Objective:
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
         facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
         metrics |= {name: mean_over(value, mask) for name, value in facts.items()}
-        metrics["ratio_max"] = torch.where(mask, x.ratio.detach(), 0.0).max().double(), mask.any().double()
+        highest = torch.cat([x.ratio.detach()[mask], x.ratio.new_zeros(1)]).max()
+        metrics["ratio_max"] = highest.double(), mask.any().double()
         return LossOutput(loss, metrics)
 
     def _terms(

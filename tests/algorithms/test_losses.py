@@ -216,6 +216,18 @@ def test_an_all_masked_batch_has_loss_and_gradient_zero():
         assert all(math.isfinite(value) for value in metrics.values())
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_a_part_without_rows_or_slots_adds_nothing(shape):
+    nothing = torch.zeros(shape)
+    for name in LOSSES:
+        columns = dict.fromkeys(
+            ("logprobs", "old_logprobs", "advantages", "values", "returns", "rollout_logprobs"), nothing
+        )
+        loss, metrics = policy_loss(name, **columns, mask=nothing.bool())
+        assert loss.item() == 0.0
+        assert all(math.isfinite(value) for value in metrics.values())
+
+
 def test_partial_metrics_of_two_halves_are_those_of_the_whole():
     generator = torch.Generator().manual_seed(0)
     columns = {n: torch.randn(4, 3, generator=generator) for n in ("logprobs", "old_logprobs", "advantages")}
