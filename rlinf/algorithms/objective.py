@@ -66,8 +66,6 @@ class Objective:
         catalog.choose("loss_agg_func", loss_agg_func, catalog.AGGREGATIONS)
         catalog.choose("kl_penalty_type", kl_penalty_type, catalog.KL_PENALTIES)
         catalog.refuse_unknown(f"loss_type: {loss_type}", options, (*catalog.LOSS_OPTIONS, *entry.options))
-        if loss_type == "decoupled" and rollout_correction is not None:
-            raise ValueError("loss_type decoupled is a rollout correction already: leave rollout_correction out")
         self.loss_type = loss_type
         self.loss_agg_func = loss_agg_func
         self.max_response_length = max_response_length
@@ -77,6 +75,8 @@ class Objective:
         self.entropy_bonus = entropy_bonus
         self.calculate_entropy = calculate_entropy
         self.rollout_correction = RolloutCorrection.of(rollout_correction)
+        if loss_type == "decoupled" and self.rollout_correction is not None:
+            raise ValueError("loss_type decoupled is a rollout correction already: leave rollout_correction out")
         self.options = options
 
     @classmethod

@@ -149,6 +149,17 @@ def _normalised(
     return result
 
 
+def row_outcomes(rewards: Tensor, mask: Tensor) -> Tensor:
+    """The reward of the whole row, [B] float64: an outcome [B] as it is, the sum of slot rewards [B, T] over true
+    slots.
+
+    >>> row_outcomes(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
+    tensor([3.], dtype=torch.float64)
+    """
+    rewards = rewards.detach().double()
+    return rewards if rewards.ndim == 1 else torch.where(mask, rewards, 0.0).sum(dim=1)
+
+
 def token_rewards(
     rewards: Tensor,
     mask: Tensor,

@@ -158,6 +158,7 @@ def test_rollout_correction_refuses_what_it_does_not_know(option, error):
 def test_decoupled_has_its_own_correction():
     with pytest.raises(ValueError, match="correction already"):
         Objective("decoupled", rollout_correction={})
+    assert Objective("decoupled", rollout_correction={"level": "none"}).rollout_correction is None
 
 
 def test_clip_cov_leaves_out_the_share_in_the_band():
