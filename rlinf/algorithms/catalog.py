@@ -65,8 +65,7 @@ STEP_OPTIONS = (
     "rewards_lower_bound",
     "rewards_upper_bound",
 )
-"""Read by ``prepare_batch`` beside those of rewards and advantages. ``dynamic_sampling`` and ``max_resample`` are the
-loop's."""
+"""Read by ``prepare_batch`` beside those of rewards and advantages."""
 
 LOSS_OPTIONS = (
     "loss_agg_func",

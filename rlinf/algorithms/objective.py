@@ -1,11 +1,10 @@
-"""What the learner minimises: policy loss, value loss, KL to the reference and entropy, as sums with fixed slot
-weights.
+"""What the learner minimises: policy, value, KL and entropy terms, as sums with fixed slot weights.
 
-        objective = Objective("actor", clip_ratio_high=0.28, kl_beta=0.01)
-    weights = objective.weights(mask, counts=...)  # once per optimiser step
-    for rows in micro_batches:
-        loss, metrics = objective(logprobs=..., old_logprobs=..., advantages=..., mask=..., weights=weights[rows])
-        loss.backward()  # the gradients of micro-batches and ranks add up: nothing is left to divide
+    objective = Objective("actor", clip_ratio_high=0.28, kl_beta=0.01)
+weights = objective.weights(mask, counts=...)  # once per optimiser step
+for rows in micro_batches:
+    loss, metrics = objective(logprobs=..., old_logprobs=..., advantages=..., mask=..., weights=weights[rows])
+    loss.backward()  # the gradients of micro-batches and ranks add up: nothing is left to divide
 """
 
 from __future__ import annotations
@@ -116,8 +115,7 @@ class Objective:
     def select(
         self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, ranks: Ranks = ONE_RANK
     ) -> Tensor | None:
-        """The slots that the loss treats apart, bool [B, T], chosen once for an optimiser step; None for most
-        losses."""
+        """The slots that the loss treats apart, bool [B, T], chosen once for a step; None for most losses."""
         if self.loss_type not in SELECTORS:
             return None
         selector = SELECTORS[self.loss_type]
@@ -225,8 +223,9 @@ def policy_loss(
     rollout_logprobs: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Metrics]:
-    """The loss of a whole minibatch and its metrics. Every column [B, T]; ``rollout_logprobs`` are the behaviour
-    policy's.
+    """The loss of a whole minibatch and its metrics.
+
+    Every column is [B, T]; ``rollout_logprobs`` are the behaviour policy's.
 
     ``options`` are those of :class:`Objective`; one that is unknown is a TypeError that lists the known ones.
 

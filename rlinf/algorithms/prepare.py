@@ -1,5 +1,4 @@
-"""One call per step from a batch of rewards to a batch with advantages: filters, rewards, token rewards, estimator,
-in this order."""
+"""One call per step, from rewards to advantages: filters, rewards, token rewards, estimator, in this order."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ class AlgorithmState:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AlgorithmState:
-        """The state of a run that begins, by ``kl_coef`` and, with ``kl_controller: adaptive``, ``target_kl``
-        and ``kl_horizon``.
+        """That of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and ``kl_horizon``.
 
         >>> AlgorithmState.of({"kl_coef": 0.1}).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}

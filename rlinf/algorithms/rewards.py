@@ -39,8 +39,7 @@ class RewardNorm:
 
     @classmethod
     def of(cls, option: str | Mapping[str, Any] | None, *, shift: bool = False, scale: bool = False) -> RewardNorm:
-        """From the config: ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale``
-        (std only).
+        """From ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale`` (std only).
 
         >>> RewardNorm.of("group", scale=True), RewardNorm.of({"mean": "group", "std": "batch"})
         (RewardNorm(mean=None, std='group'), RewardNorm(mean='group', std='batch'))
@@ -153,8 +152,7 @@ def _normalised(
 
 
 def row_outcomes(rewards: Tensor, mask: Tensor) -> Tensor:
-    """The reward of the whole row, [B] float64: an outcome [B] as it is, the sum of slot rewards [B, T] over true
-    slots.
+    """The reward of the whole row, [B] float64: an outcome [B] itself, slot rewards [B, T] summed over true slots.
 
     >>> row_outcomes(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
     tensor([3.], dtype=torch.float64)

@@ -45,8 +45,7 @@ class OneRank:
 
 
 class TorchRanks:
-    """The ranks of a ``torch.distributed`` process group (default: all), which exchanges tensors that lie on
-    ``device``."""
+    """The ranks of a ``torch.distributed`` process group (default: all); tensors travel on ``device``."""
 
     def __init__(self, group: dist.ProcessGroup | None = None, *, device: torch.device | str = "cpu") -> None:
         self.group = group

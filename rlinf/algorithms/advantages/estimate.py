@@ -39,8 +39,7 @@ def compute_advantages(
     ranks: Ranks = ONE_RANK,
     **options: Any,
 ) -> Advantages:
-    """Advantages and returns [B, T] float32 by ``adv_type``; nothing under a false mask is read, and 0 is returned
-    there.
+    """Advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
 
     ``rewards`` [B] (the outcome, which stands at the row's last true slot) or [B, T] (the outcome is the row's sum);
     ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T]. With ``ranks`` these are
