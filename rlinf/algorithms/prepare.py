@@ -1,5 +1,4 @@
-"""One call per step from a batch of rewards to a batch with advantages: filters, rewards, token rewards, estimator,
-in this order."""
+"""One call per step, from rewards to advantages: filters, rewards, token rewards, estimator, in this order."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from rlinf.algorithms import catalog, filters
 from rlinf.algorithms.advantages import compute_advantages
 from rlinf.algorithms.advantages.registry import WHITENED
 from rlinf.algorithms.kl import KLController, kl_divergence
-from rlinf.algorithms.rewards import RewardState, overlong_penalty, process_rewards
+from rlinf.algorithms.rewards import RewardState, overlong_penalty, process_rewards, row_outcomes
 from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics
 from rlinf.types import Batch, Metrics
 
@@ -28,8 +27,7 @@ class AlgorithmState:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AlgorithmState:
-        """The state of a run that begins, by ``kl_coef`` and, with ``kl_controller: adaptive``, ``target_kl``
-        and ``kl_horizon``.
+        """That of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and ``kl_horizon``.
 
         >>> AlgorithmState.of({"kl_coef": 0.1}).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}
@@ -63,7 +61,7 @@ def prepare_batch(
     """
     entry = catalog.choose("adv_type", options["adv_type"], catalog.ADVANTAGES)
     given = {name: value for name, value in options.items() if value is not None}
-    outcomes = batch.rewards if batch.rewards.ndim == 1 else torch.where(batch.mask, batch.rewards, 0.0).sum(dim=1)
+    outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, given, ranks)
     mask = batch.mask & kept[:, None]
 
@@ -98,16 +96,22 @@ def prepare_batch(
         ref_logprobs=batch.ref_logprobs,
         greedy_rewards=_column(batch, "greedy_reward", torch.float32),
         anchor_ids=_column(batch, "anchor_ids", torch.int64),
+        acted=batch.mask,
         ranks=ranks,
         **read,
     )
     metrics = _report(batch, outcomes, processed, kept, mask, advantages, ranks)
     if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(given.get("kl_penalty_type", "kl"), logprobs, batch.ref_logprobs)
-        metrics["token_kl"] = _mean(kl, mask, ranks)
-        metrics["kl_coef"] = state.kl.kl_coef
-        state.kl.update(metrics["token_kl"], samples=int(ranks.sum(torch.tensor(batch.num_rows))))
+        metrics |= _follow(state.kl, _mean(kl, mask, ranks), int(ranks.sum(torch.tensor(batch.num_rows))))
     return batch.replace(mask=mask, advantages=advantages, returns=returns), metrics
+
+
+def _follow(controller: KLController, kl: float, samples: int) -> Metrics:
+    """What the KL was and cost in this step; the controller then moves."""
+    metrics = {"token_kl": kl, "kl_coef": controller.kl_coef}
+    controller.update(kl, samples=samples)
+    return metrics
 
 
 def _kept(batch: Batch, outcomes: Tensor, given: Mapping[str, Any], ranks: Ranks) -> Tensor:
