@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _PATIENCE = 8.0
-"""The kernel's wall clock waits this many times the CPU time: longer than the parent, so it acts only where that cannot."""
+"""The kernel's wall clock waits this many times the CPU time, longer than the parent does: it is the last resort."""
 
 
 def serve(connection: Connection, function: Callable[..., Any]) -> None:

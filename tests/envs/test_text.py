@@ -82,7 +82,7 @@ def test_same_seed_same_tasks_whoever_the_neighbours_are() -> None:
     first, infos = make().reset(seed=7)
     again, _ = make().reset(seed=7)
     assert first == again
-    group, group_infos = make().reset(seed=[7, 7, 8])
+    _, group_infos = make().reset(seed=[7, 7, 8])
     assert group_infos["task_id"].tolist() == [infos["task_id"][0], infos["task_id"][0], infos["task_id"][1]]
 
 
@@ -100,7 +100,7 @@ def test_some_conversations_restart_by_mask() -> None:
     env = make()
     env.reset(options={"task_ids": [1, 2, 3]})
     env.step(("2", "4", "6"))
-    observations, infos = env.reset(options={"task_ids": [9, 9, 9], "reset_mask": np.array([False, True, False])})
+    _, infos = env.reset(options={"task_ids": [9, 9, 9], "reset_mask": np.array([False, True, False])})
     assert infos["task_id"].tolist() == [1, 9, 3]
     _, rewards, terminated, _, infos = env.step(("2", "18", "6"))
     assert rewards.tolist() == [0.0, 1.0, 0.0]  # the two finished ones ignore their actions
