@@ -69,7 +69,8 @@ class ArithmeticScorer:
 
 def equations(step: str) -> list[bool]:
     """Whether each equation of numbers in ``step`` holds, left to right (``1 + 1 = 2 = 3`` gives true, false)."""
-    sides = [_number_beside(part, left=index > 0, right=True) for index, part in enumerate(step.split("="))]
+    bare = re.sub(r"\\?\$|\\[()\[\]]", "", step)  # math delimiters and dollar signs mean nothing to a sum
+    sides = [_number_beside(part, left=index > 0) for index, part in enumerate(bare.split("="))]
     verdicts = []
     for index in range(len(sides) - 1):
         before, after = sides[index][1], sides[index + 1][0]
@@ -78,14 +79,14 @@ def equations(step: str) -> list[bool]:
     return verdicts
 
 
-def _number_beside(part: str, *, left: bool, right: bool) -> tuple[Fraction | None, Fraction | None]:
+def _number_beside(part: str, *, left: bool) -> tuple[Fraction | None, Fraction | None]:
     """Values of the arithmetic that touches the left and the right end of ``part``."""
-    start = _NUMERIC.match(part.lstrip(" $")) if left else None
+    start = _NUMERIC.match(part.lstrip()) if left else None
     end = None
     for found in _NUMERIC.finditer(part):
-        if part[found.end() :].strip(" $") == "":
+        if part[found.end() :].strip() == "":
             end = found
-    return (_value(start.group()) if start else None, _value(end.group()) if end and right else None)
+    return (_value(start.group()) if start else None, _value(end.group()) if end else None)
 
 
 def _value(text: str) -> Fraction | None:
