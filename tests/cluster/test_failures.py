@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from cluster_workers import Collective, Worker, slow_on_rank_1
 from conftest import CONFIG
 
 from rlinf.cluster import Cluster, ClusterError, WorkerDied, WorkerError, WorkerTimeout, connect
+from rlinf.cluster.ray_cluster import _check_reachable
 
 
 def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_cluster: Cluster) -> None:
@@ -55,12 +57,12 @@ def test_waiting_a_while_for_a_result_does_not_end_the_call(ray_cluster: Cluster
 
 
 def test_a_late_worker_is_named(ray_cluster: Cluster) -> None:
-    with connect(replace(CONFIG, start_timeout_s=12.0)) as cluster:
+    with connect(replace(CONFIG, start_timeout_s=8.0)) as cluster:
         with pytest.raises(WorkerTimeout) as caught:
             cluster.spawn("late", slow_on_rank_1, n=2)
         message = str(caught.value)
-        assert message.startswith("late rank 1 of 2: not up after 12 s (cluster.start_timeout_s)")
-        assert "in build for" in message
+        # A busy machine may hold up rank 0 as well.
+        assert re.match(r"late ranks? (0, )?1 of 2: not up after 8 s \(cluster.start_timeout_s\)\nlate rank", message)
 
 
 def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:
@@ -93,3 +95,12 @@ def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) 
     with pytest.raises(WorkerDied, match="^tied rank 1 of 2 died"):
         waited.result()
     assert time.monotonic() - started < 20
+
+
+def test_an_address_where_nobody_answers_is_refused_at_once() -> None:
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=r"nothing answers at cluster.address='127.0.0.1:1'"):
+        _check_reachable("127.0.0.1:1")
+    assert time.monotonic() - started < 15
+    _check_reachable(None)
+    _check_reachable("auto")
