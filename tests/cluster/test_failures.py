@@ -83,7 +83,7 @@ def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:
 
 def test_of_several_failures_the_death_that_caused_them_is_reported(ray_cluster: Cluster) -> None:
     group = ray_cluster.spawn("doomed", Collective, n=2, rendezvous=True)
-    with pytest.raises(WorkerDied, match="^doomed rank 1 of 2 died in all_reduce_but_die_on"):
+    with pytest.raises(WorkerDied, match=r"^doomed rank 1 of 2 died in all_reduce_but_die_on"):
         group.call("all_reduce_but_die_on", 1)
 
 
@@ -92,7 +92,7 @@ def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) 
     waited = group.submit_one(0, "stall", 50)
     group.submit_one(1, "die")
     started = time.monotonic()
-    with pytest.raises(WorkerDied, match="^tied rank 1 of 2 died"):
+    with pytest.raises(WorkerDied, match=r"^tied rank 1 of 2 died"):
         waited.result()
     assert time.monotonic() - started < 20
 

@@ -17,18 +17,18 @@ from rlinf.cluster import PlacementError, Resources, WorkerDied, connect
 from rlinf.config.schema.cluster import ClusterConfig
 
 if __name__ == "__main__":
-    machines = Machines(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    second = machines.add_node(num_cpus=2)
+    machines = Machines(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    second = machines.add_node(num_cpus=4)
     with connect(ClusterConfig(address=machines.address, heartbeat_s=0.5)) as cluster:
         with cluster.spawn("packed", Worker, n=2, resources=Resources(cpus=1)) as group:
             assert [info.local_rank for info in group.call("where")] == [0, 1]
         with cluster.spawn("spread", Worker, n=2, resources=Resources(cpus=0.5, spread=True)) as group:
             assert [info.local_rank for info in group.call("where")] == [0, 0]
         try:
-            cluster.spawn("wide", Worker, resources=Resources(cpus=3))
+            cluster.spawn("wide", Worker, resources=Resources(cpus=5))
         except PlacementError as error:
-            assert "3 CPU on one node, and the largest of 2 has 2 CPU" in str(error), error
-        far = Resources(cpus=2)
+            assert "5 CPU on one node, and the largest of 2 has 4 CPU" in str(error), error
+        far = Resources(cpus=3)
         group = cluster.spawn("learner", Collective, n=2, resources=far, rendezvous=True)
         assert group.call("all_reduce") == [3.0, 3.0]
         machines.remove_node(second, allow_graceful=False)
