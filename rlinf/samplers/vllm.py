@@ -220,7 +220,8 @@ class VllmSampler:
             kv_cache_memory_bytes=cache_mb << 20 if cache_mb else None,
             block_size=_CPU_BLOCK if cpu else None,
             enable_prefix_caching=config.enable_prefix_caching,
-            enable_chunked_prefill=config.enable_chunked_prefill,
+            # A prompt in pieces makes vLLM rewind the request's random stream, which it can't do on a CPU.
+            enable_chunked_prefill=config.enable_chunked_prefill and not cpu,
             enforce_eager=config.enforce_eager or cpu,
             # vLLM refuses sleep mode on a CPU, where there is no device memory to free.
             enable_sleep_mode=not cpu,
@@ -313,7 +314,7 @@ class VllmSampler:
         request, sample_index = self._running.pop(name)
         versions: list[int] = []
         for span in output.weight_versions or ():
-            version = 0 if span.weight_version == "default" else int(span.weight_version)
+            version = 0 if span.version == "default" else int(span.version)
             versions += [version] * (span.end - span.start)
         return Completion(
             request_id=request.request_id,
