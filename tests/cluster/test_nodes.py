@@ -33,7 +33,7 @@ if __name__ == "__main__":
         assert group.call("all_reduce") == [3.0, 3.0]
         machines.remove_node(second, allow_graceful=False)
         try:
-            group.call("all_reduce")
+            group.call("stall", 100)
         except WorkerDied as error:
             assert "learner rank" in str(error), error
             print("done")
