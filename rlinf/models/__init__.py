@@ -1,0 +1,1 @@
+"""Policies: networks that act and say how likely their actions were."""
