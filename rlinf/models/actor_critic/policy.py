@@ -13,7 +13,7 @@ import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
-from rlinf.models.actor_critic.distributions import action_head
+from rlinf.models.actor_critic.distributions import CategoricalHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
@@ -51,6 +51,24 @@ class ActorCritic(nn.Module):
         if self.cell is None:
             return 0
         return self.options.embedding_size * (2 if self.options.recurrent == "lstm" else 1)
+
+    @property
+    def noise_kind(self) -> str:
+        """Of the numbers that a decision consumes: "uniform" on [0, 1) or standard "normal"."""
+        return self.head.noise_kind
+
+    @property
+    def noise_size(self) -> int:
+        return self.head.noise_size
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Of one action of this policy (which may differ from the environment's)."""
+        return self.head.action_shape
+
+    @property
+    def action_dtype(self) -> type[np.generic]:
+        return np.int64 if isinstance(self.head, CategoricalHead) else np.float32
 
     @torch.no_grad()
     def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
