@@ -27,7 +27,9 @@ class ActionHistory:
     def since_reset(self) -> list[np.ndarray]:
         """Per lane, [decisions, ...]."""
         return [
-            np.stack([decision[lane] for decision in self._decisions[first:]]) if first < len(self._decisions) else np.zeros(0)
+            np.stack([decision[lane] for decision in self._decisions[first:]])
+            if first < len(self._decisions)
+            else np.zeros(0)
             for lane, first in enumerate(self._first.tolist())
         ]
 

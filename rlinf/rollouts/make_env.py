@@ -49,7 +49,9 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
             "'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
         ) from error
     except ModuleNotFoundError as error:
-        raise EnvNotFoundError(f"env.id {options.id!r} needs the module {error.name!r}, which is not installed") from error
+        raise EnvNotFoundError(
+            f"env.id {options.id!r} needs the module {error.name!r}, which is not installed"
+        ) from error
     for name in options.wrappers:
         env = wrapper_class(name)(env)
     if options.ignore_terminations:

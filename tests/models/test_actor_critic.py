@@ -95,7 +95,9 @@ def test_squashed_gaussian_density_and_entropy_match_torch():
     before = torch.tensor([[0.7, 3.5]])
     normal = torch.distributions.Normal(parameters[:, 0], parameters[:, 1].exp())
     reference = torch.distributions.TransformedDistribution(normal, [torch.distributions.TanhTransform(cache_size=1)])
-    torch.testing.assert_close(head.log_prob(parameters, before), reference.log_prob(before.tanh()), atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(
+        head.log_prob(parameters, before), reference.log_prob(before.tanh()), atol=1e-3, rtol=1e-3
+    )
     draws = normal.sample((200_000,))
     measured = -head.log_prob(parameters.expand(200_000, 2, 2), draws[:, 0]).mean(0)
     torch.testing.assert_close(head.entropy(parameters)[0], measured, atol=0.02, rtol=0.0)

@@ -250,4 +250,6 @@ def action_head(features: int, space: spaces.Space, distribution: Distribution, 
         return SquashedGaussianHead(features, space, init_log_std)
     if distribution == "beta":
         return BetaHead(features, space)
-    raise ValueError(f"policy.distribution {distribution!r} does not fit {space}: gaussian, squashed_gaussian or beta do")
+    raise ValueError(
+        f"policy.distribution {distribution!r} does not fit {space}: gaussian, squashed_gaussian or beta do"
+    )

@@ -6,13 +6,14 @@ Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
+from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import CategoricalHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.layers import mlp, orthogonal
@@ -42,8 +43,11 @@ class ActorCritic(nn.Module):
         self.actor_body = mlp(width, options.hidden_sizes, options.activation)
         self.critic_body = None if shared else mlp(width, options.hidden_sizes, options.activation)
         last = options.hidden_sizes[-1] if options.hidden_sizes else width
-        self.head = action_head(last, action_space, options.distribution, options.init_log_std)
-        self.value = orthogonal(nn.Linear(last, 1), 1.0)
+        self._action_space = action_space
+        chunk = options.num_action_chunks
+        joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
+        self.head = action_head(last, joint_space, options.distribution, options.init_log_std)
+        self.value_head = orthogonal(nn.Linear(last, 1), 1.0)
 
     @property
     def state_size(self) -> int:
@@ -51,6 +55,11 @@ class ActorCritic(nn.Module):
         if self.cell is None:
             return 0
         return self.options.embedding_size * (2 if self.options.recurrent == "lstm" else 1)
+
+    @property
+    def slots_independent(self) -> bool:
+        """Whether a slot can be evaluated without the slots before it."""
+        return self.cell is None
 
     @property
     def noise_kind(self) -> str:
@@ -109,7 +118,7 @@ class ActorCritic(nn.Module):
         flat = actions.flatten(0, 1)
         logprobs = self.head.log_prob(parameters, flat).sum(-1).unflatten(0, mask.shape)
         entropy = self.head.entropy(parameters).sum(-1).unflatten(0, mask.shape)
-        return PolicyOutput(logprobs, entropy, self.value(critic)[:, 0].unflatten(0, mask.shape))
+        return PolicyOutput(logprobs, entropy, self.value_head(critic)[:, 0].unflatten(0, mask.shape))
 
     @torch.no_grad()
     def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
@@ -118,7 +127,7 @@ class ActorCritic(nn.Module):
         one_slot = {name: tensor[:, None] for name, tensor in inputs.items()}
         one_slot["recurrent_state"] = state
         one_slot["episode_start"] = torch.zeros(rows, 1, dtype=torch.bool)
-        return self.value(self._features(one_slot, torch.Size((rows, 1)))[1])[:, 0]
+        return self.value_head(self._features(one_slot, torch.Size((rows, 1)))[1])[:, 0]
 
     @torch.no_grad()
     def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
@@ -135,9 +144,16 @@ class ActorCritic(nn.Module):
         if self.critic_encoder is not None:
             self.critic_encoder.observe(rows)
 
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name."""
+        for name, tensor in self.state_dict().items():
+            yield name, tensor.detach()
+
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What the environment takes for actions [N, ...] of this policy."""
-        return self.head.to_env(actions)
+        """What the environment takes for actions [N, ...] of this policy; with chunks [N, K, ...]."""
+        joint = self.head.to_env(actions)
+        chunk = self.options.num_action_chunks
+        return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)
 
     def _features(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> tuple[Tensor, Tensor, Tensor]:
         """Last hidden layers of actor and critic [B * T, F], and recurrent states [B * T, S], for slots [B, T]."""

@@ -18,9 +18,13 @@ Arrays = dict[str, np.ndarray]
 def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
     """Name and space of every leaf. A leaf without a fixed shape (Text, Graph, Sequence) is a TypeError that says what to do."""
     if isinstance(space, spaces.Dict):
-        return {n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()}
+        return {
+            n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()
+        }
     if isinstance(space, spaces.Tuple):
-        return {n: s for key, part in enumerate(space.spaces) for n, s in observation_leaves(part, f"{name}.{key}").items()}
+        return {
+            n: s for key, part in enumerate(space.spaces) for n, s in observation_leaves(part, f"{name}.{key}").items()
+        }
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return {name: space}
     raise TypeError(
