@@ -15,9 +15,7 @@ from rlinf.types import Batch, Completion, Metrics, PolicyOutput, SampleRequest,
 class Policy(Protocol):
     """A policy acts, and says afterwards how likely its actions were. A test holds the two equal."""
 
-    def act(
-        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
-    ) -> tuple[Tensor, PolicyOutput]:
+    def act(self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False) -> tuple[Tensor, PolicyOutput]:
         """Actions [B, ...] for observations [B, ...], with their log-probabilities and values. No gradient."""
 
     def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:

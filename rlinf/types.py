@@ -101,9 +101,7 @@ class Batch:
         if tuple(self.rewards.shape) not in ((rows,), (rows, slots)):
             raise BatchError(f"rewards must be [B] or [B, T] with B={rows}, T={slots}, got {tuple(self.rewards.shape)}")
         if tuple(self.group_ids.shape) != (rows,) or self.group_ids.dtype != torch.int64:
-            raise BatchError(
-                f"group_ids must be int64 [B={rows}], got {self.group_ids.dtype} {tuple(self.group_ids.shape)}"
-            )
+            raise BatchError(f"group_ids must be int64 [B={rows}], got {self.group_ids.dtype} {tuple(self.group_ids.shape)}")
         for name, tensor in self.inputs.items():
             if tensor.shape[:1] != (rows,):
                 raise BatchError(f"inputs[{name!r}] must lead with B={rows}, got {tuple(tensor.shape)}")
@@ -166,9 +164,7 @@ class Batch:
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
                 columns[item.name] = change(value)
-        return replace(
-            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns
-        )
+        return replace(self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns)
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
