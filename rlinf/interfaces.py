@@ -15,7 +15,9 @@ from rlinf.types import Batch, Completion, Metrics, PolicyOutput, SampleRequest,
 class Policy(Protocol):
     """A policy acts, and says afterwards how likely its actions were. A test holds the two equal."""
 
-    def act(self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def act(
+        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
+    ) -> tuple[Tensor, PolicyOutput]:
         """Actions [B, ...] for observations [B, ...], with their log-probabilities and values. No gradient."""
 
     def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
@@ -51,16 +53,16 @@ class Rollout(Protocol):
 
 @runtime_checkable
 class Learner(Protocol):
-    """Owns weights and optimiser. One instance per rank; every method is called on all ranks with that rank's rows.
+    """Owns weights and optimiser. One instance per rank; every method is called on all ranks with the whole batch.
 
-    Group statistics never depend on the ranks: advantages come with the batch, and every denominator of the loss is
-    that of the whole optimiser step over all ranks."""
+    Each rank takes its own share of the rows, so every rank knows the denominators of the whole optimiser step and the
+    gradient does not depend on how rows are cut."""
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
-        """Log-probabilities, entropy and values of this rank's rows under the current (or reference) weights. No gradient."""
+    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+        """(rows [B'], what the current or reference weights say of them [B', T]) for this rank's share. No gradient."""
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
-        """All epochs and minibatches of one step over this rank's rows (advantages are in the batch)."""
+        """All epochs and minibatches of one step (advantages are in the batch); metrics are those of all ranks."""
 
     def weights(self, *, version: int) -> WeightUpdate:
         """The policy's weights under Hugging Face names (complete on rank 0, empty on the others)."""

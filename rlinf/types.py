@@ -22,7 +22,7 @@ from torch import Tensor
 
 Metrics = dict[str, float]
 
-# Per-slot columns share the leading [B, T]; per-row columns lead with [B]. What a short row is padded with when T grows:
+# The per-slot columns [B, T], and what a short row is padded with when T grows:
 _SLOT_FILL: dict[str, float] = {
     "mask": False,
     "logprobs": 0.0,
@@ -74,7 +74,7 @@ class Batch:
     values: Tensor | None = None
     """[B, T] float32: critic at the slot."""
     bootstrap_values: Tensor | None = None
-    """[B, T] float32: critic at the observation that follows the slot; read where ``truncated``, or at a row's last slot."""
+    """[B, T] float32: critic at the observation after the slot; read where ``truncated``, or at a row's last slot."""
     step_rewards: Tensor | None = None
     """[B, T] float32: process rewards at the slot a step ends in, NaN elsewhere."""
     old_logprobs: Tensor | None = None
@@ -101,7 +101,9 @@ class Batch:
         if tuple(self.rewards.shape) not in ((rows,), (rows, slots)):
             raise BatchError(f"rewards must be [B] or [B, T] with B={rows}, T={slots}, got {tuple(self.rewards.shape)}")
         if tuple(self.group_ids.shape) != (rows,) or self.group_ids.dtype != torch.int64:
-            raise BatchError(f"group_ids must be int64 [B={rows}], got {self.group_ids.dtype} {tuple(self.group_ids.shape)}")
+            raise BatchError(
+                f"group_ids must be int64 [B={rows}], got {self.group_ids.dtype} {tuple(self.group_ids.shape)}"
+            )
         for name, tensor in self.inputs.items():
             if tensor.shape[:1] != (rows,):
                 raise BatchError(f"inputs[{name!r}] must lead with B={rows}, got {tuple(tensor.shape)}")
@@ -134,7 +136,18 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch with every tensor on ``device``."""
-        return self._map(lambda tensor: tensor.to(device))
+        return self._map(lambda tensor: tensor.to(device)).replace(metadata=self.metadata)
+
+    def slots_as_rows(self) -> Self:
+        """Every true slot as a row of its own with T = 1, for policies without memory. Outcome rewards stay behind."""
+        rows, slots = self.mask.nonzero(as_tuple=True)
+        columns: dict[str, Any] = {"actions": self.actions[rows, slots][:, None]}
+        for name in _SLOT_FILL:
+            column = getattr(self, name)
+            columns[name] = None if column is None else column[rows, slots][:, None]
+        inputs = {name: tensor[rows, slots][:, None] for name, tensor in self.inputs.items()}
+        rewards = torch.zeros(len(rows), device=self.mask.device)
+        return self.replace(inputs=inputs, rewards=rewards, group_ids=self.group_ids[rows], metadata={}, **columns)
 
     def trimmed(self) -> Self:
         """The same batch without trailing slots that no row uses."""
@@ -164,7 +177,9 @@ class Batch:
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
                 columns[item.name] = change(value)
-        return replace(self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns)
+        return replace(
+            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns
+        )
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
@@ -215,6 +230,18 @@ class PolicyOutput:
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What the rows of a batch cost a policy."""
+
+    lengths: Tensor
+    """[B] int64 tokens (text) or slots (simulators) of each row on its own."""
+    shared: Tensor | None = None
+    """[B] int64 tokens of each row that are paid once for all rows of the same owner in a micro-batch."""
+    owners: Tensor | None = None
+    """[B] int64: rows with the same owner share ``shared`` tokens."""
+
+
+@dataclass(frozen=True)
 class SamplingParams:
     """The sampling distribution. Log-probabilities everywhere are those of this distribution.
 
@@ -232,7 +259,7 @@ class SamplingParams:
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """One prompt, ``n`` responses. Sample ``j`` draws from the stream keyed by (``*key``, j): (seed, step, prompt) by custom.
+    """One prompt, ``n`` responses. Sample ``j`` draws from the stream keyed by (``*key``, ``first_sample + j``).
 
     ``prefix`` continues an aborted response: token ids already produced (n must be 1)."""
 
@@ -247,7 +274,7 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class Completion:
-    """One response. ``finish_reason`` is "stop", "length", "abort" or "too_long" (the prompt did not fit: no tokens)."""
+    """One response. ``finish_reason``: "stop", "length", "abort", or "too_long" (the prompt did not fit: no tokens)."""
 
     request_id: int
     sample_index: int

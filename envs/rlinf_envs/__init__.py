@@ -1,0 +1,20 @@
+"""Text environments: verified tasks as gymnasium vector envs.
+
+Importing this package registers the environments and nothing more: no dataset is read, no heavy library is imported.
+They are made by name::
+
+    gymnasium.make_vec("rlinf_envs:rlinf/ReasoningGym-v0", num_envs=64, task="chain_sum")
+"""
+
+from __future__ import annotations
+
+from gymnasium.envs.registration import register, registry
+
+_ENVIRONMENTS = {
+    "rlinf/Math-v0": "rlinf_envs.math.env:MathEnv",
+    "rlinf/ReasoningGym-v0": "rlinf_envs.reasoning_gym.env:ReasoningGymEnv",
+}
+
+for _id, _entry_point in _ENVIRONMENTS.items():
+    if _id not in registry:
+        register(id=_id, vector_entry_point=_entry_point)

@@ -1,1 +1,1 @@
-"""Rollouts: environments driven by a policy, and the batches that come of it."""
+"""Rollouts drive environments with samplers and make batches."""

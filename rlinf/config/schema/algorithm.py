@@ -36,6 +36,8 @@ class RolloutCorrectionConfig:
 
 @dataclass(frozen=True)
 class AlgorithmConfig:
+    """The options of the algorithm layer; `rlinf list` explains each name."""
+
     adv_type: str = "grpo"
     """The advantage estimator (`rlinf list advantages`)."""
     loss_type: str = "actor"

@@ -8,6 +8,8 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class EnvConfig:
+    """Which environment, and how many of it."""
+
     id: str = ""
     """Any gymnasium id, `module:Id` included (`CartPole-v1`, `rlinf_envs:rlinf/Math-v0`)."""
     kwargs: dict[str, object] = field(default_factory=dict)
@@ -50,6 +52,8 @@ class EnvConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
+    """The prompts: how long they may be, in which order they come, and how they are rendered."""
+
     max_prompt_length: int = 512
     """In tokens. Rows of a dataset that are longer are dropped and counted, never cut."""
     shuffle: bool = True

@@ -43,7 +43,9 @@ class LearnerConfig:
     """Ranks. `torch` is data parallel over them."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     micro_batch_tokens: int = 16_384
-    """Rows are packed into micro-batches of at most so many tokens (text) or slots (simulators). No influence on the result."""
+    """Rows are packed into micro-batches of at most so many tokens (text) or slots (simulators).
+
+    It has no influence on the result."""
     pack: bool = True
     """Text: rows of a micro-batch lie end to end, without padding."""
     megatron: MegatronConfig = field(default_factory=MegatronConfig)

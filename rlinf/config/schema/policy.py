@@ -19,7 +19,7 @@ class TokenizerConfig:
 @dataclass(frozen=True)
 class LoraConfig:
     rank: int = 0
-    """0 trains all weights. Above 0 low-rank adapters are trained, and the reference policy is the adapter switched off."""
+    """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy is the adapter switched off."""
     alpha: float = 32.0
     dropout: float = 0.0
     target_modules: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])
@@ -32,7 +32,7 @@ class PolicyConfig:
     path: str | None = None
     """A Hugging Face folder or hub name (text), or an exported policy (simulators)."""
     architecture: dict[str, object] = field(default_factory=dict)
-    """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size: 128`, ...), random weights."""
+    """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size`, ...), random weights."""
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
     """Of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU. Statistics stay float32."""

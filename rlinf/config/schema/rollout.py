@@ -39,7 +39,9 @@ class RolloutConfig:
     num_samplers: int = 1
     """Sampler actors; prompts are split over them."""
     batch_size: int = 32
-    """Prompts (text), or groups of start states (simulators with grpo), per step. Rows are this times `algorithm.group_size`."""
+    """Prompts (text), or groups of start states (simulators with grpo), per step.
+
+    Rows are this times `algorithm.group_size`."""
     max_new_tokens: int = 256
     temperature: float = 1.0
     top_k: int = 0

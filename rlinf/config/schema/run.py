@@ -22,6 +22,8 @@ class RunConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
+    """When the run is saved, and which of the saves stay."""
+
     every: int = 20
     """Save each so many steps (and at the end); 0 saves at the end only."""
     keep: int = 2
@@ -34,6 +36,8 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class LoggingConfig:
+    """Where metrics and samples go, and what the terminal shows."""
+
     progress: Literal["auto", "live", "plain", "none"] = "auto"
     """`live` draws a display that updates, `plain` prints a line a step, `auto` looks whether a person is watching."""
     tensorboard: bool = True
@@ -52,6 +56,8 @@ class LoggingConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
+    """How often, on how much held-out data, and how the policy is measured."""
+
     every: int = 0
     """Evaluate each so many steps; before the first and after the last step it always happens (unless size is 0)."""
     size: int = 256

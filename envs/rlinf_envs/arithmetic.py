@@ -1,0 +1,112 @@
+"""Exact evaluation of written arithmetic, safe on hostile input: no eval, bounded size, fractions throughout."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+MAX_CHARS = 400
+MAX_BITS = 4096
+MAX_DEPTH = 50
+
+_TOKEN = re.compile(r"\s*(?:(\d[\d,]*\.?\d*|\.\d+)|(\*\*|[-+*/^()×÷·−]))")
+_SAME = {"×": "*", "·": "*", "÷": "/", "−": "-", "**": "^"}
+
+
+class ArithmeticFault(ValueError):
+    """Text that is no arithmetic, divides by zero, or grows too large."""
+
+
+def evaluate(text: str) -> Fraction:
+    """The value of ``text``: + - * / ^ (integer exponents), parentheses, decimals, thousands separators.
+
+    Raises:
+        ArithmeticFault: see there.
+    """
+    if len(text) > MAX_CHARS:
+        raise ArithmeticFault(f"longer than {MAX_CHARS} characters")
+    if text.count("(") > MAX_DEPTH:
+        raise ArithmeticFault(f"more than {MAX_DEPTH} parentheses")
+    parser = _Parser(_tokens(text))
+    value = parser.sum()
+    if parser.rest():
+        raise ArithmeticFault(f"cannot read {text!r} as arithmetic")
+    return value
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, position = [], 0
+    text = text.rstrip()
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise ArithmeticFault(f"cannot read {text[position]!r} in {text!r}")
+        token = (found.group(1) or found.group(2)).replace(",", "")
+        tokens.append(_SAME.get(token, token))
+        position = found.end()
+    return tokens
+
+
+class _Parser:
+    """Recursive descent; MAX_CHARS and MAX_DEPTH bound how deep it goes."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self._tokens, self._at = tokens, 0
+
+    def rest(self) -> bool:
+        return self._at < len(self._tokens)
+
+    def sum(self) -> Fraction:
+        value = self._product()
+        while (sign := self._take("+", "-")) is not None:
+            term = self._product()
+            value = _bounded(value + term if sign == "+" else value - term)
+        return value
+
+    def _product(self) -> Fraction:
+        value = self._signed()
+        while (sign := self._take("*", "/")) is not None:
+            factor = self._signed()
+            if sign == "/" and factor == 0:
+                raise ArithmeticFault("division by zero")
+            value = _bounded(value * factor if sign == "*" else value / factor)
+        return value
+
+    def _signed(self) -> Fraction:
+        sign = 1
+        while (taken := self._take("+", "-")) is not None:
+            sign = -sign if taken == "-" else sign
+        return sign * self._power()
+
+    def _power(self) -> Fraction:
+        base = self._atom()
+        if self._take("^") is None:
+            return base
+        exponent = self._signed()
+        size = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if exponent.denominator != 1 or abs(exponent) * size > MAX_BITS or (base == 0 and exponent < 0):
+            raise ArithmeticFault(f"cannot raise {base} to {exponent}")
+        return base ** int(exponent)
+
+    def _atom(self) -> Fraction:
+        if self._take("(") is not None:
+            value = self.sum()
+            if self._take(")") is None:
+                raise ArithmeticFault("a parenthesis is not closed")
+            return value
+        if not self.rest() or not (self._tokens[self._at][0].isdigit() or self._tokens[self._at][0] == "."):
+            raise ArithmeticFault("a number is missing")
+        self._at += 1
+        return Fraction(self._tokens[self._at - 1])
+
+    def _take(self, *wanted: str) -> str | None:
+        if self.rest() and self._tokens[self._at] in wanted:
+            self._at += 1
+            return self._tokens[self._at - 1]
+        return None
+
+
+def _bounded(value: Fraction) -> Fraction:
+    if value.numerator.bit_length() > MAX_BITS or value.denominator.bit_length() > MAX_BITS:
+        raise ArithmeticFault("the number grows too large")
+    return value

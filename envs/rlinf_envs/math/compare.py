@@ -1,0 +1,180 @@
+"""Whether an answer equals the reference: by structure as far as structure decides, by algebra for the rest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from rlinf_envs.math.notation import tidy
+from rlinf_envs.math.quantity import Quantity, quantity, same_quantity, split_unit
+from rlinf_envs.math.relations import assignment, has_inequality, intervals, without_member
+from rlinf_envs.math.structure import (
+    Container,
+    bare_list,
+    container,
+    given_choice,
+    in_base,
+    matrix,
+    wanted_choice,
+    without_choice,
+)
+from rlinf_envs.math.symbolic import Unreadable, is_expression
+
+Item = TypeVar("Item")
+Equal = Callable[[str, str], bool]
+"""Decides whether two expressions are equal; may raise :class:`~rlinf_envs.math.symbolic.Unreadable`."""
+
+_MAX_DEPTH = 4
+_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+
+
+def same(given: str, wanted: str, equal: Equal) -> bool:
+    """Whether ``given`` answers as ``wanted`` does; ``equal`` is asked about expressions that are no plain numbers.
+
+    Raises:
+        Unreadable: ``given`` as a whole cannot be read as mathematics though ``wanted`` can.
+    """
+    return _same(tidy(given), tidy(wanted), equal, _MAX_DEPTH)
+
+
+def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
+    if not given or not wanted:
+        return False
+    if _squeezed(given) == _squeezed(wanted):
+        return True
+    if depth == 0:
+        return False
+    letter = wanted_choice(wanted)
+    if letter is not None:
+        return given_choice(given) == letter
+    given, wanted = without_member(without_choice(given)), without_member(without_choice(wanted))
+    base, wanted_base = in_base(given), in_base(wanted)
+    if base is not None or wanted_base is not None:
+        return base == wanted_base
+    first, second = quantity(given), quantity(wanted)
+    if first is not None and second is not None:
+        return same_quantity(first, second)
+    given, wanted = _plain(given, first), _plain(wanted, second)
+    decided = _same_assignment(given, wanted, equal, depth)
+    if decided is not None:
+        return decided
+    decided = _same_structure(given, wanted, equal, depth)
+    if decided is not None:
+        return decided
+    return _same_expression(given, wanted, equal)
+
+
+def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+    """Compares matrices, intervals, containers and lists; None where neither text is one."""
+    cells, wanted_cells = matrix(given), matrix(wanted)
+    if cells is not None and wanted_cells is not None:
+        return len(cells) == len(wanted_cells) and all(
+            _pairwise(row, wanted_row, equal, depth) for row, wanted_row in zip(cells, wanted_cells, strict=True)
+        )
+    if r"\begin" in given and r"\begin" in wanted:
+        return _same_expression(given, wanted, equal)
+    if cells is not None or wanted_cells is not None:
+        return False
+    spans, wanted_spans = intervals(given), intervals(wanted)
+    if spans is not None and wanted_spans is not None:
+        return _unordered(spans, wanted_spans, lambda one, other: _same_container(one, other, equal, depth))
+    if (spans is None) != (wanted_spans is None) and (has_inequality(given) == has_inequality(wanted)):
+        return False
+    held, wanted_held = container(given), container(wanted)
+    if held is not None and wanted_held is not None:
+        return _same_container(held, wanted_held, equal, depth)
+    parts, wanted_parts = _members(given, held), _members(wanted, wanted_held)
+    if parts is not None and wanted_parts is not None:
+        return _unordered(parts, wanted_parts, lambda one, other: _quietly(one, other, equal, depth))
+    return None if held is None and wanted_held is None and parts is None and wanted_parts is None else False
+
+
+def _members(text: str, held: Container | None) -> Sequence[str] | None:
+    """What a set or a bare list holds; an ordered container is no list."""
+    if held is not None:
+        return None if held.ordered else held.members
+    return bare_list(text)
+
+
+def _same_container(given: Container, wanted: Container, equal: Equal, depth: int) -> bool:
+    if given.ordered != wanted.ordered:
+        return False
+    if not given.ordered:
+        return _unordered(given.members, wanted.members, lambda one, other: _quietly(one, other, equal, depth))
+    if (given.opening, given.closing) != (wanted.opening, wanted.closing):
+        return False
+    return _pairwise(given.members, wanted.members, equal, depth)
+
+
+def _pairwise(given: Sequence[str], wanted: Sequence[str], equal: Equal, depth: int) -> bool:
+    return len(given) == len(wanted) and all(
+        _quietly(one, other, equal, depth) for one, other in zip(given, wanted, strict=True)
+    )
+
+
+def _unordered(given: Sequence[Item], wanted: Sequence[Item], alike: Callable[[Item, Item], bool]) -> bool:
+    """Whether every member finds a partner of its own. Equality is transitive, so the first partner will do."""
+    left = list(wanted)
+    if len(given) != len(left) or len(left) > 50:
+        return False
+    for item in given:
+        for index, candidate in enumerate(left):
+            if alike(item, candidate):
+                del left[index]
+                break
+        else:
+            return False
+    return True
+
+
+def _quietly(given: str, wanted: str, equal: Equal, depth: int) -> bool:
+    """A member that cannot be read is a wrong member."""
+    try:
+        return _same(given, wanted, equal, depth - 1)
+    except Unreadable:
+        return False
+
+
+def _same_assignment(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+    """ "x = 5" equals "5" and "x=5", not "y = 5"; None where neither is an assignment."""
+    first = assignment(given) if bare_list(given) is None else None
+    second = assignment(wanted) if bare_list(wanted) is None else None
+    if first is not None and second is not None and first[0] == second[0]:
+        return _same(first[1], second[1], equal, depth - 1)
+    if first is not None and second is None and "=" not in wanted:
+        return _same(first[1], wanted, equal, depth - 1)
+    if second is not None and first is None and "=" not in given:
+        return _same(given, second[1], equal, depth - 1)
+    if first is not None and second is not None and (quantity(first[1]) or quantity(second[1])):
+        return False
+    return None
+
+
+def _same_expression(given: str, wanted: str, equal: Equal) -> bool:
+    (given_part, unit), (wanted_part, wanted_unit) = split_unit(given), split_unit(wanted)
+    if is_expression(given_part) and is_expression(wanted_part) and (unit or wanted_unit):
+        if unit and wanted_unit and not same_quantity(unit, wanted_unit):
+            return False
+        return equal(given_part, wanted_part)
+    if not is_expression(wanted):
+        return bool(_words(wanted)) and _words(given) == _words(wanted)
+    if not is_expression(given):
+        return False
+    return equal(given, wanted)
+
+
+def _plain(text: str, value: Quantity | None) -> str:
+    """``text`` without thousands separators, so that no comma is taken for that of a list."""
+    if value is not None and not value.unit and not value.percent:
+        return f"\\frac{{{value.value.numerator}}}{{{value.value.denominator}}}"
+    return text if container(text) else _THOUSANDS.sub(lambda found: found.group().replace(",", ""), text)
+
+
+def _words(text: str) -> str:
+    return re.sub(r"[\W_]+", " ", text.casefold()).strip()
+
+
+def _squeezed(text: str) -> str:
+    # Space between digits separates numbers: "3 4" is not 34.
+    return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)

@@ -1,0 +1,143 @@
+"""``rlinf/Math-v0``: questions of a dataset, responses checked by math-verify."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rlinf_envs import datasets
+from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S, VerifierPool
+from rlinf_envs.math.rows import Fields, tasks_of
+from rlinf_envs.rewards import RewardSum
+from rlinf_envs.splits import on_side
+from rlinf_envs.steps import StepGrader
+from rlinf_envs.suggest import unknown
+from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.text import TextTaskEnv
+
+MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
+
+
+class MathEnv(TextTaskEnv):
+    """A dataset of questions with verifiable answers."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        path: str,
+        split: str | None = None,
+        subset: str | None = None,
+        question_field: str | None = None,
+        answer_field: str | None = None,
+        domain_field: str | None = None,
+        on_bad_row: Literal["error", "skip"] = "error",
+        limit: int | None = None,
+        eval_fraction: float = 0.1,
+        answer_format: str = "boxed",
+        verify_timeout: float = DEFAULT_TIMEOUT_S,
+        verify_workers: int = 1,
+        prompt_template: str = "{question}",
+        system_prompt: str | None = None,
+        few_shot: Sequence[Mapping[str, str]] = (),
+        reward: Mapping[str, Any] | None = None,
+        steps: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        Args:
+            path: JSONL, JSON or Parquet file, a folder of them, a folder saved by ``datasets``, or a hub name.
+            split: a split's name; "train" and "eval" always work and never share a question (see
+                :func:`rlinf_envs.datasets.select`).
+            subset: configuration of a hub dataset.
+            question_field, answer_field, domain_field: names, dots for nested fields; found by themselves for the usual
+                layouts (GSM8K, MATH among them) when not given.
+            on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
+            limit: at most so many tasks, the first ones.
+            eval_fraction: share reserved for evaluation where the dataset has no split for it.
+            answer_format: how demonstrations end and what the ``format`` reward asks for: "boxed", "tag" or "####".
+                Answers are found in any of them.
+            verify_timeout: deadline of one answer, seconds. verify_workers: verifier processes.
+            prompt_template, system_prompt, few_shot, reward, steps: as for ``rlinf/ReasoningGym-v0``.
+
+        Raises:
+            DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
+        """
+        if answer_format not in MATH_FORMATS:
+            raise ValueError(unknown("answer_format", answer_format, MATH_FORMATS))
+        if on_bad_row not in ("error", "skip"):
+            raise ValueError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
+        if limit is not None and limit < 1:
+            raise ValueError(f"limit must be at least 1, got {limit}")
+        chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
+        selection = datasets.select(path, split, subset)
+        tasks, self.complaints = tasks_of(
+            selection.records,
+            Fields(question_field, answer_field, domain_field),
+            default_domain=Path(path).stem,
+            on_bad_row=on_bad_row,
+        )
+        if selection.by_hash:
+            tasks = [
+                task for task in tasks if on_side(task.question, "eval" if split == "eval" else "train", eval_fraction)
+            ]
+        if not tasks:
+            raise datasets.DatasetError(
+                f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)"
+            )
+        self.pool = VerifierPool(workers=verify_workers, timeout_s=verify_timeout)
+        super().__init__(
+            num_envs,
+            _Listed([_demonstrable(task, chosen) for task in tasks[:limit]]),
+            MathJudge(self.pool, chosen),
+            prompt_template_text=prompt_template,
+            few_shot=few_shot,
+            system_prompt=system_prompt,
+            rewards=RewardSum(reward, default_format=chosen),
+            step_grader=StepGrader(steps) if steps is not None else None,
+        )
+
+    @property
+    def skipped_rows(self) -> int:
+        """Broken rows that were left out; ``complaints`` says why, with file and line."""
+        return len(self.complaints)
+
+
+class _Listed:
+    """Tasks in memory; the id is the position."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self._tasks = tasks
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def task(self, task_id: int) -> Task:
+        return self._tasks[task_id]
+
+
+class MathJudge:
+    """Grades in a verifier pool."""
+
+    def __init__(self, pool: VerifierPool, answer_format: AnswerFormat) -> None:
+        self._pool, self._format = pool, answer_format
+
+    def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        verdicts = self._pool.verify(responses, [task.answer for task in tasks])
+        return [Judgement(verdict.status, float(verdict.correct), verdict.extracted) for verdict in verdicts]
+
+    def render(self, answer: str) -> str:
+        return render(answer, self._format)
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+def _demonstrable(task: Task, answer_format: AnswerFormat) -> Task:
+    """The task with a solution that ends in ``answer_format``: a policy should be shown what it will be asked for."""
+    if task.solution is None or extract(task.solution, answer_format) is not None:
+        return task
+    body = task.solution.rsplit("####", 1)[0].rstrip()
+    solution = f"{body}\n{render(task.answer, answer_format)}"
+    return Task(task.question, task.answer, task.domain, solution, task.row)

@@ -1,0 +1,183 @@
+"""Plain quantities: exact numbers, percentages and units, read without a computer algebra system."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+_DECIMAL = r"(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+)(?:\.\d*)?|\.\d+"
+_NUMBER = re.compile(rf"([-+]?)\s*({_DECIMAL})$")
+_SCIENTIFIC = re.compile(
+    rf"(?P<sign>[-+]?)\s*(?P<digits>{_DECIMAL})\s*"
+    r"(?:[eE]\s*(?P<e>[-+]?\d+)|(?:\\times|\\cdot|x)\s*10\s*\^\s*(?:\{\s*(?P<braced>[-+]?\d+)\s*\}|(?P<bare>[-+]?\d)))$"
+)
+_FRACTION = re.compile(
+    r"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s*(?:(?=\\frac)|\s(?=\d+/)|and\s+(?=\d+/)))?"
+    r"(?:(?:\\frac)\s*\{\s*(?P<above>-?[\d,]+)\s*\}\s*\{\s*(?P<below>-?[\d,]+)\s*\}|(?P<left>[\d,]+)\s*/\s*(?P<right>[\d,]+))$"
+)
+_REPEATING = re.compile(r"([-+]?)\s*(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}$")
+_CURRENCY = re.compile(r"([-+]?)\s*(?:\\\$|\$|€|£|¥|\\pounds|\\euro|USD|US\$)\s*")
+_PERCENT = re.compile(r"\s*(?:\\?%|\bpercent|\bper cent)$", re.IGNORECASE)
+_DEGREES = re.compile(r"\s*(?:\^\{\\circ\}|\bdegrees?)\s*([CF])?$")
+_UNIT = re.compile(r"([a-zA-Z]+(?:\s+[a-zA-Z]+){0,3}|[a-zA-Z]+\s*/\s*[a-zA-Z]+)\s*(?:\^\s*\{?\s*([23])\s*\}?)?$")
+
+_MAX_EXPONENT = 400
+_MAX_CHARS = 400
+
+_SCALES: dict[str, tuple[str, Fraction]] = {}
+for _dimension, _table in {
+    "length": {"mm millimeter millimetre": "1/1000", "cm centimeter centimetre": "1/100", "m meter metre": "1",
+               "km kilometer kilometre": "1000"},
+    "imperial length": {"in inch inche": "1", "ft foot feet": "12", "yd yard": "36", "mi mile": "63360"},
+    "mass": {"mg milligram": "1/1000", "g gram": "1", "kg kilogram": "1000"},
+    "imperial mass": {"oz ounce": "1", "lb pound": "16"},
+    "time": {"s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400"},
+    "volume": {"ml milliliter millilitre": "1/1000", "l liter litre": "1"},
+    "money": {"cent": "1/100", "dollar usd": "1"},
+    "speed": {"km/h kmh kph": "1", "kilometers per hour": "1"},
+    "imperial speed": {"mph mile/h mile/hour": "1", "miles per hour": "1"},
+    "metric speed": {"m/s": "1", "meters per second": "1"},
+    "long time": {"month": "1", "year yr": "12"},
+}.items():  # fmt: skip
+    for _names, _scale in _table.items():
+        for _name in [_names] if " per " in _names else _names.split():
+            _SCALES[_name] = (_dimension, Fraction(_scale))
+
+_NEUTRAL = frozenset({"unit", "square unit", "sq unit", "cubic unit"})
+# Words that change a value or join two of them are no units.
+_NO_UNIT = frozenset(
+    ["and", "or", "not", "to", "than", "more", "less", "times", "over", "plus", "minus", "hundred", "thousand", "million", "billion", "dozen", "half", "third", "quarter", "is", "are", "no", "none", "infinity", "undefined", "only", "mod", "base", "root", "sqrt", "sin", "cos", "tan", "log", "ln", "pi", "if", "for", "all", "by", "squared", "cubed", "choose"]
+)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with what it counts. ``unit`` is "" where none is written."""
+
+    value: Fraction
+    percent: bool = False
+    unit: str = ""
+    power: int = 1
+
+
+def number(text: str) -> Fraction | None:
+    """The exact value of an integer, decimal, fraction, mixed fraction or power-of-ten notation; None for all else."""
+    text = text.strip()
+    if not text or len(text) > _MAX_CHARS:
+        return None
+    if text.startswith("(") and text.endswith(")") and text.count("(") == 1 and "," not in text:
+        text = text[1:-1].strip()
+    if text.startswith("{") and text.endswith("}") and text.count("{") == 1 and "," not in text:
+        text = text[1:-1].strip()
+    if (found := _NUMBER.match(text)) is not None:
+        return _signed(found.group(1), _decimal(found.group(2)))
+    if (found := _REPEATING.match(text)) is not None:
+        start, period = found.group(3), found.group(4)
+        tail = Fraction(int(period), 10 ** len(start) * (10 ** len(period) - 1))
+        return _signed(found.group(1), _decimal(f"{found.group(2) or 0}.{start}") + tail)
+    if (found := _SCIENTIFIC.match(text)) is not None:
+        exponent = int(found["e"] or found["braced"] or found["bare"])
+        if abs(exponent) > _MAX_EXPONENT:
+            return None
+        return _signed(found["sign"], _decimal(found["digits"]) * Fraction(10) ** exponent)
+    if (found := _FRACTION.match(text)) is not None:
+        whole = int(found["whole"] or 0)
+        above = int((found["above"] or found["left"]).replace(",", "") or 0)
+        below = int((found["below"] or found["right"]).replace(",", "") or 0)
+        if below == 0 or (whole and (above < 0 or below < 0)):
+            return None
+        return _signed(found["sign"], whole + Fraction(above, below))
+    return None
+
+
+def quantity(text: str) -> Quantity | None:
+    """A number with currency, percent sign, degrees or unit; None where ``text`` is anything else."""
+    text = text.strip()
+    if len(text) > _MAX_CHARS:
+        return None
+    plain = number(text)
+    if plain is not None:
+        return Quantity(plain)
+    money = _CURRENCY.match(text)
+    if money is not None:
+        text = money.group(1) + text[money.end() :]
+        inner = quantity(text)
+        return inner if inner is None or inner.unit else Quantity(inner.value, inner.percent, "dollar")
+    for pattern in (_PERCENT, _DEGREES):
+        if (found := pattern.search(text)) is not None:
+            value = number(text[: found.start()])
+            if value is None:
+                return None
+            return Quantity(value, percent=True) if pattern is _PERCENT else Quantity(value, unit="degree")
+    found = _UNIT.search(text)
+    while found is not None:
+        value = number(text[: found.start()])
+        spaced = found.start() > 0 and text[found.start() - 1] == " "
+        if value is not None:
+            return _with_unit(value, found.group(1), int(found.group(2) or 1), spaced=spaced)
+        found = _UNIT.search(text, found.start() + 1)
+    return None
+
+
+def same_quantity(given: Quantity, wanted: Quantity) -> bool:
+    """Equal values. A unit or percent sign may be left out on either side; two must agree (scales are converted)."""
+    if given.percent != wanted.percent and not given.unit and not wanted.unit:
+        scaled = given.value / 100 if given.percent else given.value * 100
+        # "0.5%" for one half is wrong; "50" for "50%", and "50%" for a wanted percentage of 50, are how people write.
+        return scaled == wanted.value or (given.value == wanted.value and abs(wanted.value) >= 1)
+    if not given.unit or not wanted.unit:
+        return given.value == wanted.value
+    first, second = _SCALES.get(given.unit), _SCALES.get(wanted.unit)
+    if first is not None and second is not None:
+        if first[0] != second[0] or given.power != wanted.power:
+            return False
+        return given.value * first[1] ** given.power == wanted.value * second[1] ** wanted.power
+    if _NEUTRAL & {given.unit, wanted.unit}:
+        return given.value == wanted.value
+    known = first is not None or second is not None or "degree" in (given.unit, wanted.unit)
+    alike = given.unit == wanted.unit or (not known and bool(set(given.unit.split()) & set(wanted.unit.split())))
+    return alike and given.power == wanted.power and given.value == wanted.value
+
+
+def split_unit(text: str) -> tuple[str, Quantity | None]:
+    """"2\\sqrt{5} cm" as the expression and one of its unit; (text, None) where it ends in no unit.
+
+    Numbers with a unit are quantities already; this is for the expressions that are none.
+    """
+    found = _UNIT.search(text) if len(text) <= _MAX_CHARS else None
+    while found is not None:
+        head = text[: found.start()]
+        if head.endswith(" ") and re.search(r"(?:[\d})]|\\pi)\s+$", head):
+            unit = _with_unit(Fraction(1), found.group(1), int(found.group(2) or 1), spaced=True)
+            return (head.strip(), unit) if unit is not None else (text, None)
+        found = _UNIT.search(text, found.start() + 1)
+    # Inside a function (\\sin 30^{\\circ}) the sign is part of the argument.
+    degrees = _DEGREES.search(text) if "\\" not in text.replace("\\circ", "") else None
+    return (text[: degrees.start()].strip(), Quantity(Fraction(1), unit="degree")) if degrees else (text, None)
+
+
+def _with_unit(value: Fraction, words: str, power: int, *, spaced: bool) -> Quantity | None:
+    unit = re.sub(r"\s*/\s*", "/", words.strip())
+    if len(unit) > 2:
+        unit = unit.lower()
+    for prefix, implied in (("square ", 2), ("sq ", 2), ("cubic ", 3)):
+        if unit.startswith(prefix) and unit[len(prefix) :].rstrip("s") != "unit":
+            unit, power = unit[len(prefix) :], implied
+    for candidate in (unit, unit.lower(), unit.rstrip("s"), unit.lower().rstrip("s")):
+        if candidate in _SCALES and (len(candidate) > 1 or spaced):
+            return Quantity(value, unit=candidate, power=power)
+    singular = " ".join(word.rstrip("s") if len(word) > 3 else word for word in unit.split())
+    if singular in _NEUTRAL:
+        return Quantity(value, unit=singular, power=1)
+    if not spaced or any(len(word) < 2 or word in _NO_UNIT for word in unit.split()):
+        return None
+    return Quantity(value, unit=singular, power=power)
+
+
+def _decimal(digits: str) -> Fraction:
+    return Fraction(digits.replace(",", "").replace(" ", "").rstrip(".") or "0")
+
+
+def _signed(sign: str, value: Fraction) -> Fraction:
+    return -value if sign == "-" else value

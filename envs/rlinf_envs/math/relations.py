@@ -1,0 +1,76 @@
+"""Assignments ("x = 5") and inequalities, brought to values and intervals."""
+
+from __future__ import annotations
+
+import re
+
+from rlinf_envs.math.structure import Container, container
+
+_VARIABLE = r"(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?|')?(?:\s*\(\s*[A-Za-z]\s*\))?"
+_ASSIGNMENT = re.compile(
+    rf"^({_VARIABLE}|\\angle\s*[A-Z]+|[A-Z]{{2,3}}|\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])+\s*\))\s*(?:=|\\approx(?![A-Za-z]))\s*(.+)$", re.DOTALL
+)
+_MEMBER = re.compile(rf"^{_VARIABLE}\s*\\in(?![A-Za-z])\s*(.+)$", re.DOTALL)
+_RELATION = re.compile(r"(\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>)")
+_UNION = re.compile(r"\\cup(?![A-Za-z])|(?<![A-Za-z\\])(?:or|U)(?![A-Za-z])|\\lor(?![A-Za-z])")
+_LONE_VARIABLE = re.compile(rf"^{_VARIABLE}$")
+
+
+def assignment(text: str) -> tuple[str, str] | None:
+    """(variable, value) of "x = 5", "f(x) = 2x" and "x = 2 + 3 = 5" (the last value); None for other text."""
+    found = _ASSIGNMENT.match(text)
+    if found is None:
+        return None
+    return re.sub(r"\s", "", found.group(1)), found.group(2).rsplit("=", 1)[-1].strip()
+
+
+def without_member(text: str) -> str:
+    """``[1, 2]`` of "x \\in [1, 2]"."""
+    found = _MEMBER.match(text)
+    return found.group(1).strip() if found else text
+
+
+def intervals(text: str) -> list[Container] | None:
+    """The union of intervals that ``text`` is, written as intervals or as inequalities in one variable; else None."""
+    parts = [_interval(without_member(part.strip())) for part in _UNION.split(text)]
+    found = [part for part in parts if part is not None]
+    return found if found and len(found) == len(parts) else None
+
+
+def has_inequality(text: str) -> bool:
+    """Whether a relation sign stands in ``text``."""
+    return _RELATION.search(text) is not None
+
+
+def _interval(text: str) -> Container | None:
+    written = container(text)
+    if written is not None:
+        return written if len(written.members) == 2 and written.opening in "([" else None
+    pieces = _RELATION.split(text)
+    if len(pieces) == 3:
+        left, sign, right = (piece.strip() for piece in pieces)
+        if _is_variable(right):
+            left, sign, right = right, _flip(sign), left
+        return _half_line(right, sign) if _is_variable(left) and not _is_variable(right) else None
+    if len(pieces) == 5:
+        low, first, middle, second, high = (piece.strip() for piece in pieces)
+        if not _is_variable(middle) or (first in (">", r"\ge")) != (second in (">", r"\ge")):
+            return None
+        if first in (">", r"\ge"):
+            low, first, second, high = high, _flip(second), _flip(first), low
+        return Container("[" if first == r"\le" else "(", "]" if second == r"\le" else ")", (low, high))
+    return None
+
+
+def _half_line(bound: str, sign: str) -> Container:
+    if sign in ("<", r"\le"):
+        return Container("(", "]" if sign == r"\le" else ")", (r"-\infty", bound))
+    return Container("[" if sign == r"\ge" else "(", ")", (bound, r"\infty"))
+
+
+def _flip(sign: str) -> str:
+    return {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}[sign]
+
+
+def _is_variable(text: str) -> bool:
+    return _LONE_VARIABLE.match(text) is not None and text not in (r"\infty", r"\pi")

@@ -1,0 +1,122 @@
+"""From dataset rows to tasks: field names, the layouts of published datasets, and what makes a row broken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rlinf_envs.datasets import DatasetError, Record
+from rlinf_envs.extraction import last_boxed, last_hashes
+from rlinf_envs.tasks import Task
+
+QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input")
+ANSWER_FIELDS = ("answer", "final_answer", "ground_truth", "target", "expected_answer", "solution")
+SOLUTION_FIELDS = ("solution", "rationale", "reasoning")
+DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
+
+_CALCULATOR = re.compile(r"<<[^<>]*>>")
+_SHOWN = 5
+
+
+class _BrokenRow(ValueError):
+    """Why a row is no task."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Field names to read; None picks the first known name that a row has. Dots reach into nested objects."""
+
+    question: str | None = None
+    answer: str | None = None
+    domain: str | None = None
+
+
+def tasks_of(
+    records: Iterable[Record], fields: Fields, *, default_domain: str, on_bad_row: Literal["error", "skip"]
+) -> tuple[list[Task], list[str]]:
+    """The tasks of all sound rows, and the complaints about the others ("file:line: what is wrong").
+
+    Raises:
+        DatasetError: there is a broken row and ``on_bad_row`` is "error" (the first few are listed).
+    """
+    tasks: list[Task] = []
+    complaints: list[str] = []
+    for record in records:
+        try:
+            tasks.append(_task(record, fields, default_domain))
+        except _BrokenRow as error:
+            complaints.append(f"{record.place}: {error}")
+            if on_bad_row == "error" and len(complaints) > _SHOWN:
+                break
+    if complaints and on_bad_row == "error":
+        listed = "\n".join(complaints[:_SHOWN]) + ("\n..." if len(complaints) > _SHOWN else "")
+        raise DatasetError(f"{listed}\n(on_bad_row: skip leaves such rows out and counts them)")
+    return tasks, complaints
+
+
+def _task(record: Record, fields: Fields, default_domain: str) -> Task:
+    if record.row is None:
+        raise _BrokenRow(record.problem)
+    question = _text(_field(record.row, "question", fields.question, QUESTION_FIELDS), "question")
+    answer_name, raw = _field(record.row, "answer", fields.answer, ANSWER_FIELDS)
+    written = _text((answer_name, raw), "answer")
+    answer = _final(written, answer_name)
+    solution = written if written != answer else None
+    if solution is None:
+        solution = next((record.row[name] for name in SOLUTION_FIELDS if _worked(record.row.get(name), answer)), None)
+    return Task(
+        question=question,
+        answer=answer,
+        domain=_domain(record.row, fields.domain) or default_domain,
+        solution=_CALCULATOR.sub("", solution).strip() if solution else None,
+        row=record.row,
+    )
+
+
+def _final(written: str, name: str) -> str:
+    """The answer proper: GSM8K writes it behind ``####``, MATH into the box of its solution."""
+    found = last_hashes(written)
+    if found is None:
+        found = last_boxed(written)
+    if found is None and name.rsplit(".", 1)[-1] == "solution":
+        raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
+    found = (written if found is None else found).strip()
+    if not found:
+        raise _BrokenRow(f"the final answer in {name} is blank")
+    return found
+
+
+def _worked(value: Any, answer: str) -> bool:
+    return isinstance(value, str) and value.strip() != answer and bool(value.strip())
+
+
+def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
+    for candidate in (name,) if name is not None else known:
+        value: Any = row
+        for part in [candidate] if candidate in row else candidate.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None:
+            return candidate, value
+    wanted = repr(name) if name is not None else "one of " + ", ".join(known)
+    raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}")
+
+
+def _text(found: tuple[str, Any], role: str) -> str:
+    name, value = found
+    if role == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise _BrokenRow(f"the {role} field {name!r} must be text, got {type(value).__name__}")
+    if not value.strip():
+        raise _BrokenRow(f"the {role} field {name!r} is blank")
+    return value.strip()
+
+
+def _domain(row: Mapping[str, Any], name: str | None) -> str | None:
+    for candidate in (name,) if name is not None else DOMAIN_FIELDS:
+        value = row.get(candidate)
+        if isinstance(value, str) and value:
+            return value
+    return None

@@ -1,0 +1,145 @@
+"""The shape of an answer: tuples, intervals, sets, lists, matrices, bases and choices, taken apart without algebra."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_OPENING = {"(": ")", "[": "]", "{": "}", r"\{": r"\}", r"\langle": r"\rangle"}
+_TOKEN = re.compile(
+    r"\\\{|\\\}|\\langle|\\rangle|\\begin\{[a-z*]+\}|\\end\{[a-z*]+\}|\\\\|\\[A-Za-z]+|\\.|.", re.DOTALL
+)
+_CONNECTORS = re.compile(r"(?:,|;)?\s*(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])\s*|\s*\\(?:lor|vee)(?![A-Za-z])\s*")
+_MATRIX = re.compile(r"^\\begin\{([pb]?matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}$", re.DOTALL)
+_BASE = re.compile(
+    r"^([0-9A-Za-z.]*\d[0-9A-Za-z.]*|[A-F]+)\s*(?:_\s*\{?\s*([0-9]+|[a-z]+)\s*\}?|\(?base\s+([0-9]+|[a-z]+)\)?)$"
+)
+_WORDS_OF_BASES = {
+    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
+    "ten": "10", "twelve": "12", "sixteen": "16",
+}  # fmt: skip
+_CHOICE_GOLD = re.compile(r"^[(\[{]?\s*([A-J])\s*[)\]}]?\.?$")
+_CHOICE = re.compile(r"^[(\[{]?\s*([A-Ja-j])\s*[)\]}]?(?:[.:)]|$|(?<=[)\]}])\s)")
+_CHOICE_PREFIX = re.compile(r"^(?:\(\s*[A-J]\s*\)|[A-J]\s*[.:)])\s*(?=\S)")
+
+
+@dataclass(frozen=True)
+class Container:
+    """Bracketed members: a tuple, an interval, a set or a vector, told apart by the brackets."""
+
+    opening: str
+    closing: str
+    members: tuple[str, ...]
+
+    @property
+    def ordered(self) -> bool:
+        return self.opening not in (r"\{", "{")
+
+
+def split_top(text: str, separators: str = ",") -> list[str]:
+    """The pieces of ``text`` between separators that stand in no bracket; blank pieces are kept."""
+    pieces: list[str] = []
+    current: list[str] = []
+    depth = 0
+    for token in _TOKEN.findall(text):
+        if token in ("(", "[", "{", r"\{", r"\langle") or token.startswith(r"\begin"):
+            depth += 1
+        elif token in (")", "]", "}", r"\}", r"\rangle") or token.startswith(r"\end"):
+            depth -= 1
+        if depth == 0 and token in separators:
+            pieces.append("".join(current).strip())
+            current = []
+        else:
+            current.append(token)
+    pieces.append("".join(current).strip())
+    return pieces
+
+
+def container(text: str) -> Container | None:
+    """``text`` as one pair of brackets around at least two members (or a set of any size); None otherwise."""
+    for opening in (r"\{", r"\langle", "(", "[", "{"):
+        if not text.startswith(opening):
+            continue
+        for closing in (r"\}", r"\rangle", ")", "]", "}"):
+            if text.endswith(closing) and _pairs(opening, closing) and _wraps(text, opening, closing):
+                members = split_top(text[len(opening) : -len(closing)])
+                if len(members) < 2 and opening not in (r"\{",):
+                    return None
+                return Container(opening, closing, tuple(members))
+        return None
+    return None
+
+
+def _pairs(opening: str, closing: str) -> bool:
+    # Half-open intervals mix round and square brackets.
+    return _OPENING[opening] == closing or {opening, closing} in ({"(", "]"}, {"[", ")"})
+
+
+def _wraps(text: str, opening: str, closing: str) -> bool:
+    """Whether the first bracket is closed by the last one."""
+    depth = 0
+    tokens = _TOKEN.findall(text)
+    for index, token in enumerate(tokens):
+        if token in _OPENING:
+            depth += 1
+        elif token in _OPENING.values():
+            depth -= 1
+            if depth == 0 and index < len(tokens) - 1:
+                return False
+    return depth == 0
+
+
+def bare_list(text: str) -> list[str] | None:
+    """The parts of "2, 3", "2 or 3", "2 and 3" and "\\pm 2"; None where there is one part only."""
+    joined = _CONNECTORS.sub(",", text)
+    parts: list[str] = []
+    for piece in split_top(joined, ",;"):
+        parts.extend(_both_signs(piece))
+    return parts if len(parts) > 1 and all(parts) else None
+
+
+def _both_signs(text: str) -> list[str]:
+    if text.count(r"\pm") + text.count(r"\mp") != 1:
+        return [text]
+    plus = re.sub(r"\\pm\s*", "+", text) if r"\pm" in text else re.sub(r"\\mp\s*", "-", text)
+    minus = re.sub(r"\\pm\s*", "-", text) if r"\pm" in text else re.sub(r"\\mp\s*", "+", text)
+    return [plus.removeprefix("+"), minus]
+
+
+def matrix(text: str) -> list[list[str]] | None:
+    """Cells by row of a pmatrix, bmatrix, matrix or array (with or without brackets around it)."""
+    text = text.strip()
+    if text[:1] in "([" and text[-1:] in ")]" and text[1:].lstrip().startswith(r"\begin"):
+        text = text[1:-1].strip()
+    found = _MATRIX.match(text)
+    if found is None:
+        return None
+    rows = [row for row in re.split(r"\\\\(?:\[[^\]]*\])?", found.group(2)) if row.strip()]
+    return [[cell.strip() for cell in row.split("&")] for row in rows]
+
+
+def in_base(text: str) -> tuple[str, str] | None:
+    """(digits, base) of "12_{5}" and "12 base 5"; None for numbers without a base."""
+    found = _BASE.match(text)
+    if found is None:
+        return None
+    base = found.group(2) or found.group(3)
+    base = _WORDS_OF_BASES.get(base, base)
+    return (found.group(1).upper(), base) if base.isdigit() else None
+
+
+def wanted_choice(text: str) -> str | None:
+    """The letter, where a reference is a letter of a multiple choice."""
+    found = _CHOICE_GOLD.match(text)
+    return found.group(1) if found else None
+
+
+def given_choice(text: str) -> str | None:
+    """The letter that an answer to a multiple choice names: "B", "(b)", "(B) 12", "B. twelve"."""
+    found = _CHOICE.match(text)
+    return found.group(1).upper() if found else None
+
+
+def without_choice(text: str) -> str:
+    """ "(B) 12" without its letter."""
+    return _CHOICE_PREFIX.sub("", text)

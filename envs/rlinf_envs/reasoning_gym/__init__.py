@@ -1,0 +1,1 @@
+"""Procedurally generated tasks of the reasoning-gym library."""

@@ -1,0 +1,97 @@
+"""``rlinf/ReasoningGym-v0``: any task family of reasoning-gym as a text environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components
+from rlinf_envs.rewards import RewardSum
+from rlinf_envs.splits import check_side
+from rlinf_envs.steps import StepGrader
+from rlinf_envs.suggest import unknown
+from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.text import TextTaskEnv
+
+
+class ReasoningGymEnv(TextTaskEnv):
+    """Generated tasks, scored by their family."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        task: str | None = None,
+        tasks: Sequence[Mapping[str, Any]] = (),
+        size: int = 1000,
+        seed: int = 0,
+        params: Mapping[str, Any] | None = None,
+        curriculum: Mapping[str, Any] | None = None,
+        split: str = "train",
+        eval_fraction: float = 0.1,
+        answer_format: str = "tag",
+        partial_credit: bool = False,
+        prompt_template: str = "{question}",
+        system_prompt: str | None = None,
+        few_shot: Sequence[Mapping[str, str]] = (),
+        reward: Mapping[str, Any] | None = None,
+        steps: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        Args:
+            task: one family by name; ``tasks``: a mixture, ``[{task, weight, params, curriculum}, ...]``.
+            size: number of tasks on this side (eval: at most; all different).
+            seed: seed of the generators.
+            params: parameters of the family's config.
+            curriculum: ``{level: n}`` or levels by attribute.
+            split: "train", "eval" or "all". A question's side depends on its text alone, so train and eval share no
+                question whatever their seeds and sizes.
+            eval_fraction: share of all questions reserved for evaluation; the same on both sides.
+            answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
+            partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points to
+                any text that contains the answer, which is learned before the task is.
+            prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
+            reward: see ``rlinf_envs.rewards``.
+            steps: see ``rlinf_envs.steps``.
+        """
+        if answer_format not in ANSWER_FORMATS:
+            raise ValueError(unknown("answer_format", answer_format, ANSWER_FORMATS))
+        chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
+        side = check_side(split, eval_fraction)
+        components = make_components(task, tasks, seed=seed, size=size, params=params, curriculum=curriculum)
+        source = GeneratedTasks(components, seed=seed, size=size, side=side, eval_fraction=eval_fraction)
+        super().__init__(
+            num_envs,
+            source,
+            FamilyJudge(source, chosen, partial_credit=partial_credit),
+            prompt_template_text=prompt_template,
+            few_shot=few_shot,
+            system_prompt=system_prompt,
+            rewards=RewardSum(reward, default_format=chosen),
+            step_grader=StepGrader(steps) if steps is not None else None,
+        )
+
+
+class FamilyJudge:
+    """Grades with the scoring function of the task's own family."""
+
+    def __init__(self, source: GeneratedTasks, answer_format: AnswerFormat, *, partial_credit: bool) -> None:
+        self._source, self._format, self._partial_credit = source, answer_format, partial_credit
+
+    def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        return [self._judge(response, task) for response, task in zip(responses, tasks, strict=True)]
+
+    def _judge(self, response: str, task: Task) -> Judgement:
+        extracted = extract(response, self._format)
+        if extracted is None:
+            return Judgement("unparsable", 0.0, None)
+        score = float(self._source.component(task.domain).family.score_answer(extracted, dict(task.row)))
+        if score >= 1.0:
+            return Judgement("correct", 1.0, extracted)
+        return Judgement("wrong", score if self._partial_credit else 0.0, extracted)
+
+    def render(self, answer: str) -> str:
+        return render(answer, self._format)
+
+    def close(self) -> None: ...

@@ -1,0 +1,92 @@
+"""Task families of reasoning-gym: made by name, with parameters or curriculum levels, all checked before use.
+
+The one place that imports ``reasoning_gym``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rlinf_envs.suggest import reject_unknown, unknown
+
+
+class Family(Protocol):
+    """What is used of a reasoning-gym dataset."""
+
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    def score_answer(self, answer: str | None, entry: dict[str, Any]) -> float: ...
+
+
+def names() -> list[str]:
+    """Every task family that can be named."""
+    return sorted(name for name in _factory().DATASETS if name != "composite")
+
+
+def make_family(
+    task: str, *, seed: int, size: int, params: Mapping[str, Any] | None, curriculum: Mapping[str, Any] | None
+) -> Family:
+    """One family.
+
+    Args:
+        task: its name in reasoning-gym.
+        seed: seed of its generator; ``size``: the size it is told to have (indices beyond it work all the same).
+        params: parameters of its config.
+        curriculum: ``level`` sets all attributes of its curriculum, an attribute's name sets that one; ``params``
+            overrides what the levels imply.
+
+    Raises:
+        ValueError: an unknown family, parameter or attribute (the message lists the known ones), or a refused value.
+    """
+    datasets = _factory().DATASETS
+    if task == "composite" or task not in datasets:
+        raise ValueError(unknown("reasoning-gym task", task, names()))
+    given = dict(params or {})
+    for reserved in ("seed", "size"):
+        if reserved in given:
+            raise ValueError(f"{reserved} is set beside params, not inside (task {task!r})")
+    config_class = datasets[task][1]
+    known = [field.name for field in dataclasses.fields(config_class) if field.name not in ("seed", "size")]
+    reject_unknown(f"parameter of {task}", given, known)
+    settings = {**_curriculum_settings(task, curriculum or {}), **given, "seed": seed, "size": size}
+    try:
+        family: Family = _factory().create_dataset(task, **settings)
+    except (AssertionError, ValueError, TypeError) as error:
+        raise ValueError(f"reasoning-gym refuses the parameters of {task!r}: {error} (got {given})") from error
+    return family
+
+
+def _curriculum_settings(task: str, levels: Mapping[str, Any]) -> dict[str, Any]:
+    """Config values that the curriculum implies at the given levels."""
+    if not levels:
+        return {}
+    if task not in _factory().CURRICULA:
+        raise ValueError(f"reasoning-gym has no curriculum for {task!r}; use params")
+    curriculum = _factory().create_curriculum(task)
+    reject_unknown(f"curriculum attribute of {task}", levels, ["level", *curriculum.attributes])
+    for name, level in levels.items():
+        if isinstance(level, bool) or not isinstance(level, int) or level < 0:
+            raise ValueError(f"curriculum.{name} must be an integer of at least 0, got {level!r}")
+    if "level" in levels:
+        curriculum.set_global_level(levels["level"])
+    for name, level in levels.items():
+        if name == "level":
+            continue
+        highest = len(curriculum.attributes[name].levels) - 1
+        if level > highest:
+            raise ValueError(f"curriculum.{name} goes up to {highest} for {task!r}, got {level}")
+        curriculum.set_attr_level(name, level)
+    config = curriculum.generate_configuration()
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def _factory() -> Any:
+    try:
+        # The package registers its families on import; the factory module alone would be empty.
+        importlib.import_module("reasoning_gym")
+        return importlib.import_module("reasoning_gym.factory")
+    except ImportError as error:
+        raise ImportError("rlinf/ReasoningGym-v0 needs reasoning-gym: pip install 'reasoning-gym>=0.1.25'") from error

@@ -1,0 +1,126 @@
+"""Tasks by id, drawn from one family or a weighted mixture, on one side of the train/eval divide."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from rlinf_envs.reasoning_gym.families import Family, make_family
+from rlinf_envs.splits import Side, on_side
+from rlinf_envs.suggest import reject_unknown
+from rlinf_envs.tasks import Task
+
+_CACHE = 65_536
+_PATIENCE = 50
+"""How many times the expected number of draws is tried before a side counts as exhausted."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One family of a mixture."""
+
+    task: str
+    weight: float
+    family: Family
+
+
+def make_components(
+    task: str | None,
+    tasks: Sequence[Mapping[str, Any]],
+    *,
+    seed: int,
+    size: int,
+    params: Mapping[str, Any] | None,
+    curriculum: Mapping[str, Any] | None,
+) -> list[Component]:
+    """The families of a mixture, or the single family ``task`` as a mixture of one.
+
+    Raises:
+        ValueError: not exactly one of ``task`` and ``tasks``, an unknown key, a weight that is not positive.
+    """
+    if (task is None) == (not tasks):
+        raise ValueError("give either task: NAME or tasks: [{task: NAME, weight: W, params: {...}}, ...]")
+    if task is not None:
+        family = make_family(task, seed=seed, size=size, params=params, curriculum=curriculum)
+        return [Component(task, 1.0, family)]
+    if params or curriculum:
+        raise ValueError("params and curriculum belong inside each entry of tasks")
+    components = []
+    for index, entry in enumerate(tasks):
+        reject_unknown(f"key of tasks[{index}]", entry, ("task", "weight", "params", "curriculum"))
+        weight = float(entry.get("weight", 1.0))
+        if "task" not in entry or not weight > 0:
+            raise ValueError(f"tasks[{index}] needs a task and a positive weight, got {dict(entry)}")
+        family = make_family(
+            entry["task"], seed=seed, size=size, params=entry.get("params"), curriculum=entry.get("curriculum")
+        )
+        components.append(Component(entry["task"], weight, family))
+    return components
+
+
+class GeneratedTasks:
+    """``size`` tasks of a mixture on one side.
+
+    Training tasks are generated when they are asked for: id k tries the source positions k, k + size, k + 2 size, ...
+    until a question falls on the training side. Evaluation tasks are generated at once and are all different, so that
+    an accuracy counts every question once; a small family may have fewer than ``size`` of them.
+    """
+
+    def __init__(
+        self, components: Sequence[Component], *, seed: int, size: int, side: Side, eval_fraction: float
+    ) -> None:
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
+        self._components = list(components)
+        self._weights = [component.weight for component in components]
+        self._seed, self._size, self._side, self._eval_fraction = seed, size, side, eval_fraction
+        # Per instance: a cache on the method itself would keep every environment alive.
+        self._lazy = lru_cache(maxsize=_CACHE)(self._search)
+        self._fixed = self._distinct() if side == "eval" else None
+
+    def __len__(self) -> int:
+        return self._size if self._fixed is None else len(self._fixed)
+
+    def task(self, task_id: int) -> Task:
+        return self._lazy(task_id) if self._fixed is None else self._fixed[task_id]
+
+    def component(self, domain: str) -> Component:
+        """The family of a domain."""
+        return next(component for component in self._components if component.task == domain)
+
+    def _search(self, task_id: int) -> Task:
+        for attempt in range(_PATIENCE * 4):
+            task = self._generate(task_id + attempt * self._size, mixture_key=task_id)
+            if on_side(task.question, self._side, self._eval_fraction):
+                return task
+        raise ValueError(
+            f"found no {self._side} question for task {task_id}: the family has too few different questions"
+        )
+
+    def _distinct(self) -> list[Task]:
+        tasks: dict[str, Task] = {}
+        for position in range(int(self._size / self._eval_fraction * _PATIENCE)):
+            task = self._generate(position, mixture_key=position)
+            if on_side(task.question, self._side, self._eval_fraction):
+                tasks.setdefault(task.question, task)
+            if len(tasks) == self._size:
+                break
+            if position > _PATIENCE * (len(tasks) + 1) / self._eval_fraction:
+                break  # the last draws brought nothing new: the family is exhausted
+        if not tasks:
+            raise ValueError(
+                "found no eval question: the family has too few different questions for this eval_fraction"
+            )
+        return list(tasks.values())
+
+    def _generate(self, position: int, *, mixture_key: int) -> Task:
+        component = self._components[0]
+        if len(self._components) > 1:
+            # Keyed by text, because seed + position would give neighbouring seeds the same sequence.
+            choice = random.Random(f"mixture {self._seed} {mixture_key}")
+            component = choice.choices(self._components, weights=self._weights)[0]
+        entry = component.family[position]
+        return Task(question=str(entry["question"]), answer=str(entry["answer"]), domain=component.task, row=entry)

@@ -1,0 +1,40 @@
+"""Train and evaluation questions, told apart by a hash of the question itself.
+
+The side a question falls on depends on its text and on nothing else: not on a seed, a position or a file. So a training
+set can never contain a question of an evaluation set, whichever seeds and sizes the two were made with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+Side = Literal["train", "eval", "all"]
+
+SIDES: tuple[Side, ...] = ("train", "eval", "all")
+
+
+def eval_share(question: str) -> float:
+    """A number in [0, 1) that is the same for the same question on every machine, white space aside."""
+    text = " ".join(question.split())
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def on_side(question: str, side: Side, eval_fraction: float) -> bool:
+    """Whether ``question`` belongs to ``side`` when ``eval_fraction`` of all questions are reserved for evaluation."""
+    return side == "all" or (eval_share(question) < eval_fraction) == (side == "eval")
+
+
+def check_side(split: str, eval_fraction: float) -> Side:
+    """``split`` as a side.
+
+    Raises:
+        ValueError: ``split`` is none of train, eval, all, or ``eval_fraction`` leaves one of the two sides empty.
+    """
+    for side in SIDES:
+        if split == side:
+            if not 0.0 < eval_fraction < 1.0:
+                raise ValueError(f"eval_fraction must lie strictly between 0 and 1, got {eval_fraction}")
+            return side
+    raise ValueError(f"split must be one of {', '.join(SIDES)}, got {split!r}")

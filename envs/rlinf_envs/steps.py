@@ -1,0 +1,138 @@
+"""Process supervision: a response split into steps, each with a score."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+from rlinf_envs.arithmetic import ArithmeticFault, evaluate
+from rlinf_envs.suggest import reject_unknown, unknown
+from rlinf_envs.tasks import Judgement, Task
+
+
+class StepScorer(Protocol):
+    """Scores the steps of one response. A learned process reward model fits this as well as a rule does."""
+
+    def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
+        """One number per step; NaN where nothing can be said of it."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step's text and the character offset just behind it in the response."""
+
+    text: str
+    end: int
+
+
+def split_steps(response: str, delimiter: str = "\n") -> list[Step]:
+    """The non-blank pieces between delimiters; ``end`` points behind a step's last character, before the delimiter."""
+    if not delimiter:
+        raise ValueError("the delimiter of steps must not be empty")
+    steps = []
+    start = 0
+    for piece in response.split(delimiter):
+        if piece.strip():
+            steps.append(Step(piece.strip(), start + len(piece.rstrip())))
+        start += len(piece) + len(delimiter)
+    return steps
+
+
+_NUMERIC = re.compile(r"[-+]?[\d.,()\s*/+^×÷·−-]+")
+
+
+class ArithmeticScorer:
+    """Checks chains such as ``12 * 7 = 84``: ``right`` if every equation of the step holds, ``wrong`` if one does not.
+
+    A step without an equation of numbers scores NaN, except the last, which takes the verdict on the final answer.
+    """
+
+    def __init__(self, right: float = 1.0, wrong: float = 0.0) -> None:
+        self.right, self.wrong = right, wrong
+
+    def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
+        """One of ``right``, ``wrong`` and NaN per step."""
+        scores = [self._score(step) for step in steps]
+        if scores and scores[-1] != self.wrong:
+            scores[-1] = self.right if correct else self.wrong
+        return scores
+
+    def _score(self, step: str) -> float:
+        verdicts = equations(step)
+        if not verdicts:
+            return float("nan")
+        return self.right if all(verdicts) else self.wrong
+
+
+def equations(step: str) -> list[bool]:
+    """Whether each equation of numbers in ``step`` holds, left to right (``1 + 1 = 2 = 3`` gives true, false)."""
+    sides = [_number_beside(part, left=index > 0, right=True) for index, part in enumerate(step.split("="))]
+    verdicts = []
+    for index in range(len(sides) - 1):
+        before, after = sides[index][1], sides[index + 1][0]
+        if before is not None and after is not None:
+            verdicts.append(before == after)
+    return verdicts
+
+
+def _number_beside(part: str, *, left: bool, right: bool) -> tuple[Fraction | None, Fraction | None]:
+    """Values of the arithmetic that touches the left and the right end of ``part``."""
+    start = _NUMERIC.match(part.lstrip(" $")) if left else None
+    end = None
+    for found in _NUMERIC.finditer(part):
+        if part[found.end() :].strip(" $") == "":
+            end = found
+    return (_value(start.group()) if start else None, _value(end.group()) if end and right else None)
+
+
+def _value(text: str) -> Fraction | None:
+    try:
+        return evaluate(text.strip().rstrip(".,"))
+    except ArithmeticFault:
+        return None
+
+
+SCORERS = {"arithmetic": ArithmeticScorer}
+
+
+class StepGrader:
+    """Splits and scores the responses of a batch; made from the ``steps`` setting of an environment."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """
+        Args:
+            config: ``scorer`` (a name of :data:`SCORERS`, or a :class:`StepScorer`), ``delimiter``, ``right``,
+                ``wrong``.
+        """
+        reject_unknown("option of steps", config, ("scorer", "delimiter", "right", "wrong"))
+        self.delimiter: str = config.get("delimiter", "\n")
+        split_steps("", self.delimiter)
+        scorer = config.get("scorer", "arithmetic")
+        if isinstance(scorer, str):
+            if scorer not in SCORERS:
+                raise ValueError(unknown("step scorer", scorer, SCORERS))
+            scorer = SCORERS[scorer](float(config.get("right", 1.0)), float(config.get("wrong", 0.0)))
+        self.scorer: StepScorer = scorer
+
+    def grade(
+        self, responses: Sequence[str], tasks: Sequence[Task], judgements: Sequence[Judgement]
+    ) -> tuple[list[list[int]], list[list[float]]]:
+        """Character offsets behind each step, and the steps' scores; one list per response."""
+        ends: list[list[int]] = []
+        scores: list[list[float]] = []
+        for response, task, judgement in zip(responses, tasks, judgements, strict=True):
+            steps = split_steps(response, self.delimiter)
+            values = self.scorer.score(
+                question=task.question,
+                steps=[step.text for step in steps],
+                answer=task.answer,
+                correct=judgement.status == "correct",
+            )
+            if len(values) != len(steps):
+                raise ValueError(f"the step scorer gave {len(values)} scores for {len(steps)} steps")
+            ends.append([step.end for step in steps])
+            scores.append([float(value) for value in values])
+        return ends, scores

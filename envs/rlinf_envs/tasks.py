@@ -1,0 +1,57 @@
+"""What a text environment is made of: a source of tasks and a judge of responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Status = Literal["correct", "wrong", "unparsable", "timeout"]
+
+STATUSES: tuple[Status, ...] = ("correct", "wrong", "unparsable", "timeout")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One question with its reference answer."""
+
+    question: str
+    answer: str
+    domain: str
+    solution: str | None = None
+    """A worked solution that ends in the answer, where the source has one."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """The source's own record; reward functions read it."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a judge found in one response."""
+
+    status: Status
+    score: float
+    """Correctness in [0, 1]; 1 exactly where ``status`` is "correct"."""
+    extracted: str | None
+    """The final answer as it was found in the response."""
+
+
+class TaskSource(Protocol):
+    """Tasks by id: the same id is the same task in every process."""
+
+    def __len__(self) -> int: ...
+
+    def task(self, task_id: int) -> Task:
+        """The task of ``task_id`` in [0, len)."""
+
+
+class Judge(Protocol):
+    """Grades whole batches, so that it may spread them over processes."""
+
+    def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        """One judgement per response, in order."""
+
+    def render(self, answer: str) -> str:
+        """``answer`` as a response that this judge reads back: the shortest correct demonstration."""
+
+    def close(self) -> None:
+        """Ends helper processes; a judge is not used afterwards."""

@@ -1,0 +1,52 @@
+"""The other end of :mod:`rlinf_envs.workers`, run as a module with descriptor, function and memory limit in bytes."""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+_GRACE = 2.0
+"""The kernel's timer waits this many times the parent's deadline: it acts only where the parent cannot."""
+
+
+def serve(connection: Connection, function: Callable[..., Any]) -> None:
+    """Answers calls until the parent closes the connection."""
+    # The default action of the alarm ends the process, also inside a long C call that never returns to Python.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    # Ctrl-C goes to the whole terminal; the parent decides what happens to its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection.send(("ready", None))
+    while True:
+        try:
+            timeout_s, arguments = connection.recv()
+        except EOFError:
+            return
+        signal.setitimer(signal.ITIMER_REAL, timeout_s * _GRACE)
+        try:
+            answer = ("done", function(*arguments))
+        except Exception as error:
+            answer = ("error", f"{type(error).__name__}: {error}"[:500])
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        try:
+            connection.send(answer)
+        except OSError:
+            return
+
+
+def main(arguments: list[str]) -> None:
+    """Loads the function, then serves."""
+    descriptor, target, memory_bytes = int(arguments[0]), arguments[1], int(arguments[2])
+    module_name, _, name = target.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    serve(Connection(descriptor), function)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Processes that run one function on untrusted input, each call under a deadline.
+
+Worker processes are started afresh (never forked: the parent may have threads, and may itself be a daemon or a Ray
+actor), and talk over a socket. They end when the parent closes the socket or dies; one that is stuck when that happens
+is ended by the kernel's timer, because no code of its own can run then.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Literal
+
+START_TIMEOUT_S = 120.0
+
+
+class WorkerStartError(RuntimeError):
+    """A worker process that never came up; the message carries what it printed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one call.
+
+    ``timeout``: the deadline passed; ``died``: the process ended by itself (memory, a crash); ``error``: the function
+    raised.
+    """
+
+    status: Literal["done", "timeout", "died", "error"]
+    value: Any = None
+
+
+@dataclass
+class Counts:
+    """What a pool has been through."""
+
+    calls: int = 0
+    timeouts: int = 0
+    deaths: int = 0
+    respawns: int = 0
+
+
+class _Worker:
+    """One process and the socket to it."""
+
+    def __init__(self, target: str, memory_bytes: int) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "rlinf_envs.worker_process", str(theirs.fileno()), target, str(memory_bytes)],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                # The child finds its modules where this process does, also those that a script put on sys.path.
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+                    "OMP_NUM_THREADS": "1",
+                },
+            )
+        self.connection = Connection(ours.detach())
+        self.call: int | None = None
+        self.deadline = time.monotonic() + START_TIMEOUT_S
+        self.ready = False
+
+    def end(self) -> None:
+        """Kills the process, waits for it, and closes the socket."""
+        self.process.kill()
+        self.process.wait()
+        self.connection.close()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+    def last_words(self) -> str:
+        """What the process printed before it ended."""
+        self.process.kill()
+        return self.process.communicate()[1].decode(errors="replace").strip()[-2000:]
+
+
+class WorkerPool:
+    """Processes that all run one function; started at the first call, replaced when they are stuck or dead."""
+
+    def __init__(self, target: str, *, workers: int = 1, timeout_s: float = 5.0, memory_bytes: int = 4 << 30) -> None:
+        """
+        Args:
+            target: "module:function", called with the arguments given to :meth:`map`; they and its value are pickled.
+            timeout_s: deadline of one call, in seconds from the moment a worker takes it.
+            memory_bytes: address space of one worker, in bytes; 0 means no limit.
+
+        Raises:
+            ValueError: no worker, or no time.
+        """
+        if workers < 1 or not timeout_s > 0:
+            raise ValueError(f"a pool needs at least one worker and a positive timeout, got {workers} and {timeout_s}")
+        self.target, self.workers, self.timeout_s, self.memory_bytes = target, workers, timeout_s, memory_bytes
+        self.counts = Counts()
+        self._crew: list[_Worker] = []
+        self._lock = threading.Lock()
+        # Runs at garbage collection and at interpreter exit, whichever comes first; holds the list, not the pool.
+        self._finalizer = weakref.finalize(self, _end_all, self._crew)
+
+    def map(self, calls: Sequence[tuple[Any, ...]]) -> list[Outcome]:
+        """Runs ``target(*arguments)`` for each call and returns the outcomes in the same order. Safe from any thread.
+
+        Raises:
+            WorkerStartError: the processes do not come up.
+            RuntimeError: the pool was closed.
+        """
+        if not calls:
+            return []
+        with self._lock:
+            if not self._finalizer.alive:
+                raise RuntimeError("the worker pool is closed")
+            return self._run(calls)
+
+    def process_ids(self) -> list[int]:
+        """Ids of the worker processes that run now."""
+        return [worker.process.pid for worker in self._crew]
+
+    def close(self) -> None:
+        """Ends all processes; may be called twice."""
+        with self._lock:
+            self._finalizer()
+
+    def _run(self, calls: Sequence[tuple[Any, ...]]) -> list[Outcome]:
+        outcomes: list[Outcome | None] = [None] * len(calls)
+        waiting = list(range(len(calls) - 1, -1, -1))
+        open_calls = len(calls)
+        self.counts.calls += len(calls)
+        while len(self._crew) < min(self.workers, len(calls)):
+            self._crew.append(self._new_worker())
+        try:
+            while open_calls:
+                for worker in self._crew:
+                    if worker.ready and worker.call is None and waiting:
+                        self._hand_over(worker, waiting, calls)
+                busy = [worker for worker in self._crew if worker.call is not None or not worker.ready]
+                pause = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
+                answered = wait([worker.connection for worker in busy], timeout=pause)
+                for worker in busy:
+                    outcome = self._hear(worker) if worker.connection in answered else self._check_clock(worker)
+                    if outcome is not None and worker.call is not None:
+                        outcomes[worker.call] = outcome
+                        open_calls -= 1
+                        worker.call = None
+                    if outcome is not None and outcome.status in ("timeout", "died"):
+                        self._replace(worker)
+        except BaseException:
+            # An interrupt leaves answers in the sockets that belong to nobody; fresh processes have none.
+            _end_all(self._crew)
+            raise
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _new_worker(self) -> _Worker:
+        return _Worker(self.target, self.memory_bytes)
+
+    def _hand_over(self, worker: _Worker, waiting: list[int], calls: Sequence[tuple[Any, ...]]) -> None:
+        call = waiting.pop()
+        worker.deadline = time.monotonic() + self.timeout_s
+        try:
+            worker.connection.send((self.timeout_s, calls[call]))
+        except OSError:
+            # It died while idle, which is no fault of this call.
+            waiting.append(call)
+            self.counts.deaths += 1
+            self._replace(worker)
+            return
+        worker.call = call
+
+    def _hear(self, worker: _Worker) -> Outcome | None:
+        try:
+            status, value = worker.connection.recv()
+        except (EOFError, OSError):
+            if not worker.ready:
+                raise WorkerStartError(f"a worker for {self.target} did not start: {worker.last_words()}") from None
+            # The kernel's timer may be faster than our own clock.
+            late = time.monotonic() >= worker.deadline
+            self.counts.timeouts += late
+            self.counts.deaths += not late
+            return Outcome("timeout" if late else "died")
+        if status == "ready":
+            worker.ready = True
+            return None
+        return Outcome(status, value)
+
+    def _check_clock(self, worker: _Worker) -> Outcome | None:
+        if time.monotonic() < worker.deadline:
+            return None
+        if not worker.ready:
+            raise WorkerStartError(f"a worker for {self.target} took over {START_TIMEOUT_S:.0f} s to start")
+        self.counts.timeouts += 1
+        return Outcome("timeout")
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.end()
+        self._crew[self._crew.index(worker)] = self._new_worker()
+        self.counts.respawns += 1
+
+
+def _end_all(crew: list[_Worker]) -> None:
+    for worker in crew:
+        worker.end()
+    crew.clear()

@@ -1,0 +1,42 @@
+"""GRPO for pass@k: only the best response counts, by its lead (after Walder and Karkhanis, arXiv:2505.15201)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.statistics import EPS, SingletonGroup, group_statistics
+
+
+def _second_best(x: AdvantageInputs, best: Tensor) -> Tensor:
+    """The highest outcome [B] of the group when one row with the highest is left out."""
+    others = torch.where(best, -torch.inf, x.outcomes)
+    ties = group_statistics(best.double(), x.group_ids, ranks=x.ranks)
+    runner_up = group_statistics(others, x.group_ids, ranks=x.ranks).high
+    shared = ties.mean * ties.count > 1.5
+    return torch.where(shared | runner_up.isinf(), x.outcomes, runner_up)
+
+
+def grpo_passk(
+    x: AdvantageInputs,
+    *,
+    std_ddof: int = 1,
+    normalize_by_std: bool = True,
+    singleton_group: SingletonGroup = "error",
+) -> Advantages:
+    """The best of the group gets ``(r1 - r2) / (std_g + 1e-6)``, all others 0; a shared first place gives 0.
+
+    R = [3, 1, 2]: lead 1, std 1.
+
+    >>> from rlinf.algorithms import compute_advantages
+    >>> compute_advantages("grpo_passk", rewards=torch.tensor([3., 1., 2.]), mask=torch.ones(3, 1).bool(),
+    ...                    group_ids=torch.zeros(3).long()).advantages.flatten()
+    tensor([1.0000, 0.0000, 0.0000])
+    """
+    group = x.outcome_statistics(std_ddof=std_ddof)
+    best = x.outcomes == group.high
+    lead = torch.where(best, x.outcomes - _second_best(x, best), 0.0)
+    rows = lead / (group.std + EPS) if normalize_by_std else lead
+    advantages = x.per_row(x.settle_singletons(rows, x.outcomes, singleton_group))
+    return Advantages(advantages, advantages)

@@ -1,0 +1,61 @@
+"""What an estimator reads and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from rlinf.algorithms.statistics import (
+    ONE_RANK,
+    GroupStatistics,
+    Ranks,
+    SingletonGroup,
+    group_statistics,
+    settle_singletons,
+)
+
+
+class Advantages(NamedTuple):
+    """Both [B, T] float32, 0 under a false mask. ``returns``: what a critic regresses on."""
+
+    advantages: Tensor
+    returns: Tensor
+
+
+@dataclass(frozen=True)
+class AdvantageInputs:
+    """Columns of some whole rows: [B, T] unless told otherwise, float64 (flags: bool), 0 under a false mask."""
+
+    outcomes: Tensor
+    """[B] the reward of the whole row."""
+    rewards: Tensor
+    """The reward of every slot; an outcome stands at the row's last true slot."""
+    mask: Tensor
+    group_ids: Tensor
+    """[B] int64."""
+    values: Tensor | None = None
+    bootstrap_values: Tensor | None = None
+    terminated: Tensor | None = None
+    truncated: Tensor | None = None
+    step_rewards: Tensor | None = None
+    """NaN where no step ends."""
+    greedy_rewards: Tensor | None = None
+    """[B] the reward of the greedy response to the row's prompt."""
+    anchor_ids: Tensor | None = None
+    """int64: which state a step starts from; -1 in the slots that continue a step."""
+    ranks: Ranks = ONE_RANK
+
+    def outcome_statistics(self, *, std_ddof: int = 1) -> GroupStatistics:
+        """Of the outcomes, over the rows of each group; [B]."""
+        return group_statistics(self.outcomes, self.group_ids, ddof=std_ddof, ranks=self.ranks)
+
+    def per_row(self, advantages: Tensor) -> Tensor:
+        """[B] -> [B, T]: the same for every true slot of the row."""
+        return advantages[:, None] * self.mask
+
+    def settle_singletons(self, advantages: Tensor, raw: Tensor, singleton_group: SingletonGroup) -> Tensor:
+        """:func:`settle_singletons` for the rows that have a true slot (the others get no advantage anyway)."""
+        present = self.mask.any(dim=1)
+        return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present, ranks=self.ranks)

@@ -1,0 +1,35 @@
+"""REINFORCE++ with a group baseline (Hu et al., arXiv:2501.03262)."""
+
+from __future__ import annotations
+
+import torch
+
+from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.advantages.reinforce import reward_to_go
+from rlinf.algorithms.scan import next_true
+from rlinf.algorithms.statistics import SingletonGroup
+
+
+def reinforce_pp_baseline(
+    x: AdvantageInputs, *, gamma: float = 1.0, singleton_group: SingletonGroup = "error"
+) -> Advantages:
+    """``reinforce_pp`` of the rewards with the group's mean outcome subtracted at the row's last true slot.
+
+    A group of one is a ValueError unless ``singleton_group`` says otherwise (``raw``: no baseline, ``zero``: no
+    reward).
+
+    R = [1, 0] and [3, 3] in groups -> [.5, -.5], [0, 0]; whitened by the deviation sqrt(1/6):
+
+    >>> from rlinf.algorithms import compute_advantages
+    >>> compute_advantages("reinforce_pp_baseline", rewards=torch.tensor([1., 0., 3., 3.]), mask=torch.ones(4,
+    ...     1).bool(),
+    ...                    group_ids=torch.tensor([0, 0, 1, 1])).advantages.flatten()
+    tensor([ 1.2247, -1.2247,  0.0000,  0.0000])
+    """
+    mean = x.outcome_statistics().mean
+    zero = torch.zeros_like(mean)
+    baseline = x.settle_singletons(mean, zero if singleton_group == "raw" else x.outcomes, singleton_group)
+    last = x.mask & (next_true(x.mask) == x.mask.shape[1])
+    rewards = torch.where(last, x.rewards - baseline[:, None], x.rewards)
+    returns = reward_to_go(x, rewards, gamma)
+    return Advantages(returns, returns)

@@ -1,0 +1,301 @@
+"""What the algorithm layer offers, in plain Python: names, one line, formula, source, options read, columns needed.
+
+``rlinf list`` prints these tables and the config check refuses by them an option that the chosen algorithm would not
+read. Importing this module does not import torch; a test holds it equal to the implementations.
+
+Symbols: R outcome reward of a row, r reward of a slot, A advantage, V value, m mask, l length (true slots), rho =
+exp(logp - old).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a table."""
+
+    line: str
+    formula: str
+    source: str
+    options: tuple[str, ...] = ()
+    """The config names that this entry reads, beside those that all entries of its table read."""
+    needs: tuple[str, ...] = ()
+    """Columns that must be there, beside those that all entries of its table read."""
+
+
+_GROUP = ("std_ddof", "singleton_group")
+_GRPO = ("std_ddof", "normalize_by_std", "singleton_group")
+_CLIP = ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high")
+_VALUE = ("value_coef", "value_clip", "huber_delta")
+
+ADVANTAGE_OPTIONS = (
+    "whiten_rewards",
+    "normalize_advantages",
+    "keep_zero_groups",
+    "advantage_clip",
+    "use_valid_token_scale",
+    "add_token_level_kl",
+    "kl_coef",
+    "kl_penalty_type",
+    "reward_clip",
+)
+"""Read with every ``adv_type``."""
+
+REWARD_OPTIONS = (
+    "reward_norm",
+    "reward_shift",
+    "reward_scale",
+    "reward_clip",
+    "std_ddof",
+    "singleton_group",
+)
+"""Read by ``process_rewards``."""
+
+STEP_OPTIONS = (
+    "target_kl",
+    "kl_horizon",
+    "overlong_penalty",
+    "difficulty_mask",
+    "max_len_mask",
+    "filter_rewards",
+    "rewards_lower_bound",
+    "rewards_upper_bound",
+)
+"""Read by ``prepare_batch`` beside those of rewards and advantages. ``dynamic_sampling`` and ``max_resample`` are the
+loop's."""
+
+LOSS_OPTIONS = (
+    "loss_agg_func",
+    "sum_norm_divide_by_batch",
+    "kl_beta",
+    "kl_penalty_type",
+    "entropy_bonus",
+    "calculate_entropy",
+    "rollout_correction",
+)
+"""Read with every ``loss_type``. ``early_stop_imp_ratio`` is the learner's, see ``metrics.early_stop``."""
+
+ADVANTAGES: Mapping[str, Entry] = {
+    "grpo": Entry(
+        "the reward relative to the other responses of the group, in standard deviations",
+        "A = (R - mean_g) / (std_g + 1e-6)",
+        "DeepSeekMath, arXiv:2402.03300; normalize_by_std false: Dr. GRPO, arXiv:2503.20783",
+        _GRPO,
+    ),
+    "grpo_process": Entry(
+        "process supervision: the normalised rewards of the steps that end here or later, summed",
+        "A_t = sum over steps j with end(j) >= t of (r_j - mean_g) / (std_g + 1e-6), over all steps of the group",
+        "DeepSeekMath, arXiv:2402.03300, section 4.1.3",
+        _GRPO,
+        ("step_rewards",),
+    ),
+    "gae": Entry(
+        "generalised advantage estimation with a critic",
+        "delta_t = r_t + gamma V_{t+1} (1 - terminated_t) - V_t;  A_t = delta_t + gamma gae_lambda A_{t+1}",
+        "Schulman et al., arXiv:1506.02438",
+        ("gamma", "gae_lambda"),
+        ("values",),
+    ),
+    "reinforce": Entry(
+        "discounted reward-to-go",
+        "A_t = r_t + gamma A_{t+1} within the episode",
+        "Williams 1992, doi:10.1007/BF00992696",
+        ("gamma",),
+    ),
+    "reinforce_pp": Entry(
+        "reward-to-go of outcome minus token KL, whitened over the global batch",
+        "A = whiten(reward-to-go of (R at the last true slot - kl_coef kl_t))",
+        "REINFORCE++, arXiv:2501.03262",
+        ("gamma",),
+    ),
+    "reinforce_pp_baseline": Entry(
+        "REINFORCE++ with the mean reward of the group subtracted first",
+        "A = whiten(reward-to-go of (R - mean_g at the last true slot - kl_coef kl_t))",
+        "REINFORCE++, arXiv:2501.03262, section on the baseline variant",
+        ("gamma", "singleton_group"),
+    ),
+    "rloo": Entry(
+        "the reward minus the mean of the other members of the group",
+        "A = R - (sum_g - R) / (n_g - 1)",
+        "Ahmadian et al., arXiv:2402.14740",
+        ("singleton_group",),
+    ),
+    "remax": Entry(
+        "the reward minus that of the greedy response to the same prompt",
+        "A = R - R_greedy",
+        "ReMax, arXiv:2310.10505",
+        (),
+        ("greedy_rewards",),
+    ),
+    "opo": Entry(
+        "the reward minus the length-weighted mean of the group",
+        "A = R - sum_g l R / sum_g l",
+        "OPO, arXiv:2505.23585",
+        ("singleton_group",),
+    ),
+    "grpo_passk": Entry(
+        "pass@k: only the best response of the group is rewarded, by its lead over the second best",
+        "A_best = (r1 - r2) / (std_g + 1e-6), all others 0",
+        "Walder and Karkhanis, arXiv:2505.15201, in the group-normalised form",
+        _GRPO,
+    ),
+    "gigpo": Entry(
+        "group advantage of the episode plus a weighted group advantage of its steps among equal anchor states",
+        "A_t = A_episode + step_advantage_weight (G_t - mean_a) / (std_a + 1e-6), G reward-to-go, a anchor state",
+        "GiGPO, arXiv:2505.10978",
+        (*_GRPO, "gamma", "step_advantage_weight"),
+        ("anchor_ids",),
+    ),
+    "raw": Entry("the reward itself", "A = R", "the policy gradient without a baseline"),
+}
+
+LOSSES: Mapping[str, Entry] = {
+    "actor": Entry(
+        "clipped surrogate of PPO; dual clip with clip_ratio_c",
+        "max(-A rho, -A clip(rho, 1-lo, 1+hi)), at most c |A| where A < 0",
+        "PPO, arXiv:1707.06347; dual clip, arXiv:1912.09729; lo below hi, DAPO, arXiv:2503.14476",
+        (*_CLIP, "clip_ratio_c"),
+    ),
+    "actor_critic": Entry(
+        "actor plus the critic's clipped regression",
+        "actor + value_coef max(h(R - V), h(R - V_clip))",
+        "PPO, arXiv:1707.06347",
+        (*_CLIP, "clip_ratio_c", *_VALUE),
+        ("values", "returns"),
+    ),
+    "gspo": Entry(
+        "one ratio for the whole sequence, clipped as in PPO",
+        "s = exp(mean_t (logp - old)), gradient through each slot; max(-A s, -A clip(s, 1-lo, 1+hi))",
+        "GSPO, arXiv:2507.18071",
+        _CLIP,
+    ),
+    "cispo": Entry(
+        "policy gradient weighted by the clipped ratio, which no slot's gradient is lost to",
+        "-sg(clip(rho, 1-lo, 1+hi)) A logp",
+        "MiniMax-M1, arXiv:2506.13585",
+        _CLIP,
+    ),
+    "topr": Entry(
+        "plain gradient for good responses, ratio cut to [0, 1] for bad ones",
+        "A > 0: -A logp;  A <= 0: -sg(clip(rho, 0, 1)) A logp",
+        "TOPR, arXiv:2503.14286",
+    ),
+    "tis": Entry(
+        "policy gradient with truncated importance weights",
+        "-sg(min(rho, tis_cap)) A logp",
+        "Ionides 2008, doi:10.1198/106186008X320456",
+        ("tis_cap",),
+    ),
+    "gmpo": Entry(
+        "geometric mean over the row of the ratios, clipped in log space on the side of A",
+        "-A exp(mean_t clip_A(logp - old, -lo, hi))",
+        "GMPO, arXiv:2507.20673",
+        _CLIP,
+    ),
+    "sapo": Entry(
+        "a soft gate in the place of the clip",
+        "-A sigmoid(tau (rho - 1)) 4 / tau, tau by the sign of A",
+        "SAPO, arXiv:2511.20347",
+        ("tau_pos", "tau_neg"),
+    ),
+    "clip_cov": Entry(
+        "actor without the gradient of a few slots whose covariance of logp and A lies in a band",
+        "actor, 0 on clip_cov_ratio of all slots among those with clip_cov_lb < cov < clip_cov_ub",
+        "Cui et al., arXiv:2505.22617",
+        (*_CLIP, "clip_cov_ratio", "clip_cov_lb", "clip_cov_ub"),
+    ),
+    "kl_cov": Entry(
+        "unclipped surrogate, with a KL penalty on the slots of highest covariance of logp and A",
+        "-A rho, plus kl_cov_coef |logp - old| on the kl_cov_ratio of all slots with the highest cov",
+        "Cui et al., arXiv:2505.22617",
+        ("kl_cov_ratio", "kl_cov_coef"),
+    ),
+    "reinforce": Entry("the policy gradient", "-A logp", "Williams 1992, doi:10.1007/BF00992696"),
+    "decoupled": Entry(
+        "decoupled PPO: the clip is around the proximal policy, the weight corrects for the older behaviour policy",
+        "exp(old - behaviour) actor, 0 where the weight exceeds behave_weight_threshold",
+        "Hilton et al., arXiv:2110.00641; AReaL, arXiv:2505.24298",
+        (*_CLIP, "clip_ratio_c", "behave_weight_threshold"),
+        ("rollout_logprobs",),
+    ),
+}
+
+AGGREGATIONS: Mapping[str, Entry] = {
+    "token-mean": Entry("every slot counts the same", "sum(l m) / sum(m)", "DAPO, arXiv:2503.14476"),
+    "seq-mean-token-sum": Entry(
+        "sum over the row, mean over rows", "(1/N) sum_i sum_t l m", "REINFORCE over sequences"
+    ),
+    "seq-mean-token-mean": Entry(
+        "every row counts the same", "(1/N) sum_i (sum_t l m / sum_t m)", "GRPO, arXiv:2402.03300"
+    ),
+    "seq-mean-token-sum-norm": Entry(
+        "sum over the row by a constant, so that length has no weight of its own",
+        "(1/N) sum_i sum_t l m / C, C the maximum response length",
+        "Dr. GRPO, arXiv:2503.20783",
+        ("sum_norm_divide_by_batch",),
+    ),
+}
+
+_SCHULMAN = "Schulman, http://joschu.net/blog/kl-approx.html"
+
+KL_PENALTIES: Mapping[str, Entry] = {
+    "kl": Entry("log-ratio; unbiased, of either sign (k1)", "d = logp - ref", _SCHULMAN),
+    "k1": Entry("the same as kl", "d", _SCHULMAN),
+    "abs": Entry("absolute log-ratio", "|d|", "TRL and veRL"),
+    "mse": Entry("half the squared log-ratio (k2)", "d^2 / 2", _SCHULMAN),
+    "k2": Entry("the same as mse", "d^2 / 2", _SCHULMAN),
+    "low_var_kl": Entry("unbiased, never negative (k3)", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
+    "k3": Entry("the same as low_var_kl", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
+}
+
+TABLES: Mapping[str, Mapping[str, Entry]] = {
+    "advantages": ADVANTAGES,
+    "losses": LOSSES,
+    "aggregations": AGGREGATIONS,
+    "kl": KL_PENALTIES,
+}
+"""What ``rlinf list`` prints, by its argument."""
+
+
+def readers(option: str) -> list[str]:
+    """Who reads an option, for the message that refuses it elsewhere.
+
+    >>> readers("gae_lambda")
+    ['adv_type: gae']
+    >>> readers("tis_cap")
+    ['loss_type: tis']
+    """
+    shared = {"every adv_type": ADVANTAGE_OPTIONS, "process_rewards": REWARD_OPTIONS, "every loss_type": LOSS_OPTIONS}
+    found = [name for name, options in shared.items() if option in options]
+    for key, table in {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}.items():
+        found += [f"{key}: {name}" for name, entry in table.items() if option in entry.options]
+    return found
+
+
+def choose(key: str, name: str, table: Mapping[str, Entry]) -> Entry:
+    """The entry of ``name``; a ValueError that lists the known ones if there is none.
+
+    >>> choose("kl_penalty_type", "k4", KL_PENALTIES)
+    Traceback (most recent call last):
+    ValueError: unknown kl_penalty_type 'k4'; known: kl, k1, abs, mse, k2, low_var_kl, k3
+    """
+    if name not in table:
+        raise ValueError(f"unknown {key} {name!r}; known: {', '.join(table)}")
+    return table[name]
+
+
+def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """A TypeError for options that ``chosen`` does not read; it lists the known ones, and who reads the others.
+
+    >>> refuse_unknown("loss_type: tis", {"tau_pos"}, ("tis_cap",))
+    Traceback (most recent call last):
+    TypeError: loss_type: tis does not read tau_pos (read by loss_type: sapo); it reads: tis_cap
+    """
+    known = sorted(set(known))
+    strange = sorted(set(given) - set(known))
+    if strange:
+        told = [f"{name} (read by {', '.join(readers(name))})" if readers(name) else name for name in strange]
+        raise TypeError(f"{chosen} does not read {', '.join(told)}; it reads: {', '.join(known)}")

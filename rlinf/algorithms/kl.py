@@ -1,0 +1,78 @@
+"""Estimators of the KL divergence from samples of the current policy, slot by slot: KL(policy || reference)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms import catalog
+
+LOG_RATIO_LIMIT = 20.0
+"""Log-ratios are clamped to +- this before they are exponentiated."""
+
+
+def _k3(d: Tensor) -> Tensor:
+    return (torch.exp((-d).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)) + d - 1).clamp(-10.0, 10.0)
+
+
+def _k1(d: Tensor) -> Tensor:
+    return d
+
+
+def _k2(d: Tensor) -> Tensor:
+    return d.square() / 2
+
+
+KL_PENALTIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "kl": _k1,
+    "k1": _k1,
+    "abs": torch.abs,
+    "mse": _k2,
+    "k2": _k2,
+    "low_var_kl": _k3,
+    "k3": _k3,
+}
+"""Functions of d = logp - ref."""
+
+
+def kl_divergence(kl_penalty_type: str, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """Elementwise, same shape as the inputs. Source: Schulman, http://joschu.net/blog/kl-approx.html.
+
+    >>> d = torch.tensor(.5)
+    >>> [round(float(kl_divergence(name, d, torch.tensor(0.))), 5) for name in ("kl", "abs", "mse", "low_var_kl")]
+    [0.5, 0.5, 0.125, 0.10653]
+    """
+    catalog.choose("kl_penalty_type", kl_penalty_type, catalog.KL_PENALTIES)
+    return KL_PENALTIES[kl_penalty_type](logprobs.float() - ref_logprobs.float())
+
+
+@dataclass
+class KLController:
+    """The coefficient of the token-level KL: fixed, or adaptive toward ``target_kl``.
+
+    ``beta *= 1 + clip(kl / target_kl - 1, -0.2, 0.2) * samples / kl_horizon`` (Ziegler et al., arXiv:1909.08593).
+
+    >>> controller = KLController(0.1, target_kl=1.0, kl_horizon=100)
+    >>> controller.update(3.0, samples=50)
+    >>> round(controller.kl_coef, 6)
+    0.11
+    """
+
+    kl_coef: float
+    target_kl: float | None = None
+    kl_horizon: float = 10_000.0
+
+    def update(self, kl: float, *, samples: int) -> None:
+        """Takes note of the mean KL of ``samples`` rows; a fixed controller stays as it is."""
+        if self.target_kl is not None:
+            error = min(max(kl / self.target_kl - 1.0, -0.2), 0.2)
+            self.kl_coef *= 1.0 + error * samples / self.kl_horizon
+
+    def state_dict(self) -> dict[str, float]:
+        return {"kl_coef": self.kl_coef}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.kl_coef = state["kl_coef"]

@@ -1,0 +1,30 @@
+"""PPO's clipped surrogate (Schulman et al., arXiv:1707.06347)."""
+
+from __future__ import annotations
+
+from rlinf.algorithms.losses.clip import clip_range, clipped_surrogate
+from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+
+
+def actor(
+    x: LossInputs,
+    *,
+    ratio_clip_eps: float = 0.2,
+    clip_ratio_low: float | None = None,
+    clip_ratio_high: float | None = None,
+    clip_ratio_c: float | None = None,
+) -> SlotLoss:
+    """``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T]; with ``clip_ratio_c`` (dual clip, arXiv:1912.09729) at most c
+    |A| where A < 0.
+
+    rho = 1.5, A = 1, eps = 0.2 -> -1.2:
+
+    >>> import torch
+    >>> mask = torch.ones(1, 1, dtype=torch.bool)
+    >>> x = LossInputs.clean(mask, logprobs=torch.tensor([[1.5]]).log(), old_logprobs=torch.zeros(1, 1),
+    ...     advantages=torch.ones(1, 1))
+    >>> actor(x).policy
+    tensor([[-1.2000]])
+    """
+    bounds = clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high)
+    return clipped_surrogate(x.ratio, x.advantages, bounds, clip_ratio_c=clip_ratio_c)

@@ -1,0 +1,51 @@
+"""PPO with a critic: the clipped surrogate and the clipped regression of the values (arXiv:1707.06347)."""
+
+from __future__ import annotations
+
+from rlinf.algorithms.losses.actor import actor
+from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.value import value_loss
+
+
+def actor_critic(
+    x: LossInputs,
+    *,
+    ratio_clip_eps: float = 0.2,
+    clip_ratio_low: float | None = None,
+    clip_ratio_high: float | None = None,
+    clip_ratio_c: float | None = None,
+    value_coef: float = 0.5,
+    value_clip: float | None = 0.2,
+    huber_delta: float | None = None,
+) -> SlotLoss:
+    """``actor`` plus ``value_coef`` times the value loss, each [B, T]. Without ``values`` or ``returns`` a ValueError.
+
+    >>> import torch
+    >>> one = torch.ones(1, 1)
+    >>> x = LossInputs.clean(one.bool(), logprobs=one, old_logprobs=one, advantages=one, values=2 * one,
+    ...     returns=3 * one)
+    >>> actor_critic(x, value_clip=None).value
+    tensor([[0.5000]])
+    """
+    if x.values is None or x.returns is None:
+        raise ValueError("loss_type actor_critic regresses values on returns: give both")
+    policy = actor(
+        x,
+        ratio_clip_eps=ratio_clip_eps,
+        clip_ratio_low=clip_ratio_low,
+        clip_ratio_high=clip_ratio_high,
+        clip_ratio_c=clip_ratio_c,
+    )
+    cost, clipped = value_loss(
+        x.values, x.returns, old_values=x.old_values, value_clip=value_clip, huber_delta=huber_delta
+    )
+    error = (x.returns - x.values).detach()
+    moments = {
+        "value": x.values.detach(),
+        "return": x.returns,
+        "return_squared": x.returns.square(),
+        "value_error": error,
+        "value_error_squared": error.square(),
+        "value_clip_fraction": clipped,
+    }
+    return SlotLoss(policy.policy, value_coef * cost, {**policy.metrics, **moments})

@@ -1,0 +1,70 @@
+"""Which slots drive the entropy down: the covariance of log-probability and advantage (Cui et al., arXiv:2505.22617).
+
+The choice is made once for an optimiser step, over all its ranks, from the log-probabilities before the step and the
+advantages: so micro-batches and ranks never change it. (The paper takes the current log-probabilities; in the first
+step on a batch they are the same.) Where the paper draws slots at random, the draw here is a hash of the slot's own
+log-probability: it needs no random stream and picks the same slots in any order.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms.statistics import ONE_RANK, Ranks
+
+
+def covariance(logprobs: Tensor, advantages: Tensor, mask: Tensor, ranks: Ranks = ONE_RANK) -> Tensor:
+    """``(logp - mean logp) (A - mean A)`` [B, T] float64, means over the true slots of all ranks; 0 elsewhere.
+
+    >>> covariance(torch.tensor([[1., 3.]]), torch.tensor([[0., 2.]]), torch.tensor([[True, True]]))
+    tensor([[1., 1.]], dtype=torch.float64)
+    """
+    count = ranks.sum(mask.sum().double()).clamp(min=1)
+    product = mask.double()
+    for column in (logprobs, advantages):
+        clean = torch.where(mask, column.detach().double(), 0.0)
+        product = product * (clean - ranks.sum(clean.sum()) / count)
+    return product
+
+
+def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor, ranks: Ranks) -> Tensor:
+    """The eligible slots [B, T] with the lowest keys, at most ``share`` of all true slots and at least one of them."""
+    candidates = ranks.gather(keys[eligible])
+    wanted = min(max(1, int(share * float(ranks.sum(mask.sum().double())))), len(candidates))
+    if wanted == 0 or share <= 0:
+        return torch.zeros_like(mask)
+    return eligible & (keys <= candidates.sort().values[wanted - 1])
+
+
+def in_band(
+    logprobs: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    *,
+    ranks: Ranks = ONE_RANK,
+    clip_cov_ratio: float = 0.0002,
+    clip_cov_lb: float = 1.0,
+    clip_cov_ub: float = 5.0,
+) -> Tensor:
+    """bool [B, T]: ``clip_cov_ratio`` of all true slots, drawn from those with ``lb < covariance < ub``.
+
+    >>> in_band(torch.tensor([[-4., 0.]]), torch.tensor([[-1., 1.]]), torch.ones(1, 2).bool(),
+    ...     clip_cov_ratio=1.0).tolist()
+    [[True, True]]
+    """
+    cov = covariance(logprobs, advantages, mask, ranks)
+    draw = (logprobs.detach().double().abs() * 7919.7).frac()
+    return _lowest(draw, mask & (cov > clip_cov_lb) & (cov < clip_cov_ub), clip_cov_ratio, mask, ranks)
+
+
+def highest(
+    logprobs: Tensor, advantages: Tensor, mask: Tensor, *, ranks: Ranks = ONE_RANK, kl_cov_ratio: float = 0.0002
+) -> Tensor:
+    """bool [B, T]: the ``kl_cov_ratio`` of all true slots with the highest covariance.
+
+    >>> highest(torch.tensor([[-4., 0., -1.]]), torch.tensor([[-1., 0., 1.]]), torch.ones(1, 3).bool(),
+    ...     kl_cov_ratio=0.4).tolist()
+    [[True, False, False]]
+    """
+    return _lowest(-covariance(logprobs, advantages, mask, ranks), mask, kl_cov_ratio, mask, ranks)

@@ -1,0 +1,32 @@
+"""Group Sequence Policy Optimization (Zheng et al., arXiv:2507.18071)."""
+
+from __future__ import annotations
+
+from rlinf.algorithms.losses.clip import clip_range, clipped_surrogate
+from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped, row_mean
+
+
+def gspo(
+    x: LossInputs,
+    *,
+    ratio_clip_eps: float = 0.2,
+    clip_ratio_low: float | None = None,
+    clip_ratio_high: float | None = None,
+) -> SlotLoss:
+    """The surrogate [B, T] of the sequence ratio ``s = exp(mean over true slots of (logp - old))``.
+
+    Every slot of the row has the value of s; the gradient of slot t flows through logp_t alone (stop-gradient form),
+    so that with ``seq-mean-token-mean`` it is that of s. Rows must be whole.
+
+    log-ratios 0.1 and 0.3 -> s = exp(0.2) = 1.2214, clipped at 1.2:
+
+    >>> import torch
+    >>> x = LossInputs.clean(torch.ones(1, 2, dtype=torch.bool), logprobs=torch.tensor([[.1, .3]]),
+    ...     old_logprobs=torch.zeros(1, 2),
+    ...                      advantages=torch.tensor([[1., -1.]]))
+    >>> gspo(x).policy
+    tensor([[-1.2000,  1.2214]])
+    """
+    sequence = row_mean(x.log_ratio.detach(), x.mask)
+    ratio = exp_clamped(sequence + x.logprobs - x.logprobs.detach())
+    return clipped_surrogate(ratio, x.advantages, clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high))

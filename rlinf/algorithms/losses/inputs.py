@@ -1,0 +1,88 @@
+"""What a loss reads and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms.kl import LOG_RATIO_LIMIT
+
+
+def exp_clamped(log_ratio: Tensor) -> Tensor:
+    """``exp`` of a log-ratio clamped to +-20.
+
+    >>> exp_clamped(torch.tensor([0.0, float("inf")])).log()
+    tensor([ 0., 20.])
+    """
+    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """Columns [B, T] of some whole rows, float32, with 0 wherever ``mask`` is false (see :meth:`clean`)."""
+
+    logprobs: Tensor
+    """Under the current weights, with gradient."""
+    old_logprobs: Tensor
+    """The proximal policy's: what the ratio is taken against."""
+    advantages: Tensor
+    mask: Tensor
+    """bool."""
+    rollout_logprobs: Tensor | None = None
+    """The behaviour policy's, as the sampler reported them."""
+    values: Tensor | None = None
+    """Under the current weights, with gradient."""
+    old_values: Tensor | None = None
+    returns: Tensor | None = None
+    selected: Tensor | None = None
+    """bool: the slots that a covariance loss treats apart."""
+
+    @classmethod
+    def clean(cls, mask: Tensor, **columns: Tensor | None) -> LossInputs:
+        """The same columns with zeros under a false mask, whatever stood there (NaN, -inf), and no gradient into it."""
+        cleaned: dict[str, Any] = {name: None if c is None else zeroed(c, mask) for name, c in columns.items()}
+        return cls(mask=mask, **cleaned)
+
+    @property
+    def log_ratio(self) -> Tensor:
+        """logp - old, not clamped."""
+        return self.logprobs - self.old_logprobs
+
+    @property
+    def ratio(self) -> Tensor:
+        """rho = exp(logp - old)."""
+        return exp_clamped(self.log_ratio)
+
+
+def zeroed(column: Tensor, mask: Tensor) -> Tensor:
+    """``column`` [B, T] with 0 (False) wherever ``mask`` is false; floating columns become float32.
+
+    >>> zeroed(torch.tensor([[1.0, float("nan")]]), torch.tensor([[True, False]]))
+    tensor([[1., 0.]])
+    """
+    if column.dtype == torch.bool:
+        return column & mask
+    return torch.where(mask, column.float(), 0.0)
+
+
+def row_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the true slots of each row [B, 1]; 0 for an empty row. ``values`` are 0 under a false mask.
+
+    >>> row_mean(torch.tensor([[1., 3., 0.]]), torch.tensor([[True, True, False]]))
+    tensor([[2.]])
+    """
+    return values.sum(dim=1, keepdim=True) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class SlotLoss:
+    """Per-slot losses [B, T], before weights and aggregation. What stands under a false mask is not read."""
+
+    policy: Tensor
+    value: Tensor | None = None
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+    """Per-slot facts [B, T], reported as their mean over true slots."""

@@ -1,0 +1,21 @@
+"""KL-Cov: a KL penalty on the slots of highest covariance (Cui et al., arXiv:2505.22617)."""
+
+from __future__ import annotations
+
+from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+
+
+def kl_cov(x: LossInputs, *, kl_cov_coef: float = 1.0) -> SlotLoss:
+    """``-A rho``, plus ``kl_cov_coef |logp - old|`` on the ``selected`` slots (see ``covariance.highest``), [B, T].
+
+    >>> import torch
+    >>> x = LossInputs.clean(torch.ones(1, 2).bool(), logprobs=torch.full((1, 2), 2.).log(),
+    ...     old_logprobs=torch.zeros(1, 2),
+    ...                      advantages=torch.ones(1, 2), selected=torch.tensor([[True, False]]))
+    >>> kl_cov(x).policy
+    tensor([[-1.3069, -2.0000]])
+    """
+    if x.selected is None:
+        raise ValueError("loss_type kl_cov penalises the selected slots: give them (Objective.select)")
+    penalty = kl_cov_coef * x.log_ratio.abs() * x.selected
+    return SlotLoss(penalty - x.advantages * x.ratio, metrics={"selected_fraction": x.selected})

@@ -1,0 +1,21 @@
+"""Soft Adaptive Policy Optimization (Gao et al., arXiv:2511.20347)."""
+
+from __future__ import annotations
+
+import torch
+
+from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+
+
+def sapo(x: LossInputs, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> SlotLoss:
+    """``-A sigmoid(tau (rho - 1)) 4 / tau`` [B, T], ``tau_pos`` where A > 0 and ``tau_neg`` elsewhere.
+
+    At rho = 1 the gradient is that of ``-A rho``; away from it the gate closes smoothly. rho = 1, tau = 1 -> gate 2:
+
+    >>> one = torch.ones(1, 1)
+    >>> sapo(LossInputs.clean(one.bool(), logprobs=one, old_logprobs=one, advantages=one)).policy
+    tensor([[-2.]])
+    """
+    tau = torch.where(x.advantages > 0, tau_pos, tau_neg)
+    gate = torch.sigmoid(tau * (x.ratio - 1)) * 4 / tau
+    return SlotLoss(-x.advantages * gate, metrics={"gate": gate.detach()})

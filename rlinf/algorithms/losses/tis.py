@@ -1,0 +1,22 @@
+"""Truncated importance sampling (Ionides 2008, doi:10.1198/106186008X320456)."""
+
+from __future__ import annotations
+
+from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+
+
+def tis(x: LossInputs, *, tis_cap: float = 2.0) -> SlotLoss:
+    """``-sg(min(rho, tis_cap)) A logp`` [B, T].
+
+    logp = -1, old = -2 -> rho = 2.718, cut to 2:
+
+    >>> import torch
+    >>> x = LossInputs.clean(torch.ones(1, 1, dtype=torch.bool), logprobs=torch.tensor([[-1.]]),
+    ...     old_logprobs=torch.tensor([[-2.]]),
+    ...                      advantages=torch.tensor([[1.]]))
+    >>> tis(x).policy
+    tensor([[2.]])
+    """
+    ratio = x.ratio.detach()
+    weight = ratio.clamp(max=tis_cap)
+    return SlotLoss(-weight * x.advantages * x.logprobs, metrics={"clip_fraction_high": ratio > tis_cap})

@@ -1,0 +1,101 @@
+"""Metrics that add up over micro-batches and ranks and are divided once, at the end of an optimiser step.
+
+A partial metric is a pair ``(sum, count)`` of scalar tensors. A total (the loss, which carries its denominator
+already) has count 0 and is not divided; a name that ends in ``_max`` merges by maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms.statistics import ONE_RANK, Ranks
+from rlinf.types import Metrics
+
+PartialMetrics = dict[str, tuple[Tensor, Tensor]]
+
+
+def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The partial mean of ``values`` [B, T] over the true slots of ``mask`` [B, T].
+
+    >>> mean_over(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
+    (tensor(3., dtype=torch.float64), tensor(2., dtype=torch.float64))
+    """
+    return torch.where(mask, values.detach().double(), 0.0).sum(), mask.sum().double()
+
+
+def total_of(value: Tensor) -> tuple[Tensor, Tensor]:
+    """A partial metric that adds up and is not divided."""
+    return value.detach().double(), torch.zeros((), dtype=torch.float64, device=value.device)
+
+
+def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) -> PartialMetrics:
+    """The sum over micro-batches, then over ranks (which must all have the same names).
+
+    >>> one = (torch.tensor(3.), torch.tensor(2.))
+    >>> reduce_metrics([{"x": one, "r_max": one}, {"x": one}])
+    {'x': (tensor(6.), tensor(4.)), 'r_max': (tensor(3.), tensor(2.))}
+    """
+    merged: PartialMetrics = {}
+    for part in parts:
+        for name, (value, count) in part.items():
+            if name not in merged:
+                merged[name] = (value, count)
+            elif name.endswith("_max"):
+                merged[name] = (torch.maximum(merged[name][0], value), torch.maximum(merged[name][1], count))
+            else:
+                merged[name] = (merged[name][0] + value, merged[name][1] + count)
+    return {name: _over_ranks(name, pair, ranks) for name, pair in merged.items()}
+
+
+def _over_ranks(name: str, pair: tuple[Tensor, Tensor], ranks: Ranks) -> tuple[Tensor, Tensor]:
+    if name.endswith("_max"):
+        everyone = ranks.gather(torch.stack(pair)[None])
+        return everyone[:, 0].max(), everyone[:, 1].max()
+    total = ranks.sum(torch.stack(pair))
+    return total[0], total[1]
+
+
+def finalise_metrics(partial: PartialMetrics) -> Metrics:
+    """Numbers for the log. From the moments of the critic also ``explained_variance`` = 1 - Var(R - V) / Var(R).
+
+    >>> finalise_metrics({"x": (torch.tensor(6.), torch.tensor(4.)), "loss": (torch.tensor(6.), torch.tensor(0.))})
+    {'x': 1.5, 'loss': 6.0}
+    """
+    metrics: Metrics = {}
+    for name, (value, count) in partial.items():
+        metrics[name] = float(value) / float(count) if count > 0 and not name.endswith("_max") else float(value)
+    if "value_error_squared" in metrics:
+        unexplained = metrics.pop("value_error_squared") - metrics["value_error"] ** 2
+        variance = metrics.pop("return_squared") - metrics["return"] ** 2
+        metrics["explained_variance"] = 1.0 - unexplained / variance if variance > 1e-12 else 0.0
+    return metrics
+
+
+def mean_metrics(steps: Iterable[Mapping[str, float]]) -> Metrics:
+    """One number per name for several optimiser steps: their mean, or for ``_max`` their maximum.
+
+    >>> mean_metrics([{"x": 1.0, "r_max": 1.0}, {"x": 2.0, "r_max": 3.0}])
+    {'x': 1.5, 'r_max': 3.0}
+    """
+    seen: dict[str, list[float]] = {}
+    for step in steps:
+        for name, value in step.items():
+            seen.setdefault(name, []).append(value)
+    return {name: max(v) if name.endswith("_max") else sum(v) / len(v) for name, v in seen.items()}
+
+
+def early_stop(ratio_sum: float, ratio_count: float, limit: float | None) -> bool:
+    """Whether a minibatch takes no optimiser step: its mean ratio over all ranks exceeds ``early_stop_imp_ratio`` or
+    is no number.
+
+    Sum and count are those of the reduced metric ``ratio``. Without a limit only a ratio that is no number stops.
+
+    >>> early_stop(30.0, 10.0, 2.0), early_stop(10.0, 10.0, 2.0), early_stop(float("nan"), 10.0, None)
+    (True, False, True)
+    """
+    mean = ratio_sum / ratio_count if ratio_count else 1.0
+    return not math.isfinite(mean) or (limit is not None and mean > limit)

@@ -1,0 +1,181 @@
+"""The command line. Handlers import what they run, so that everything else answers at once.
+
+Exit codes: 0 done, 1 the run failed, 2 the configuration is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+import rlinf
+from rlinf.config import Config, ConfigErrors, Resolved, resolve
+
+FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
+
+
+DELEGATED = {
+    "sweep": ("rlinf.sweep.cli", "many runs from one file"),
+    "report": ("rlinf.report.cli", "a page about a run or a sweep"),
+    "watch": ("rlinf.report.watch", "follow a run"),
+    "replay": ("rlinf.report.replay", "show a policy act"),
+    "convert": ("rlinf.learners.convert", "checkpoints from one layout to another"),
+}
+"""Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    # `FILE a=1 --set b=2 c=3`: argparse gives up on positionals after an option.
+    if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.rest_overrides = rest
+    handler: Callable[[argparse.Namespace], int] = options.handler
+    try:
+        return handler(options)
+    except ConfigErrors as errors:
+        for found in errors.problems:
+            _complain(str(found))
+        count = len(errors.problems)
+        _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
+        return WRONG_CONFIG
+    except KeyboardInterrupt:
+        _complain("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `rlinf list envs | head`: the reader has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        _complain(traceback.format_exc().rstrip())
+        return FAILED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands; those whose package is not part of this installation are left out."""
+    parser = argparse.ArgumentParser(prog="rlinf", description=rlinf.__doc__)
+    parser.add_argument("--version", action="version", version=f"rlinf {rlinf.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
+    _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
+    _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
+    evaluate = commands.add_parser("eval", help="evaluate a finished run again")
+    evaluate.add_argument("run", metavar="RUN", help="a run directory")
+    _add_overrides(evaluate)
+    evaluate.set_defaults(handler=_eval)
+    listed = commands.add_parser("list", help="what there is to choose from")
+    listed.add_argument("what", metavar="WHAT", help="advantages, losses, aggregations, kl, envs, policies, ...")
+    listed.set_defaults(handler=_list)
+    doctor = commands.add_parser("doctor", help="what this machine can run")
+    doctor.set_defaults(handler=_doctor)
+    for name, (module, line) in DELEGATED.items():
+        if importlib.util.find_spec(module.rpartition(".")[0]) and importlib.util.find_spec(module):
+            delegated = commands.add_parser(name, help=line, add_help=False)
+            delegated.add_argument("rest", nargs=argparse.REMAINDER)
+            delegated.set_defaults(handler=_delegate, module=module)
+    return parser
+
+
+def _add_config_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    handler: Callable[[argparse.Namespace], int],
+    line: str,
+) -> None:
+    command = commands.add_parser(name, help=line)
+    command.add_argument("file", metavar="FILE", help="a YAML file")
+    _add_overrides(command)
+    command.set_defaults(handler=handler)
+
+
+def _add_overrides(command: argparse.ArgumentParser) -> None:
+    command.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the file")
+    command.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+
+
+def _overrides(options: argparse.Namespace) -> list[str]:
+    return [*options.overrides, *options.rest_overrides, *options.set]
+
+
+def _load(options: argparse.Namespace) -> Config:
+    resolved: Resolved = resolve(options.file, _overrides(options))
+    for note in (*resolved.notes, *resolved.warnings):
+        print(note, file=sys.stderr)
+    return resolved.config
+
+
+def _train(options: argparse.Namespace) -> int:
+    config = _load(options)
+    return _finished(_function("rlinf.train", "run")(config))
+
+
+def _sft(options: argparse.Namespace) -> int:
+    config = _load(options)
+    return _finished(_function("rlinf.train", "run_sft")(config))
+
+
+def _eval(options: argparse.Namespace) -> int:
+    return _finished(_function("rlinf.train", "evaluate_run")(options.run, _overrides(options)))
+
+
+def _finished(result: object) -> int:
+    directory = getattr(result, "run_dir", None)
+    if directory is not None:
+        print(f"Run directory: {directory}")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from rlinf.config.plan import plan
+
+    print(plan(_load(options)))
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    from rlinf.commands.listing import CHOICES, listing
+    from rlinf.config.names import nearest
+
+    if options.what not in CHOICES:
+        close = nearest(options.what, CHOICES)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        _complain(f"rlinf list {options.what}: there is {', '.join(CHOICES)}.{meant}")
+        return WRONG_CONFIG
+    print(listing(options.what))
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from rlinf.commands.doctor import examine
+
+    findings = examine()
+    for finding in findings:
+        print(finding)
+    return FAILED if any(finding.state == "broken" for finding in findings) else 0
+
+
+def _delegate(options: argparse.Namespace) -> int:
+    code: int = _function(options.module, "main")(options.rest)
+    return code
+
+
+def _function(module: str, name: str) -> Callable[..., object]:
+    function: Callable[..., object] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def _complain(text: str) -> None:
+    """To the error stream, in red where a person reads it."""
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    print(f"\033[31m{text}\033[0m" if colour else text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+"""Where workers run: groups of processes behind one small interface. The only package that imports ray.
+
+``connect`` gives a :class:`Cluster`; ``cluster.spawn`` gives a :class:`WorkerGroup`; above this line nothing knows
+whether the workers are Ray actors on many nodes (``cluster.backend: ray``) or objects of this process (``local``).
+Ray is imported when a Ray cluster is connected to, and not before.
+"""
+
+from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, WorkerGroup
+from rlinf.cluster.connect import connect
+from rlinf.cluster.errors import ClusterError, PlacementError, WorkerDied, WorkerError, WorkerTimeout
+
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "Handle",
+    "PlacementError",
+    "RankInfo",
+    "Resources",
+    "WorkerDied",
+    "WorkerError",
+    "WorkerGroup",
+    "WorkerTimeout",
+    "connect",
+]

@@ -1,0 +1,201 @@
+"""The interface that the loop is written against: a cluster, its groups of workers, and calls under way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from rlinf.cluster.errors import WorkerError
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What each worker of a group takes."""
+
+    cpus: float = 0.5
+    """Share of a core in the scheduler's books; it limits nothing at run time (threads do)."""
+    gpus: float = 0.0
+    """GPUs of a worker. Ray shows the worker only its own ones, through ``CUDA_VISIBLE_DEVICES``."""
+    bundle: str | None = None
+    """Groups that name the same bundle sit together: rank i of each beside rank i of the others, on the same GPU."""
+    spread: bool = False
+    """Ranks on as many nodes as there are (env workers); otherwise on as few as hold them (collectives)."""
+
+    def __post_init__(self) -> None:
+        if self.cpus < 0 or self.gpus < 0:
+            raise ValueError(f"resources cannot be negative: cpus={self.cpus}, gpus={self.gpus}")
+        if self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError(f"gpus={self.gpus}: more than one GPU must be a whole number")
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """What a worker knows of its place when it is built."""
+
+    rank: int
+    size: int
+    group: str
+    threads: int
+    """Torch threads of the worker, already in force."""
+    master_address: str | None = None
+    """Address of rank 0's node; set for groups that were spawned with ``rendezvous=True``."""
+    master_port: int | None = None
+    """A port that was free on rank 0's node a moment ago."""
+    local_rank: int = 0
+    """Position among the ranks of this group on the same node."""
+    node: str = "local"
+    """Address of the node."""
+
+
+Build = Callable[[RankInfo], object]
+"""Makes the worker's object, in the worker; pickled by value where it is a closure or a lambda.
+
+Where the object has a method ``close``, it is called when the group is closed in good order."""
+
+
+class Handle(ABC):
+    """One call under way."""
+
+    group: str
+    rank: int
+    method: str
+
+    @abstractmethod
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits for the call's value, at most ``timeout`` seconds (None: up to the call's own deadline).
+
+        :raises WorkerError: the worker raised; :class:`WorkerDied`, :class:`WorkerTimeout` likewise.
+        """
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether :meth:`result` would return, or raise, at once."""
+
+
+class WorkerGroup(ABC):
+    """``size`` workers with the same methods. A context manager: leaving it ends the workers."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name = name
+        self.size = size
+
+    def call(
+        self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None, **options: Any
+    ) -> list[Any]:
+        """Runs ``method`` on every rank and waits; results are in rank order.
+
+        ``per_rank`` holds each rank's positional arguments; without it all ranks get ``args``. ``options`` are the
+        method's own keyword arguments, the same for all ranks.
+        """
+        return self.gather(self.submit(method, *args, per_rank=per_rank, **options))
+
+    def call_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
+        """Runs ``method`` on one rank and waits."""
+        return self.gather([self.submit_one(rank, method, *args, **options)])[0]
+
+    def submit(
+        self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None, **options: Any
+    ) -> list[Handle]:
+        """Like :meth:`call`, without waiting. Calls of one rank run one after another, in the order of submission."""
+        if per_rank is None:
+            per_rank = [args] * self.size
+        elif args:
+            raise TypeError(f"{self.name}.{method}: give positional arguments or per_rank, not both")
+        elif len(per_rank) != self.size:
+            raise ValueError(f"{self.name}.{method}: per_rank has {len(per_rank)} entries for {self.size} ranks")
+        return [self.submit_one(rank, method, *per_rank[rank], **options) for rank in range(self.size)]
+
+    @abstractmethod
+    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
+        """One call on one rank, without waiting."""
+
+    @abstractmethod
+    def gather(self, handles: Sequence[Handle]) -> list[Any]:
+        """The values of this group's handles, in their order. Of several failures the one that came first is raised.
+
+        A failure in a group with rendezvous ends the whole group, since its other ranks may wait in a collective for
+        ever; elsewhere the other ranks go on and can be called again.
+        """
+
+    @abstractmethod
+    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Iterator[Any]:
+        """Items of a generator method as they come; each may take as long as a call. Closing it stops the worker's."""
+
+    @abstractmethod
+    def restart(self, rank: int) -> None:
+        """Ends one worker and builds it anew, at most ``max_restarts`` times a rank.
+
+        :raises WorkerError: when that number is used up, or the group has a rendezvous (spawn such a group anew).
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the workers and gives back what they held. May be called again."""
+
+    def check_rank(self, rank: int) -> None:
+        """:raises ValueError: when the group has no such rank."""
+        if not 0 <= rank < self.size:
+            raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
+
+    def failure(self, rank: int, method: str, traceback: str) -> WorkerError:
+        """The error for a worker that raised, the same words on every backend."""
+        head = f"{self.name} rank {rank} of {self.size} failed in {method}:"
+        return WorkerError(f"{head}\n{traceback.rstrip()}", group=self.name, rank=rank, method=method)
+
+    def no_restart_left(self, rank: int) -> WorkerError:
+        """The error for a rank that has been started anew as often as ``max_restarts`` allows."""
+        message = f"{self.name} rank {rank} of {self.size} has used up its restarts (cluster.max_restarts)"
+        return WorkerError(message, group=self.name, rank=rank, method="restart")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Cluster(ABC):
+    """Groups of workers and what they share. A context manager: leaving it, however that happens, ends everything."""
+
+    @abstractmethod
+    def spawn(
+        self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
+    ) -> WorkerGroup:
+        """Starts ``n`` workers, each holding ``build(info)``, and waits until all are up.
+
+        ``rendezvous`` gives the ranks an address to meet at (``torch.distributed``) and ties their fates together.
+
+        :raises PlacementError: they do not fit on the machines.
+        :raises WorkerTimeout: some were not up after ``start_timeout_s``; the message names them.
+        """
+
+    @abstractmethod
+    def share(self, value: Any) -> Any:
+        """Stores a value once, to be given to any number of calls as a positional or keyword argument.
+
+        Workers read shared tensors in place, without a copy: they must not write to them.
+        """
+
+    @abstractmethod
+    def wait_any(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
+        """Waits until at least one is done and returns all that are; an empty list after ``timeout`` seconds.
+
+        :raises WorkerTimeout: a call among them is past its own deadline.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all groups and leaves the cluster; a cluster that was started here is stopped. May be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()

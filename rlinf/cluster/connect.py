@@ -1,0 +1,20 @@
+"""The one way in: a cluster of the configured kind."""
+
+from __future__ import annotations
+
+from rlinf.cluster.api import Cluster
+from rlinf.config.schema.cluster import ClusterConfig
+
+
+def connect(config: ClusterConfig) -> Cluster:
+    """Starts Ray, joins the running cluster at ``config.address``, or makes the local one; use it with ``with``.
+
+    :raises ClusterError: Ray is not installed, or nothing answers at the address.
+    """
+    if config.backend == "local":
+        from rlinf.cluster.local import LocalCluster
+
+        return LocalCluster(config)
+    from rlinf.cluster.ray_cluster import RayCluster
+
+    return RayCluster(config)

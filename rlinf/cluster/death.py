@@ -1,0 +1,54 @@
+"""What can still be learnt of a worker whose process is gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import ray
+from ray.exceptions import OutOfMemoryError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from rlinf.cluster.host import Place
+
+_LINES = 20
+_READ_S = 5.0
+
+
+def describe_death(place: Place | None, error: RayError) -> str:
+    """Process, node, the likely cause, and the last lines it wrote to standard error."""
+    if place is None:
+        return f"before it was up: {error}"
+    head = f"(pid {place.pid} on {place.address}): {_cause(error)}"
+    tail = _last_words(place)
+    return f"{head}\nlast lines of its stderr:\n{tail}" if tail else head
+
+
+def _cause(error: RayError) -> str:
+    text = str(error)
+    if isinstance(error, OutOfMemoryError) or "memory monitor" in text or "low on memory" in text:
+        return "killed because its node ran out of memory"
+    if "node" in text and "has died" in text.replace("was dead", "has died"):
+        return "its node was lost"
+    return "its process ended (killed, out of memory, or crashed in native code)"
+
+
+def _last_words(place: Place) -> str:
+    if not place.stderr:
+        return ""
+    if place.node_id == ray.get_runtime_context().get_node_id():
+        return _tail(place.stderr)
+    here = NodeAffinitySchedulingStrategy(place.node_id, soft=False)
+    task = ray.remote(_tail).options(num_cpus=0, scheduling_strategy=here, max_retries=0)
+    try:
+        return str(ray.get(task.remote(place.stderr), timeout=_READ_S))
+    except RayError:  # the node went with the worker
+        return ""
+
+
+def _tail(path: str) -> str:
+    try:
+        with Path(path).open(errors="replace") as lines:
+            return "".join(deque(lines, maxlen=_LINES)).rstrip()
+    except OSError:
+        return ""

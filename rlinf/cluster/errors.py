@@ -1,0 +1,32 @@
+"""What can go wrong with a worker, each with the facts that a caller acts on."""
+
+from __future__ import annotations
+
+
+class ClusterError(RuntimeError):
+    """Base of everything that the cluster layer raises on its own account."""
+
+
+class PlacementError(ClusterError):
+    """The workers asked for do not fit on the machines; the message carries the arithmetic."""
+
+
+class WorkerError(ClusterError):
+    """A worker raised. The message is one line that says who, then the worker's own traceback, once.
+
+    ``WorkerDied`` and ``WorkerTimeout`` are kinds of it, so one ``except WorkerError`` catches whatever a worker did.
+    """
+
+    def __init__(self, message: str, *, group: str, rank: int, method: str) -> None:
+        super().__init__(message)
+        self.group = group
+        self.rank = rank
+        self.method = method
+
+
+class WorkerDied(WorkerError):
+    """The worker's process is gone (killed, out of memory, crashed in native code, or its node was lost)."""
+
+
+class WorkerTimeout(WorkerError):
+    """The worker lives, but a call went past its deadline; the message shows where the worker is."""

@@ -1,0 +1,35 @@
+"""An exception in a worker as plain text, so that it crosses processes whatever its class."""
+
+from __future__ import annotations
+
+import re
+import time
+import traceback
+from dataclasses import dataclass
+from types import TracebackType
+
+_CARRIER = re.compile(r"[/\\](rlinf[/\\]cluster|ray)[/\\]")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a worker returns in place of a value when its method raised."""
+
+    traceback: str
+    when: float
+    """Unix time, seconds: of several failures the earliest is the cause."""
+
+
+def capture(error: BaseException) -> Failure:
+    """The failure for an exception caught in a worker, without the frames that led from here to the user's code."""
+    when = time.time()
+    lines = traceback.format_exception(type(error), error, _users(error.__traceback__))
+    return Failure(traceback="".join(lines), when=when)
+
+
+def _users(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the first frame that is neither ours nor Ray's; all of it where there is no such frame."""
+    below = trace
+    while below is not None and _CARRIER.search(below.tb_frame.f_code.co_filename):
+        below = below.tb_next
+    return below or trace

@@ -1,0 +1,148 @@
+"""The process of one worker: holds its object, runs its methods, and answers from a second thread while they run.
+
+The group makes an actor class of :class:`Host`. Methods below the line "control" are called in a concurrency group of
+their own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+
+from rlinf.cluster.api import RankInfo
+from rlinf.cluster.failure import Failure, capture
+from rlinf.cluster.packing import Packed, pack, unpack
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker's process is."""
+
+    node_id: str
+    address: str
+    pid: int
+    stderr: str
+    """Path of the file on that node that takes its standard error; empty where that is not a file."""
+
+
+@dataclass(frozen=True)
+class SharedArgument:
+    """Stands in the packed arguments for the i-th shared value, which travels beside them."""
+
+    index: int
+
+
+class Host:
+    """Runs in the worker."""
+
+    def __init__(self) -> None:
+        node_id = ray.get_runtime_context().get_node_id()
+        self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), _stderr_path())
+        self._target: object | None = None
+        self._running: tuple[str, int, float] | None = None
+        self._stopped_streams: set[int] = set()
+
+    def place(self) -> Place:
+        return self._place
+
+    def build(self, packed: Packed, info: RankInfo) -> Failure | None:
+        """Makes the worker's object."""
+        self._running = ("build", threading.get_ident(), time.monotonic())
+        try:
+            self._target = unpack(packed, writable=True)(info)
+        except (Exception, SystemExit) as error:
+            return capture(error)
+        finally:
+            self._running = None
+        return None
+
+    def call(self, method: str, packed: Packed, *shared: Packed) -> Packed | Failure:
+        """Runs one method to its end."""
+        self._running = (method, threading.get_ident(), time.monotonic())
+        try:
+            return self._run(method, packed, shared)
+        except (Exception, SystemExit) as error:
+            return capture(error)
+        finally:
+            self._running = None
+
+    def _run(self, method: str, packed: Packed, shared: Sequence[Packed]) -> Packed:
+        args, options = _arguments(packed, shared)
+        return pack(getattr(self._target, method)(*args, **options))
+
+    def stream(self, token: int, method: str, packed: Packed, *shared: Packed) -> Iterator[Packed | Failure]:
+        """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token."""
+        self._running = (method, threading.get_ident(), time.monotonic())
+        try:
+            args, options = _arguments(packed, shared)
+            items = getattr(self._target, method)(*args, **options)
+            for item in items:
+                yield pack(item)
+                if token in self._stopped_streams:
+                    items.close()
+                    break
+        except (Exception, SystemExit) as error:
+            yield capture(error)
+        finally:
+            self._stopped_streams.discard(token)
+            self._running = None
+
+    def close(self) -> None:
+        """Lets the worker's object give back what it holds. What goes wrong now is of no use to anybody."""
+        with suppress(Exception):
+            if hasattr(self._target, "close"):
+                self._target.close()
+
+    # --- control ---
+
+    def ping(self) -> None:
+        """Proves by its answer that the process is there."""
+
+    def free_port(self) -> int:
+        """A port of this node that nobody listens on now."""
+        with socket.socket() as probe:
+            probe.bind((self._place.address, 0))
+            return int(probe.getsockname()[1])
+
+    def stop_stream(self, token: int) -> None:
+        """Ends a stream at its next item."""
+        self._stopped_streams.add(token)
+
+    def stack(self) -> str:
+        """Where the running call is now, innermost frame last."""
+        running = self._running
+        if running is None:
+            return "it is idle now"
+        method, thread, since = running
+        frame = sys._current_frames().get(thread)
+        lines = traceback.format_stack(frame)
+        first = next((i for i, line in enumerate(lines) if __file__ in line), -1)
+        return f"in {method} for {time.monotonic() - since:.1f} s, at:\n" + "".join(lines[first + 1 :]).rstrip()
+
+
+def _arguments(packed: Packed, shared: Sequence[Packed]) -> tuple[list[Any], dict[str, Any]]:
+    args, options = unpack(packed, writable=True)
+    values = [unpack(value, writable=False) for value in shared]
+
+    def real(value: Any) -> Any:
+        return values[value.index] if isinstance(value, SharedArgument) else value
+
+    return [real(value) for value in args], {name: real(value) for name, value in options.items()}
+
+
+def _stderr_path() -> str:
+    try:
+        path = os.readlink(f"/proc/{os.getpid()}/fd/2")
+    except OSError:  # no /proc on this system
+        return ""
+    return path if os.path.isfile(path) else ""

@@ -1,0 +1,165 @@
+"""The same groups in this process: for debugging, for tests, and for machines where starting Ray does not pay.
+
+Calls run at once, in the caller's thread, so deadlines and heartbeats have nothing to watch. Arguments and results
+are the very objects, not copies: a worker must not keep or change what it was given, as it could not through Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rlinf.cluster.api import Build, Cluster, Handle, RankInfo, Resources, WorkerGroup
+from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
+from rlinf.cluster.failure import capture
+from rlinf.config.schema.cluster import ClusterConfig
+
+
+class LocalHandle(Handle):
+    """A call that has already run."""
+
+    def __init__(self, group: str, rank: int, method: str, value: Any, error: WorkerError | None) -> None:
+        self.group = group
+        self.rank = rank
+        self.method = method
+        self._value = value
+        self._error = error
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def done(self) -> bool:
+        return True
+
+
+class LocalGroup(WorkerGroup):
+    """Workers that are objects of this process."""
+
+    def __init__(
+        self, name: str, build: Build, infos: Sequence[RankInfo], max_restarts: int, release: Callable[[], None]
+    ) -> None:
+        super().__init__(name, len(infos))
+        self._release = release
+        self._build = build
+        self._infos = infos
+        self._restarts_left = [max_restarts] * len(infos)
+        self._workers: list[object | None] = [None] * len(infos)
+        for rank in range(self.size):
+            self._start(rank)
+
+    def _start(self, rank: int) -> None:
+        try:
+            self._workers[rank] = self._build(self._infos[rank])
+        except Exception as error:
+            raise self.failure(rank, "build", capture(error).traceback) from None
+
+    def _worker(self, rank: int) -> object:
+        self.check_rank(rank)
+        worker = self._workers[rank]
+        if worker is None:
+            raise ClusterError(f"{self.name} is closed")
+        return worker
+
+    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
+        worker = self._worker(rank)
+        value, error = None, None
+        try:
+            value = getattr(worker, method)(*args, **options)
+        except Exception as raised:
+            error = self.failure(rank, method, capture(raised).traceback)
+        return LocalHandle(self.name, rank, method, value, error)
+
+    def gather(self, handles: Sequence[Handle]) -> list[Any]:
+        return [handle.result() for handle in handles]
+
+    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Iterator[Any]:
+        worker = self._worker(rank)
+        try:
+            yield from getattr(worker, method)(*args, **options)
+        except Exception as error:
+            raise self.failure(rank, method, capture(error).traceback) from None
+
+    def restart(self, rank: int) -> None:
+        self.check_rank(rank)
+        if not self._restarts_left[rank]:
+            raise self.no_restart_left(rank)
+        self._restarts_left[rank] -= 1
+        self._start(rank)
+
+    def close(self) -> None:
+        for worker in self._workers:
+            with suppress(Exception):
+                if hasattr(worker, "close"):
+                    worker.close()
+        self._workers = [None] * self.size
+        self._release()
+
+
+class LocalCluster(Cluster):
+    """Workers in this process, with the same number of torch threads as they have through Ray."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        import torch
+
+        self._config = config
+        self._groups: dict[str, LocalGroup] = {}
+        self._threads_before: int | None = torch.get_num_threads()
+        torch.set_num_threads(config.threads_per_worker)
+        self._env_before = {name: os.environ.get(name) for name in config.env}
+        os.environ.update(config.env)
+
+    def spawn(
+        self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
+    ) -> WorkerGroup:
+        if rendezvous and n > 1:
+            raise PlacementError(
+                f"{name}: {n} ranks that meet in collectives need {n} processes, and cluster.backend=local has one; "
+                f"use cluster.backend=ray, or one rank"
+            )
+        if self._threads_before is None:
+            raise ClusterError(f"{name}: the cluster is closed")
+        if name in self._groups:
+            raise ClusterError(f"there is a group {name!r} already")
+        address, port = ("127.0.0.1", _free_port()) if rendezvous else (None, None)
+        infos = [
+            RankInfo(rank, n, name, self._config.threads_per_worker, address, port, local_rank=rank)
+            for rank in range(n)
+        ]
+
+        def release() -> None:
+            self._groups.pop(name, None)
+
+        self._groups[name] = group = LocalGroup(name, build, infos, self._config.max_restarts, release)
+        return group
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def wait_any(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
+        return list(handles)
+
+    def close(self) -> None:
+        import torch
+
+        for group in list(self._groups.values()):
+            group.close()
+        if self._threads_before is None:
+            return
+        torch.set_num_threads(self._threads_before)
+        self._threads_before = None
+        for name, value in self._env_before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

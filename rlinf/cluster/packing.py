@@ -1,0 +1,76 @@
+"""Values as one small pickle plus the raw bytes of their tensors.
+
+Torch pickles a CPU tensor by writing its storage into the pickle, several copies on the way. Here tensors are taken out
+of the pickle as buffers, which Ray lays into shared memory with one copy and hands to readers where they lie.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pickle import PickleBuffer
+from typing import Any
+
+from ray import cloudpickle
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A pickle, and the buffers it refers to in order."""
+
+    head: bytes
+    buffers: Sequence[Any]
+
+
+class _Pickler(cloudpickle.CloudPickler):
+    def reducer_override(self, obj: Any) -> Any:
+        torch = sys.modules.get("torch")
+        if torch is not None and type(obj) is torch.Tensor and _is_plain(obj):
+            flat = obj.contiguous().reshape(-1).view(torch.uint8)
+            name = str(obj.dtype).removeprefix("torch.")
+            return _tensor, (PickleBuffer(flat.numpy()), name, tuple(obj.shape))
+        return super().reducer_override(obj)
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether shape, dtype and bytes say all there is to say of it."""
+    layout = str(tensor.layout) == "torch.strided" and tensor.device.type == "cpu" and not tensor.is_quantized
+    return layout and not tensor.requires_grad and not tensor.is_conj() and not tensor.is_neg() and tensor.numel() > 0
+
+
+def _tensor(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
+    import torch
+
+    with warnings.catch_warnings():
+        # Shared tensors lie in read-only memory; that nobody may write to them is the contract of ``share``.
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        return torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(shape)
+
+
+def pack(value: Any) -> Packed:
+    """The value as pickle and buffers. Nothing is copied yet: the buffers still are the tensors' memory."""
+    buffers: list[PickleBuffer] = []
+    file = io.BytesIO()
+    _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
+    return Packed(file.getvalue(), buffers)
+
+
+def unpack(packed: Packed, *, writable: bool) -> Any:
+    """The value back. ``writable`` copies the bytes; otherwise tensors stay where they lie and must only be read."""
+    buffers = [_copy(buffer) for buffer in packed.buffers] if writable else packed.buffers
+    return pickle.loads(packed.head, buffers=buffers)
+
+
+def _copy(buffer: Any) -> Any:
+    import numpy
+    import torch
+
+    source = numpy.frombuffer(buffer, dtype=numpy.uint8)
+    # Torch aligns its memory to 64 bytes, as its fast kernels like it; a bytearray would not.
+    copy = torch.empty(source.shape, dtype=torch.uint8).numpy()
+    copy[:] = source
+    return copy

@@ -1,0 +1,229 @@
+"""A group of workers that are Ray actors."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from rlinf.cluster import waiting
+from rlinf.cluster.api import Handle, RankInfo, WorkerGroup
+from rlinf.cluster.death import describe_death
+from rlinf.cluster.errors import ClusterError, WorkerDied
+from rlinf.cluster.host import Place, SharedArgument
+from rlinf.cluster.packing import Packed, pack
+from rlinf.config.schema.cluster import ClusterConfig
+
+CONTROL = "control"
+_ANSWER_S = 5.0  # how long a live worker may take to answer from its second thread
+_CLOSE_S = 2.0  # how long workers may take to close what they hold, before they are ended anyway
+_tokens = itertools.count()
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A value in the object store, as ``share`` returns it."""
+
+    ref: ray.ObjectRef
+
+
+class RayHandle(Handle):
+    """A call on an actor. ``started`` and ``deadline`` are on the monotonic clock, seconds."""
+
+    def __init__(self, workers: RayGroup, rank: int, method: str, ref: ray.ObjectRef, allowed_s: float) -> None:
+        self.workers = workers
+        self.group = workers.name
+        self.rank = rank
+        self.method = method
+        self.ref = ref
+        self.started = time.monotonic()
+        self.deadline = self.started + allowed_s
+
+    def result(self, timeout: float | None = None) -> Any:
+        if timeout is not None and not waiting.wait_first([self], limit=time.monotonic() + timeout):
+            raise waiting.timeout_error([self], time.monotonic() - self.started)
+        return self.workers.gather([self])[0]
+
+    def done(self) -> bool:
+        return bool(ray.wait([self.ref], timeout=0)[0])
+
+
+class RayGroup(WorkerGroup):
+    """Made by the cluster. ``start`` makes the actor of a rank; ``release`` gives back what the group held."""
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        config: ClusterConfig,
+        start: Callable[[int], Any],
+        release: Callable[[], None],
+        *,
+        rendezvous: bool,
+    ) -> None:
+        super().__init__(name, size)
+        self.config = config
+        self._start = start
+        self._release = release
+        self._rendezvous = rendezvous
+        self._restarts_left = [config.max_restarts] * size
+        self._pings: dict[int, ray.ObjectRef] = {}
+        self._closed = False
+        self._places: list[Place] = []
+        self._infos: list[RankInfo] = []
+        self._hosts: list[Any] = [start(rank) for rank in range(size)]
+
+    def build(self, packed: Packed) -> None:
+        """Waits for the processes, tells each its place, and makes the workers' objects, within the start deadline."""
+        deadline = time.monotonic() + self.config.start_timeout_s
+        self._packed = packed
+        refs = [host.place.remote() for host in self._hosts]
+        self._places = waiting.gather([self._starting(rank, "start", ref, deadline) for rank, ref in enumerate(refs)])
+        address, port = None, None
+        if self._rendezvous:
+            address = self._places[0].address
+            port = waiting.gather([self._starting(0, "start", self._control(0, "free_port"), deadline)])[0]
+        seen: dict[str, int] = {}
+        for rank, place in enumerate(self._places):
+            local = seen.get(place.node_id, 0)
+            seen[place.node_id] = local + 1
+            threads = self.config.threads_per_worker
+            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, place.address))
+        refs = [host.build.remote(packed, info) for host, info in zip(self._hosts, self._infos, strict=True)]
+        waiting.gather([self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)])
+
+    def _starting(self, rank: int, method: str, ref: ray.ObjectRef, deadline: float) -> RayHandle:
+        return RayHandle(self, rank, method, ref, max(0.0, deadline - time.monotonic()))
+
+    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
+        ref = self._host(rank).call.remote(method, *_with_shared(args, options))
+        return RayHandle(self, rank, method, ref, self.config.call_timeout_s)
+
+    def gather(self, handles: Sequence[Handle]) -> list[Any]:
+        with self._fates_tied():
+            return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
+
+    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Iterator[Any]:
+        token = next(_tokens)
+        stream = self._host(rank).stream.options(num_returns="streaming")
+        items = stream.remote(token, method, *_with_shared(args, options))
+        ended = False
+        try:
+            while True:
+                with self._fates_tied():
+                    waiting.wait_first([RayHandle(self, rank, method, items, self.config.call_timeout_s)])
+                    try:
+                        ref = next(items)
+                    except StopIteration:
+                        ended = True
+                        return
+                    item = waiting.gather([RayHandle(self, rank, method, ref, self.config.call_timeout_s)])[0]
+                yield item
+        finally:
+            if not ended and not self._closed:
+                self._control(rank, "stop_stream", token)
+
+    @contextmanager
+    def _fates_tied(self) -> Iterator[None]:
+        try:
+            yield
+        except ClusterError:
+            if self._rendezvous:
+                self._end()
+            raise
+
+    def restart(self, rank: int) -> None:
+        host = self._host(rank)
+        if self._rendezvous:
+            raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group anew")
+        if not self._restarts_left[rank]:
+            raise self.no_restart_left(rank)
+        self._restarts_left[rank] -= 1
+        ray.kill(host)
+        self._hosts[rank] = host = self._start(rank)
+        deadline = time.monotonic() + self.config.start_timeout_s
+        self._places[rank] = waiting.gather([self._starting(rank, "start", host.place.remote(), deadline)])[0]
+        waiting.gather([self._starting(rank, "build", host.build.remote(self._packed, self._infos[rank]), deadline)])
+
+    def close(self) -> None:
+        if not self._closed:
+            ray.wait([host.close.remote() for host in self._hosts], num_returns=self.size, timeout=_CLOSE_S)
+            self._end()
+
+    def _end(self) -> None:
+        """Ends the processes where they are: a rank that waits in a collective would not answer."""
+        if not self._closed:
+            self._closed = True
+            for host in self._hosts:
+                ray.kill(host)
+            self._release()
+
+    def check_alive(self) -> None:
+        """Where fates are tied, asks every rank for a sign of life: a call waits for all, also those it is not made on.
+
+        Silence proves nothing, since native code may hold the interpreter. Elsewhere a dead worker's own calls end.
+
+        :raises WorkerDied: a process is gone.
+        """
+        if not self._rendezvous or self._closed:
+            return
+        for rank in range(self.size):
+            if rank not in self._pings:
+                self._pings[rank] = self._control(rank, "ping")
+        answered = set(ray.wait(list(self._pings.values()), num_returns=self.size, timeout=0)[0])
+        for rank in [rank for rank, ref in self._pings.items() if ref in answered]:
+            try:
+                ray.get(self._pings.pop(rank))
+            except RayError as error:
+                raise self.died(rank, "a call", error) from None
+
+    def stacks(self, ranks: Sequence[int]) -> list[str]:
+        """Where workers are, in words, for the message of a timeout."""
+        refs = [self._control(rank, "stack") for rank in ranks]
+        ray.wait(refs, num_returns=len(refs), timeout=_ANSWER_S)
+        return [_answer(ref) for ref in refs]
+
+    def died(self, rank: int, method: str, error: RayError) -> WorkerDied:
+        """The error for a process that is gone."""
+        place = self._places[rank] if rank < len(self._places) else None
+        head = f"{self.name} rank {rank} of {self.size} died in {method}"
+        return WorkerDied(f"{head} {describe_death(place, error)}", group=self.name, rank=rank, method=method)
+
+    def _host(self, rank: int) -> Any:
+        self.check_rank(rank)
+        if self._closed:
+            raise ClusterError(f"{self.name} is closed")
+        return self._hosts[rank]
+
+    def _control(self, rank: int, method: str, *args: Any) -> ray.ObjectRef:
+        """Calls a control method, which is answered while another method runs."""
+        return getattr(self._hosts[rank], method).options(concurrency_group=CONTROL).remote(*args)
+
+
+def _answer(ref: ray.ObjectRef) -> str:
+    try:
+        return str(ray.get(ref, timeout=0))
+    except GetTimeoutError:
+        return "not answering: it is still starting, or in native code that holds the interpreter"
+    except RayError:
+        return "dead"
+
+
+def _with_shared(args: Sequence[Any], options: dict[str, Any]) -> list[Any]:
+    """The packed arguments, then the references among them: Ray resolves only what is an argument itself."""
+    refs: list[ray.ObjectRef] = []
+
+    def marked(value: Any) -> Any:
+        if not isinstance(value, Shared):
+            return value
+        refs.append(value.ref)
+        return SharedArgument(len(refs) - 1)
+
+    call = ([marked(value) for value in args], {name: marked(value) for name, value in options.items()})
+    return [pack(call), *refs]

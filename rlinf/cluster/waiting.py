@@ -1,0 +1,102 @@
+"""Waiting for calls on Ray workers: deadlines, signs of life, and which of several failures was first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import ray
+from ray.exceptions import OutOfMemoryError, RayActorError, RayError
+
+from rlinf.cluster.errors import WorkerDied, WorkerError, WorkerTimeout
+from rlinf.cluster.failure import Failure
+from rlinf.cluster.packing import Packed, unpack
+
+if TYPE_CHECKING:
+    from rlinf.cluster.ray_group import RayHandle
+
+_SHOWN = 4
+_GRACE_S = 1.0  # for failures that come on the heels of the first one seen, so that the real first is reported
+
+
+def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> list[RayHandle]:
+    """All handles that are done once at least one is; none when the clock (monotonic) passes ``limit``.
+
+    :raises WorkerTimeout: one of them is past its deadline.
+    :raises WorkerDied: a worker whose group is tied together has died.
+    """
+    refs = [handle.ref for handle in handles]
+    beat = min(handle.workers.config.heartbeat_s for handle in handles)
+    stop = min(limit, *(handle.deadline for handle in handles))
+    while True:
+        wait = max(0.0, min(beat, stop - time.monotonic()))
+        ready, _ = ray.wait(refs, num_returns=1, timeout=wait)
+        if ready:
+            done = set(ray.wait(refs, num_returns=len(refs), timeout=0)[0])
+            return [handle for handle in handles if handle.ref in done]
+        now = time.monotonic()
+        late = [handle for handle in handles if handle.deadline <= now]
+        if late:
+            raise timeout_error(late, late[0].deadline - late[0].started)
+        if now >= limit:
+            return []
+        for group in {handle.workers for handle in handles}:
+            group.check_alive()
+
+
+def gather(handles: Sequence[RayHandle]) -> list[Any]:
+    """Values in the order of the handles; of several failures the first in time is raised."""
+    outcomes: dict[RayHandle, Any] = {}
+    while pending := [handle for handle in handles if handle not in outcomes]:
+        for handle in wait_first(pending):
+            outcomes[handle] = fetch(handle)
+        if problems := _problems(outcomes):
+            rest = [handle for handle in handles if handle not in outcomes]
+            raise _first(problems, rest)
+    return [outcomes[handle] for handle in handles]
+
+
+def fetch(handle: RayHandle) -> Any:
+    """The value of a call that is done, or its :class:`Failure`, or the :class:`WorkerDied` (returned, not raised)."""
+    try:
+        outcome = ray.get(handle.ref)
+    except (RayActorError, OutOfMemoryError) as error:
+        return handle.workers.died(handle.rank, handle.method, error)
+    except RayError as error:  # its value cannot be had: lost with a node, or the store is full
+        return Failure(traceback=str(error), when=time.time())
+    return unpack(outcome, writable=True) if isinstance(outcome, Packed) else outcome
+
+
+def _problems(outcomes: dict[RayHandle, Any]) -> dict[RayHandle, Failure | WorkerDied]:
+    return {handle: value for handle, value in outcomes.items() if isinstance(value, Failure | WorkerDied)}
+
+
+def _first(problems: dict[RayHandle, Failure | WorkerDied], rest: Sequence[RayHandle]) -> WorkerError:
+    """A death counts as earlier than anything raised: what the others raise then is about the lost connection."""
+    if rest:
+        done, _ = ray.wait([handle.ref for handle in rest], num_returns=len(rest), timeout=_GRACE_S)
+        problems = problems | _problems({handle: fetch(handle) for handle in rest if handle.ref in set(done)})
+    for value in problems.values():
+        if isinstance(value, WorkerDied):
+            return value
+    raised = {handle: value for handle, value in problems.items() if isinstance(value, Failure)}
+    handle = min(raised, key=lambda handle: raised[handle].when)
+    return handle.workers.failure(handle.rank, handle.method, raised[handle].traceback)
+
+
+def timeout_error(late: Sequence[RayHandle], took_s: float) -> WorkerTimeout:
+    """The error for calls that took too long, with the stack of each worker concerned (of the first few of many)."""
+    first, group = late[0], late[0].workers
+    late = [handle for handle in late if handle.workers is group]
+    ranks = ", ".join(str(handle.rank) for handle in late)
+    who = f"{group.name} {'rank' if len(late) == 1 else 'ranks'} {ranks} of {group.size}"
+    if first.method in ("start", "build"):
+        what = f"not up after {group.config.start_timeout_s:g} s (cluster.start_timeout_s)"
+    else:
+        limit = " (cluster.call_timeout_s)" if first.deadline <= time.monotonic() else ""
+        what = f"not through with {first.method} after {took_s:.3g} s{limit}"
+    shown = [handle.rank for handle in late[:_SHOWN]]
+    lines = [f"{who}: {what}"]
+    lines += [f"{group.name} rank {rank} is {where}" for rank, where in zip(shown, group.stacks(shown), strict=True)]
+    return WorkerTimeout("\n".join(lines), group=group.name, rank=first.rank, method=first.method)

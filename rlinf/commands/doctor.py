@@ -1,0 +1,112 @@
+"""`rlinf doctor`: what this machine can run, and what to do about the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import sys
+from ctypes.util import find_library
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.config.extras import MODULES
+from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
+
+_BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf", "math-verify", "reasoning-gym", "tensorboard")
+_GB = 1e9
+_SHARED_MEMORY_GB = 2.0
+_DISK_GB = 5.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. ``state`` is ``ok``, ``missing`` (optional) or ``broken`` (nothing runs without it)."""
+
+    name: str
+    state: str
+    detail: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        fix = f"  -> {self.fix}" if self.fix and self.state != "ok" else ""
+        return f"{self.state:<8} {self.name:<22} {self.detail}{fix}"
+
+
+def examine() -> list[Finding]:
+    """Everything, in the order of importance."""
+    return [_python(), *_base(), *_hardware(), *_extras(), *_graphics(), *_space()]
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    good = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    return Finding("python", "ok" if good else "broken", version, "use Python 3.11 or 3.12")
+
+
+def _base() -> list[Finding]:
+    findings = []
+    for name in _BASE:
+        version = _version(name)
+        state = "ok" if version else "broken"
+        findings.append(Finding(name, state, version or "not installed", "pip install rlinf"))
+    return findings
+
+
+def _hardware() -> list[Finding]:
+    gpus = gpu_count()
+    detail = f"{cpu_count()} cores, {memory_bytes() / _GB:.0f} GB memory"
+    found = Finding("cpu", "ok", detail)
+    if not gpus:
+        return [found, Finding("gpu", "missing", "no NVIDIA card is visible", "training runs on the CPU")]
+    # A CPU wheel of torch says so in its version: no need to import it.
+    if "+cpu" in (_version("torch") or ""):
+        fix = "install a CUDA build of torch"
+        return [found, Finding("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]
+    return [found, Finding("gpu", "ok", f"{gpus} visible")]
+
+
+def _extras() -> list[Finding]:
+    findings = []
+    for extra, module in MODULES.items():
+        there = installed(module)
+        detail = f"{module} {_version(module) or ''}".rstrip() if there else f"{module} is not installed"
+        findings.append(
+            Finding(f"extra {extra}", "ok" if there else "missing", detail, f"pip install 'rlinf[{extra}]'")
+        )
+    simulators = {"mujoco": "gymnasium[mujoco]", "ale_py": "gymnasium[atari]", "Box2D": "gymnasium[box2d]"}
+    for module, requirement in simulators.items():
+        there = installed(module)
+        detail = "installed" if there else "not installed"
+        findings.append(Finding(f"envs {module}", "ok" if there else "missing", detail, f"pip install '{requirement}'"))
+    return findings
+
+
+def _graphics() -> list[Finding]:
+    findings = []
+    for name, package in (("EGL", "libegl1"), ("OSMesa", "libosmesa6"), ("GL", "libgl1")):
+        library = find_library(name)
+        detail = library or "library not found (rendering in simulators)"
+        findings.append(Finding(f"library {name}", "ok" if library else "missing", detail, f"apt install {package}"))
+    return findings
+
+
+def _space() -> list[Finding]:
+    findings = []
+    disk = shutil.disk_usage(Path.cwd()).free / _GB
+    state = "ok" if disk >= _DISK_GB else "missing"
+    findings.append(Finding("disk", state, f"{disk:.0f} GB free here", f"{_DISK_GB:.0f} GB hold checkpoints"))
+    shared = Path("/dev/shm")
+    if shared.is_dir():
+        free = shutil.disk_usage(shared).free / _GB
+        fix = "docker run --shm-size=8g, or Ray spills to the disk"
+        state = "ok" if free >= _SHARED_MEMORY_GB else "missing"
+        findings.append(Finding("shared memory", state, f"{free:.1f} GB free", fix))
+    return findings
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

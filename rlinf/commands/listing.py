@@ -1,0 +1,57 @@
+"""`rlinf list`: what there is to choose from, one line each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from rlinf.algorithms.catalog import TABLES, Entry
+
+POLICIES: Mapping[str, str] = {
+    "causal_lm": "any Hugging Face causal language model, by folder, name, or architecture",
+    "actor_critic": "actor and critic for simulators: MLP or CNN, discrete or continuous actions",
+    "multimodal": "image, state and instruction in, chunks of actions out",
+}
+SAMPLERS: Mapping[str, str] = {
+    "auto": "the fastest that is installed and fits",
+    "hf": "transformers: runs everywhere, exact log-probabilities",
+    "vllm": "vLLM engines (extra: vllm)",
+    "server": "an OpenAI-compatible server that is running (rollout.server.base_url)",
+}
+LEARNERS: Mapping[str, str] = {
+    "torch": "one process, or data parallel over learner.num_workers ranks",
+    "fsdp": "weights, gradients and optimiser state split over the ranks",
+    "megatron": "tensor, pipeline, context and expert parallel (extra: megatron)",
+}
+CHOICES = (*TABLES, "envs", "policies", "samplers", "learners")
+
+
+def listing(what: str) -> str:
+    """The table of one of :data:`CHOICES`."""
+    if what in TABLES:
+        return "\n".join(_entry(name, entry) for name, entry in TABLES[what].items())
+    lines = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS}.get(what)
+    lines = _environments() if lines is None else lines
+    width = max(len(name) for name in lines)
+    return "\n".join(f"{name:<{width}}  {line}" for name, line in lines.items())
+
+
+def _entry(name: str, entry: Entry) -> str:
+    lines = [name, f"    {entry.line}", f"    {entry.formula}", f"    {entry.source}"]
+    if entry.options:
+        lines.append(f"    options: {', '.join(entry.options)}")
+    return "\n".join(lines)
+
+
+def _environments() -> dict[str, str]:
+    """Our environments by id; the registry of gymnasium knows them once their package is imported."""
+    registry = importlib.import_module("gymnasium.envs.registration").registry
+    before = set(registry)
+    package = importlib.import_module("rlinf_envs")
+    ours = {f"{package.__name__}:{name}": _first_line(registry[name]) for name in sorted(set(registry) - before)}
+    return {**ours, "any gymnasium id": "CartPole-v1, module:Id, ...: env.id is handed to gymnasium as it is"}
+
+
+def _first_line(spec: object) -> str:
+    entry = getattr(spec, "vector_entry_point", None) or getattr(spec, "entry_point", None)
+    return f"({entry})" if isinstance(entry, str) else ""

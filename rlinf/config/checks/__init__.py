@@ -1,0 +1,43 @@
+"""Cross-field checks: one small file a topic. Each reads a :class:`Context` and reports what can not work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlinf.config.checks.algorithm import check_algorithm
+from rlinf.config.checks.batch import check_batch
+from rlinf.config.checks.cluster import check_cluster
+from rlinf.config.checks.critic import check_critic
+from rlinf.config.checks.evaluation import check_evaluation
+from rlinf.config.checks.files import check_files
+from rlinf.config.checks.kind import check_kind
+from rlinf.config.checks.megatron import check_megatron
+from rlinf.config.checks.policy import check_policy
+from rlinf.config.checks.ranges import check_ranges
+from rlinf.config.checks.sampler import check_sampler
+from rlinf.config.checks.schedule import check_schedule
+from rlinf.config.checks.tokens import check_tokens
+from rlinf.config.context import Context
+
+# Ranges come first: the others may then divide, and a key that is out of range is not judged twice.
+CHECKS: tuple[Callable[[Context], None], ...] = (
+    check_ranges,
+    check_kind,
+    check_policy,
+    check_files,
+    check_batch,
+    check_tokens,
+    check_algorithm,
+    check_critic,
+    check_sampler,
+    check_schedule,
+    check_megatron,
+    check_cluster,
+    check_evaluation,
+)
+
+
+def run_checks(context: Context) -> None:
+    """Every check."""
+    for check in CHECKS:
+        check(context)

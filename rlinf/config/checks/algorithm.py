@@ -1,0 +1,167 @@
+"""The algorithm's names, and options that the chosen functions would not read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlinf.algorithms import catalog
+from rlinf.config.context import Context
+from rlinf.config.names import hints, nearest
+from rlinf.config.schema import AlgorithmConfig
+
+# Read by the loop, whatever the functions are.
+_LOOP = {
+    "adv_type",
+    "loss_type",
+    "loss_agg_func",
+    "group_size",
+    "update_epochs",
+    "num_minibatches",
+    "kl_controller",
+    "ref_update_every",
+    "dynamic_sampling",
+    "max_resample",
+    "early_stop_imp_ratio",
+    "reward_type",
+    "logprob_type",
+    "entropy_type",
+    "gamma",
+    "strict",
+}
+OFF_POLICY_LOSS = "sac"
+"""Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
+_OFF_POLICY = {
+    "sac_tau",
+    "sac_alpha",
+    "sac_target_entropy",
+    "replay_capacity",
+    "replay_start",
+    "replay_batch_size",
+    "replay_ratio",
+    "n_step",
+}
+# Keys of the schema that the tables call otherwise.
+CATALOG_NAMES: Mapping[str, tuple[str, ...]] = {
+    "step_weight": ("step_advantage_weight",),
+    "sapo_tau_positive": ("tau_pos",),
+    "sapo_tau_negative": ("tau_neg",),
+    "cov_ratio": ("clip_cov_ratio", "kl_cov_ratio"),
+    "cov_kl_coef": ("kl_cov_coef",),
+    "cov_lower_bound": ("clip_cov_lb",),
+    "cov_upper_bound": ("clip_cov_ub",),
+}
+
+
+def check_algorithm(context: Context) -> None:
+    """Names exist, group estimators have groups, every option has a reader, and options that need another have it."""
+    known = [_check_name(context, *row) for row in _tables()]
+    if not all(known):
+        return
+    _check_groups(context)
+    _check_readers(context)
+    _check_conditions(context)
+
+
+def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
+    return [
+        ("adv_type", catalog.ADVANTAGES, "advantages"),
+        ("loss_type", catalog.LOSSES, "losses"),
+        ("loss_agg_func", catalog.AGGREGATIONS, "aggregations"),
+        ("kl_penalty_type", catalog.KL_PENALTIES, "kl"),
+    ]
+
+
+def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], listing: str) -> bool:
+    name = getattr(context.config.algorithm, key)
+    if name in table or (key == "loss_type" and name == OFF_POLICY_LOSS):
+        return True
+    close = nearest(name, table)
+    hint = f"Did you mean {close[0]}?" if close else f"`rlinf list {listing}` explains each."
+    message = f"algorithm.{key}: {name} does not exist; there are {', '.join(table)}."
+    context.error(f"algorithm.{key}", message, hint)
+    context.broken.add(f"algorithm.{key}")
+    return False
+
+
+def _check_groups(context: Context) -> None:
+    algorithm = context.config.algorithm
+    if algorithm.loss_type == OFF_POLICY_LOSS:
+        return
+    needs_groups = "singleton_group" in catalog.ADVANTAGES[algorithm.adv_type].options
+    if needs_groups and algorithm.group_size == 1 and algorithm.singleton_group == "error":
+        message = f"adv_type: {algorithm.adv_type} compares the members of a group, and algorithm.group_size is 1."
+        fix = "Set algorithm.group_size to 2 or more (8 is common), or choose adv_type: reinforce."
+        context.error("algorithm.group_size", message, fix, reads=("algorithm.adv_type", "algorithm.singleton_group"))
+
+
+def _check_readers(context: Context) -> None:
+    algorithm = context.config.algorithm
+    read = _options_read(algorithm)
+    chosen = f"adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}"
+    for name in hints(AlgorithmConfig):
+        if name in read:
+            continue
+        readers = _readers(name)
+        fix = f"It is read by {', '.join(readers)}." if readers else "Take it out."
+        context.unread(
+            f"algorithm.{name}",
+            f"is not read by {chosen}.",
+            fix,
+            reads=("algorithm.adv_type", "algorithm.loss_type", "algorithm.loss_agg_func"),
+        )
+
+
+def _options_read(algorithm: AlgorithmConfig) -> set[str]:
+    """The schema's names of all options that the chosen functions read."""
+    if algorithm.loss_type == OFF_POLICY_LOSS:
+        return _LOOP | _OFF_POLICY
+    options: set[str] = set(_LOOP)
+    options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
+    options.update(catalog.ADVANTAGES[algorithm.adv_type].options, catalog.LOSSES[algorithm.loss_type].options)
+    # Only one of the aggregations reads it, although all are handed it.
+    options.discard("sum_norm_divide_by_batch")
+    options.update(catalog.AGGREGATIONS[algorithm.loss_agg_func].options)
+    options.update(ours for ours, theirs in CATALOG_NAMES.items() if options.intersection(theirs))
+    return options
+
+
+def _readers(name: str) -> list[str]:
+    if name in _OFF_POLICY:
+        return [f"loss_type: {OFF_POLICY_LOSS}"]
+    found = [reader for other in (name, *CATALOG_NAMES.get(name, ())) for reader in catalog.readers(other)]
+    return [reader for reader in found if ":" in reader]
+
+
+def _check_conditions(context: Context) -> None:
+    """Options that mean something only beside another one."""
+    for name, (holds, needed) in _conditions(context.config.algorithm).items():
+        if not holds:
+            key = f"algorithm.{needed.partition(':')[0]}"
+            context.unread(f"algorithm.{name}", f"is not read without {needed}.", f"Add {needed}.", reads=(key,))
+    algorithm = context.config.algorithm
+    lower, upper = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
+    if lower is not None and upper is not None and lower >= upper:
+        message = (
+            f"algorithm.rewards_lower_bound {lower} is not below rewards_upper_bound {upper}: no group would stay."
+        )
+        context.error("algorithm.rewards_lower_bound", message, "Exchange the two.")
+
+
+def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
+    token_kl = algorithm.add_token_level_kl or algorithm.adv_type.startswith("reinforce_pp")
+    adaptive = algorithm.kl_controller == "adaptive"
+    one_word = isinstance(algorithm.reward_norm, str)
+    whitened = algorithm.normalize_advantages or algorithm.adv_type.startswith("reinforce_pp")
+    return {
+        "kl_coef": (token_kl, "add_token_level_kl: true"),
+        "kl_controller": (token_kl, "add_token_level_kl: true"),
+        "target_kl": (adaptive, "kl_controller: adaptive"),
+        "kl_horizon": (adaptive, "kl_controller: adaptive"),
+        "ref_update_every": (token_kl or algorithm.kl_beta > 0, "kl_beta: 0.001 (no reference policy is kept)"),
+        "max_resample": (algorithm.dynamic_sampling, "dynamic_sampling: true"),
+        "rewards_lower_bound": (algorithm.filter_rewards, "filter_rewards: true"),
+        "rewards_upper_bound": (algorithm.filter_rewards, "filter_rewards: true"),
+        "reward_shift": (one_word, "reward_norm: group"),
+        "reward_scale": (one_word, "reward_norm: group"),
+        "keep_zero_groups": (whitened, "normalize_advantages: true"),
+    }

@@ -1,0 +1,65 @@
+"""Batch arithmetic: groups, rows, minibatches, and those who share them."""
+
+from __future__ import annotations
+
+from rlinf.config.checks.kind import is_text
+from rlinf.config.context import Context, neighbours
+
+
+def check_batch(context: Context) -> None:
+    """Everything that divides must divide, and nobody may be left without work."""
+    if is_text(context):
+        _check_text(context)
+    else:
+        _check_simulators(context)
+
+
+def _check_text(context: Context) -> None:
+    config = context.config
+    prompts, size, cuts = config.rollout.batch_size, config.algorithm.group_size, config.algorithm.num_minibatches
+    rows = prompts * size
+    words = f"the {rows} rows of a step (rollout.batch_size {prompts} x algorithm.group_size {size})"
+    reads = ("rollout.batch_size", "algorithm.group_size", "policy.name")
+    if rows % cuts:
+        message = f"algorithm.num_minibatches {cuts} does not divide {words}:"
+        context.error("algorithm.num_minibatches", message, f"use {neighbours(cuts, rows)}.", reads=reads)
+    elif rows // cuts < config.learner.num_workers:
+        message = (
+            f"learner.num_workers {config.learner.num_workers} is more than the {rows // cuts} rows of a minibatch,"
+        )
+        message += " so some ranks would have nothing to do."
+        fix = f"Use at most {rows // cuts} ranks, or a larger rollout.batch_size."
+        context.error("learner.num_workers", message, fix, reads=(*reads, "algorithm.num_minibatches"))
+    for key, workers in (
+        ("env.num_workers", config.env.num_workers),
+        ("rollout.num_samplers", config.rollout.num_samplers),
+    ):
+        if workers > prompts:
+            message = f"{key} {workers} is more than rollout.batch_size {prompts}: whole groups go to each."
+            context.error(key, message, f"Use at most {prompts}.", reads=reads)
+
+
+def _check_simulators(context: Context) -> None:
+    config = context.config
+    envs, size, workers = config.env.num_envs, config.algorithm.group_size, config.env.num_workers
+    reads = ("env.num_envs", "policy.name")
+    if envs % size:
+        message = f"algorithm.group_size {size} does not divide env.num_envs {envs}:"
+        context.error("algorithm.group_size", message, f"use {neighbours(size, envs)}.", reads=reads)
+        return
+    groups = envs // size
+    if groups % workers:
+        message = f"env.num_workers {workers} does not divide the {groups} groups of env.num_envs {envs}:"
+        reads = (*reads, "algorithm.group_size")
+        context.error("env.num_workers", message, f"use {neighbours(workers, groups)}.", reads=reads)
+    decisions, cuts = envs * config.rollout.num_steps, config.algorithm.num_minibatches
+    if cuts > decisions:
+        message = f"algorithm.num_minibatches {cuts} is more than the {decisions} decisions of a step"
+        message += f" (env.num_envs {envs} x rollout.num_steps {config.rollout.num_steps})."
+        reads = (*reads, "rollout.num_steps")
+        context.error("algorithm.num_minibatches", message, f"Use at most {decisions}.", reads=reads)
+    stages = config.rollout.pipeline_stages
+    if (envs // workers) % stages:
+        message = f"rollout.pipeline_stages {stages} does not divide the {envs // workers} envs of a worker:"
+        fix = f"use {neighbours(stages, envs // workers)}."
+        context.error("rollout.pipeline_stages", message, fix, reads=(*reads, "env.num_workers"))

@@ -1,0 +1,19 @@
+"""What one process can not do, and what only a cluster reads."""
+
+from __future__ import annotations
+
+from rlinf.config.context import Context
+
+
+def check_cluster(context: Context) -> None:
+    """``local`` is one process with one learner."""
+    cluster, ranks = context.config.cluster, context.config.learner.num_workers
+    if cluster.backend != "local":
+        return
+    reads = ("cluster.backend",)
+    if ranks > 1:
+        message = f"learner.num_workers {ranks}: cluster.backend: local runs one learner."
+        context.error("learner.num_workers", message, "Use cluster.backend: ray, or one rank.", reads=reads)
+    for name in ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "cpus_per_worker"):
+        why = "is not read by cluster.backend: local."
+        context.unread(f"cluster.{name}", why, "Use cluster.backend: ray, or take it out.", reads=reads)

@@ -1,0 +1,28 @@
+"""Evaluation, and the checkpoints that follow it."""
+
+from __future__ import annotations
+
+from rlinf.config.context import Context
+
+
+def check_evaluation(context: Context) -> None:
+    """Several samples must be able to differ, and the best checkpoint needs a metric that is measured."""
+    evaluation, checkpoint = context.config.evaluation, context.config.checkpoint
+    if evaluation.samples > 1 and evaluation.temperature == 0:
+        message = f"evaluation.samples {evaluation.samples} at temperature 0 would all be the same response."
+        fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
+        context.error("evaluation.samples", message, fix, reads=("evaluation.temperature",))
+    if evaluation.size == 0:
+        for name in ("every", "samples", "temperature", "env_kwargs", "video_every"):
+            why = "is not read with evaluation.size: 0."
+            context.unread(f"evaluation.{name}", why, "Set evaluation.size: 256.", reads=("evaluation.size",))
+    best = checkpoint.best_metric
+    if best is None:
+        return
+    key = "checkpoint.best_metric"
+    if not best.startswith("eval/"):
+        message = f"{key}: {best} is not an evaluation metric."
+        context.error(key, message, "Write eval/accuracy (verified tasks) or eval/return (simulators).")
+    elif evaluation.size == 0:
+        message = f"{key}: {best} is never measured, because evaluation.size is 0."
+        context.error(key, message, "Set evaluation.size: 256, or take it out.", reads=("evaluation.size",))

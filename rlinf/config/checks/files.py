@@ -1,0 +1,55 @@
+"""Files and folders that are named and are not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rlinf.config.context import Context
+from rlinf.config.names import nearest
+
+# What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".arrow")
+
+
+def check_files(context: Context) -> None:
+    """Policies, tokenizers, data files and interpreters must exist before anything starts."""
+    config = context.config
+    _exists(context, "policy.path", config.policy.path)
+    _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
+    _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))
+    if config.evaluation.env_kwargs is not None:
+        _exists(context, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))
+    if config.env.isolation == "process" and config.env.python is None:
+        message = "env.isolation: process needs the interpreter of the environment's own virtual environment."
+        context.error("env.isolation", message, "Set env.python: path/to/venv/bin/python.", reads=("env.python",))
+    if config.env.python is not None:
+        if config.env.isolation != "process":
+            why = "is not read with env.isolation: none."
+            context.unread("env.python", why, "Set env.isolation: process.", reads=("env.isolation",))
+        elif not Path(config.env.python).expanduser().is_file():
+            context.error("env.python", f"env.python: {config.env.python} does not exist.", "Give a path that does.")
+
+
+def _exists(context: Context, key: str, written: object) -> None:
+    paths = written if isinstance(written, list) else [written]
+    for path in paths:
+        if not isinstance(path, str) or Path(path).expanduser().exists():
+            continue
+        if _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and not _looks_local(path):
+            continue
+        context.error(key, f"{key}: {path} does not exist.", _suggest(Path(path).expanduser()))
+
+
+def _looks_local(path: str) -> bool:
+    """``models/tiny`` beside an existing folder ``models`` is a folder that is missing, not a repository."""
+    return "/" in path and Path(path).parent.is_dir()
+
+
+def _suggest(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"There is no folder {path.parent} here; paths start at the folder you run in ({Path.cwd()})."
+    names = sorted(entry.name for entry in path.parent.iterdir())
+    close = nearest(path.name, names)
+    return f"Did you mean {path.parent / close[0]}?" if close else f"Give the path of what exists in {path.parent}."

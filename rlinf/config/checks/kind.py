@@ -1,0 +1,88 @@
+"""Keys that only text, or only simulators, read: ``policy.name`` decides which of the two a run is."""
+
+from __future__ import annotations
+
+from rlinf.config.context import Context
+from rlinf.config.names import leaves
+
+TEXT_ONLY = (
+    "algorithm.max_len_mask",
+    "algorithm.overlong_penalty",
+    "data",
+    "env.max_turns",
+    "learner.pack",
+    "policy.architecture",
+    "policy.attention",
+    "policy.lora",
+    "policy.tokenizer",
+    "policy.value_head",
+    "rollout.generation_batch_size",
+    "rollout.max_new_tokens",
+    "rollout.repetition_penalty",
+    "rollout.sampler",
+    "rollout.server",
+    "rollout.top_k",
+    "rollout.top_p",
+    "rollout.vllm",
+)
+SIMULATOR_ONLY = (
+    "algorithm.entropy_type",
+    "algorithm.logprob_type",
+    "algorithm.n_step",
+    "algorithm.replay_batch_size",
+    "algorithm.replay_capacity",
+    "algorithm.replay_ratio",
+    "algorithm.replay_start",
+    "algorithm.reward_type",
+    "algorithm.sac_alpha",
+    "algorithm.sac_target_entropy",
+    "algorithm.sac_tau",
+    "env.auto_reset",
+    "env.frame_stack",
+    "env.ignore_terminations",
+    "env.max_episode_steps",
+    "env.normalize_observations",
+    "env.normalize_rewards",
+    "env.num_action_chunks",
+    "env.num_envs",
+    "env.success_key",
+    "env.vectorization",
+    "env.wrappers",
+    "evaluation.num_envs",
+    "evaluation.video_episodes",
+    "evaluation.video_every",
+    "policy.activation",
+    "policy.distribution",
+    "policy.embedding_size",
+    "policy.encoder",
+    "policy.hidden_sizes",
+    "policy.init_log_std",
+    "policy.recurrent",
+    "policy.shared_critic",
+    "rollout.num_steps",
+    "rollout.pipeline_stages",
+)
+_ALSO_MULTIMODAL = ("policy.architecture", "policy.attention", "policy.lora", "policy.tokenizer", "data")
+
+
+def is_text(context: Context) -> bool:
+    """Whether the policy is a language model on tasks (else it acts in a simulator)."""
+    return context.config.policy.name == "causal_lm"
+
+
+def check_kind(context: Context) -> None:
+    """Report keys of the other kind, and a run without an environment."""
+    if not context.config.env.id:
+        fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
+        context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
+    name = context.config.policy.name
+    sections = SIMULATOR_ONLY if is_text(context) else TEXT_ONLY
+    only = "by simulator policies" if is_text(context) else "by language models"
+    other = "policy.name: actor_critic" if is_text(context) else "policy.name: causal_lm"
+    for section in sections:
+        if name == "multimodal" and section in _ALSO_MULTIMODAL:
+            continue
+        for key in leaves():
+            if key == section or key.startswith(f"{section}."):
+                why = f"is read only {only}, and this policy is {name}."
+                context.unread(key, why, f"Take it out, or choose {other}.", reads=("policy.name",))

@@ -1,0 +1,74 @@
+"""Megatron's layout: ranks, heads and layers must divide."""
+
+from __future__ import annotations
+
+from rlinf.config.architecture import Decoder, decoder_of
+from rlinf.config.checks.kind import is_text
+from rlinf.config.context import Context, neighbours
+from rlinf.config.names import leaves
+from rlinf.config.schema import MegatronConfig
+
+_SECTION = "learner.megatron"
+
+
+def check_megatron(context: Context) -> None:
+    """The layout must fit the ranks and the model."""
+    learner = context.config.learner
+    if learner.backend != "megatron":
+        for key in leaves():
+            if key.startswith(f"{_SECTION}."):
+                why = f"is not read by learner.backend: {learner.backend}."
+                context.unread(key, why, "Set learner.backend: megatron.", reads=("learner.backend",))
+        return
+    if not is_text(context):
+        message = "learner.backend: megatron trains language models only."
+        context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
+        return
+    _check_ranks(context, learner.megatron)
+    decoder = decoder_of(context.config.policy)
+    if decoder is not None:
+        _check_model(context, learner.megatron, decoder)
+
+
+def _check_ranks(context: Context, layout: MegatronConfig) -> None:
+    ranks = context.config.learner.num_workers
+    product = layout.tensor_parallel * layout.pipeline_parallel * layout.context_parallel
+    reads = (f"{_SECTION}.pipeline_parallel", f"{_SECTION}.context_parallel", "learner.num_workers")
+    words = f"tensor_parallel {layout.tensor_parallel} x pipeline_parallel {layout.pipeline_parallel}"
+    words += f" x context_parallel {layout.context_parallel} = {product}"
+    if ranks % product:
+        up = -(-ranks // product) * product
+        message = f"{_SECTION}: {words} does not divide learner.num_workers {ranks}:"
+        context.error(f"{_SECTION}.tensor_parallel", message, f"use {up} ranks, or a smaller layout.", reads=reads)
+    elif (ranks // product) % layout.expert_parallel:
+        copies = ranks // product
+        message = (
+            f"{_SECTION}.expert_parallel {layout.expert_parallel} does not divide the {copies} data-parallel ranks:"
+        )
+        fix = f"use {neighbours(layout.expert_parallel, copies)}."
+        context.error(f"{_SECTION}.expert_parallel", message, fix, reads=(*reads, f"{_SECTION}.tensor_parallel"))
+    if layout.virtual_pipeline is not None and layout.pipeline_parallel == 1:
+        why = "is not read with pipeline_parallel: 1."
+        context.unread(f"{_SECTION}.virtual_pipeline", why, "Set pipeline_parallel: 2.", reads=reads)
+    if layout.sequence_parallel and layout.tensor_parallel == 1:
+        why = "is not read with tensor_parallel: 1."
+        reads = (f"{_SECTION}.tensor_parallel",)
+        context.unread(f"{_SECTION}.sequence_parallel", why, "Set tensor_parallel: 2.", reads=reads)
+
+
+def _check_model(context: Context, layout: MegatronConfig, decoder: Decoder) -> None:
+    tensor = layout.tensor_parallel
+    for name, heads in (("num_attention_heads", decoder.heads), ("num_key_value_heads", decoder.kv_heads)):
+        if heads % tensor:
+            message = f"{_SECTION}.tensor_parallel {tensor} does not divide {name} {heads}:"
+            reads = ("policy.architecture", "policy.path")
+            context.error(f"{_SECTION}.tensor_parallel", message, f"use {neighbours(tensor, heads)}.", reads=reads)
+            break
+    stages = layout.pipeline_parallel * (layout.virtual_pipeline or 1)
+    if decoder.layers % stages:
+        words = f"pipeline_parallel {layout.pipeline_parallel}"
+        if layout.virtual_pipeline:
+            words += f" x virtual_pipeline {layout.virtual_pipeline} = {stages}"
+        message = f"{_SECTION}: {words} does not divide the {decoder.layers} layers:"
+        fix = f"use {neighbours(stages, decoder.layers)} stages."
+        context.error(f"{_SECTION}.pipeline_parallel", message, fix, reads=("policy.architecture", "policy.path"))

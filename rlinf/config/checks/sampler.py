@@ -1,0 +1,39 @@
+"""Who generates: the options of one sampler are not read by another."""
+
+from __future__ import annotations
+
+from rlinf.config.checks.kind import is_text
+from rlinf.config.context import Context, neighbours
+from rlinf.config.names import leaves
+
+
+def check_sampler(context: Context) -> None:
+    """A server has an address, and options of samplers that were not chosen are reported."""
+    rollout = context.config.rollout
+    if not is_text(context):
+        return
+    if rollout.sampler == "server" and not rollout.server.base_url:
+        message = "rollout.sampler: server needs the address of the server."
+        fix = "Set rollout.server.base_url: http://localhost:8000/v1, for example."
+        context.error("rollout.server.base_url", message, fix, reads=("rollout.sampler",))
+    for name in ("vllm", "server"):
+        # `auto` may choose vllm, never a server.
+        if rollout.sampler == name or (rollout.sampler == "auto" and name == "vllm"):
+            continue
+        for key in leaves():
+            if key.startswith(f"rollout.{name}."):
+                why = f"is not read by rollout.sampler: {rollout.sampler}."
+                context.unread(key, why, f"Set rollout.sampler: {name}.", reads=("rollout.sampler",))
+    if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
+        message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
+        reads = ("algorithm.group_size",)
+        context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=reads)
+    parallel, samplers = rollout.vllm.tensor_parallel_size, rollout.num_samplers
+    heads = context.config.policy.architecture.get("num_attention_heads")
+    if rollout.sampler == "vllm" and isinstance(heads, int) and heads % parallel:
+        message = f"rollout.vllm.tensor_parallel_size {parallel} does not divide the {heads} attention heads:"
+        key = "rollout.vllm.tensor_parallel_size"
+        context.error(key, message, f"use {neighbours(parallel, heads)}.", reads=("policy.architecture",))
+    if rollout.sampler == "server" and samplers > 1:
+        message = f"rollout.num_samplers {samplers}: a server does its own balancing, one client is enough."
+        context.error("rollout.num_samplers", message, "Set it to 1.", reads=("rollout.sampler",))

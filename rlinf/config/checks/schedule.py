@@ -1,0 +1,25 @@
+"""Learning-rate schedules, which must fit into the run."""
+
+from __future__ import annotations
+
+from rlinf.config.context import Context
+
+
+def check_schedule(context: Context) -> None:
+    """A warm-up that outlasts the run would never reach the learning rate."""
+    optimizer, steps = context.config.learner.optimizer, context.config.run.max_steps
+    if optimizer.warmup_steps > steps:
+        message = f"learner.optimizer.warmup_steps {optimizer.warmup_steps} is more than run.max_steps {steps}."
+        fix = f"Set it to {max(steps // 10, 1)}, for example."
+        context.error("learner.optimizer.warmup_steps", message, fix, reads=("run.max_steps",))
+    if optimizer.schedule == "constant":
+        why = "is not read by schedule: constant."
+        context.unread("learner.optimizer.min_lr_ratio", why, "Set schedule: cosine or linear.")
+    if any(not 0 <= beta < 1 for beta in optimizer.betas):
+        message = f"learner.optimizer.betas must lie in [0, 1), not {list(optimizer.betas)}."
+        context.error("learner.optimizer.betas", message, "For example: [0.9, 0.999].")
+    sft = context.config.sft
+    if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
+        message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."
+        fix = f"Set it to {max(sft.steps // 10, 1)}, for example."
+        context.error("sft.warmup_steps", message, fix, reads=("sft.steps",))

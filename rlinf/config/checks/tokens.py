@@ -1,0 +1,48 @@
+"""Token arithmetic: the longest row must fit the micro-batch, the model, and the sampler."""
+
+from __future__ import annotations
+
+from rlinf.config.architecture import read_architecture
+from rlinf.config.checks.kind import is_text
+from rlinf.config.context import Context
+
+_LENGTHS = ("data.max_prompt_length", "rollout.max_new_tokens")
+
+
+def check_tokens(context: Context) -> None:
+    """Prompt limit plus response limit against everything that bounds a row."""
+    if not is_text(context):
+        return
+    config = context.config
+    prompt, response = config.data.max_prompt_length, config.rollout.max_new_tokens
+    total = prompt + response
+    sum_words = f"data.max_prompt_length {prompt} + rollout.max_new_tokens {response} = {total} tokens"
+    if total > config.learner.micro_batch_tokens:
+        limit = config.learner.micro_batch_tokens
+        message = f"learner.micro_batch_tokens {limit} can not hold one row of {sum_words}."
+        fix = f"Set learner.micro_batch_tokens to {total} or more, or shorten the rows."
+        context.error("learner.micro_batch_tokens", message, fix, reads=_LENGTHS)
+    positions = read_architecture(config.policy).get("max_position_embeddings")
+    if isinstance(positions, int) and total > positions:
+        message = f"the model sees at most {positions} tokens (max_position_embeddings), but {sum_words}."
+        fix = f"Set rollout.max_new_tokens to {positions - prompt} or less." if positions > prompt else "Shorten both."
+        context.error("rollout.max_new_tokens", message, fix, reads=(*_LENGTHS, "policy.architecture"))
+    longest = config.rollout.vllm.max_model_len
+    if longest is not None and total > longest:
+        message = f"rollout.vllm.max_model_len {longest} can not hold {sum_words}."
+        context.error("rollout.vllm.max_model_len", message, f"Set it to {total}, or to null.", reads=_LENGTHS)
+    _check_overlong(context)
+
+
+def _check_overlong(context: Context) -> None:
+    penalty, response = context.config.algorithm.overlong_penalty, context.config.rollout.max_new_tokens
+    key = "algorithm.overlong_penalty"
+    if penalty.coef == 0:
+        return
+    if penalty.safe_length >= penalty.max_length:
+        message = f"{key}: safe_length {penalty.safe_length} must be below max_length {penalty.max_length}."
+        context.error(f"{key}.safe_length", message, f"For example safe_length: {max(penalty.max_length * 4 // 5, 1)}.")
+    elif penalty.safe_length >= response:
+        message = f"{key}.safe_length {penalty.safe_length} is never exceeded: responses end at {response} tokens."
+        fix = f"Set it below rollout.max_new_tokens, for example {response * 4 // 5}."
+        context.error(f"{key}.safe_length", message, fix, reads=("rollout.max_new_tokens",))

@@ -1,0 +1,87 @@
+"""What a cross-field check sees: the typed configuration, and where each key was written."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rlinf.config.problems import ConfigProblem, Origin, problem
+from rlinf.config.schema import Config
+
+
+def value_of(config: Config, key: str) -> object:
+    """The value at a dotted key of the schema."""
+    value: object = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+@functools.cache
+def default_of(key: str) -> object:
+    """What the schema says where nobody wrote anything."""
+    return value_of(Config(), key)
+
+
+@dataclass
+class Context:
+    """Checks read ``config`` and call :meth:`error` or :meth:`unread`."""
+
+    config: Config
+    places: Mapping[str, Origin]
+    """The dotted keys that were written, with their places."""
+    source: Origin
+    """The file as a whole, cited for keys that nobody wrote."""
+    broken: set[str]
+    """Keys that already have a problem: nothing that reads them is judged."""
+    problems: list[ConfigProblem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def error(self, key: str, message: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
+        """Report ``key``, unless it or another key that the check ``reads`` is broken itself."""
+        if not self._broken(key, *reads):
+            self.problems.append(problem(self.place(key, *reads), key, message, fix))
+
+    def unread(self, key: str, why: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
+        """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
+
+        A key that says what the default says does no harm: resolved configurations name every key.
+        """
+        if not self.changed(key) or self._broken(key, *reads):
+            return
+        message = f"{key} {why}"
+        if self.config.algorithm.strict:
+            self.problems.append(problem(self.place(key), key, message, f"{fix} (Or set strict: false.)"))
+        else:
+            self.warnings.append(f"{self.place(key)}: {message} {fix}")
+
+    def changed(self, key: str) -> bool:
+        """Whether somebody set the key to something else than its default."""
+        written = key in self.places or any(place.startswith(f"{key}.") for place in self.places)
+        return written and value_of(self.config, key) != default_of(key)
+
+    def place(self, *keys: str) -> Origin:
+        """The line of the first of these keys that was written, else of the nearest section around the first."""
+        for key in keys:
+            if key in self.places:
+                return self.places[key]
+        section = keys[0]
+        while section:
+            section = section.rpartition(".")[0]
+            # An override makes sections too, but what is missing is missing in the file.
+            if section in self.places and self.places[section].line is not None:
+                return self.places[section]
+        return self.source
+
+    def _broken(self, *keys: str) -> bool:
+        """Whether one of the keys, or a section around it, has a problem already."""
+        return any(key == bad or key.startswith(f"{bad}.") for key in keys for bad in self.broken if bad)
+
+
+def neighbours(number: int, total: int, least: int = 1) -> str:
+    """The divisors of ``total`` on both sides of ``number``, for a fix: "4 or 8"."""
+    divisors = [candidate for candidate in range(max(least, 1), total + 1) if total % candidate == 0]
+    below = [candidate for candidate in divisors if candidate < number][-1:]
+    above = [candidate for candidate in divisors if candidate > number][:1]
+    return " or ".join(str(candidate) for candidate in below + above)

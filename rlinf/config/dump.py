@@ -1,0 +1,52 @@
+"""Typed configuration back to plain data, to YAML, and to a list of differences."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+
+import yaml
+
+from rlinf.config.schema import Config
+
+
+def to_mapping(config: Config) -> dict[str, object]:
+    """Plain nested data that :func:`rlinf.config.load_mapping` reads back to an equal configuration."""
+    plain = _plain(config)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def to_yaml(config: Config) -> str:
+    """The same as YAML text, in the order of the schema."""
+    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True, width=120)
+
+
+def diff(a: Config, b: Config) -> list[str]:
+    """One line per key that differs: ``rollout.batch_size: 32 -> 64``; empty when both say the same."""
+    left, right = _flat(to_mapping(a), ""), _flat(to_mapping(b), "")
+    lines = []
+    for key in dict.fromkeys([*left, *right]):
+        before, after = left.get(key, "(absent)"), right.get(key, "(absent)")
+        if before != after:
+            lines.append(f"{key}: {before} -> {after}")
+    return lines
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(child) for name, child in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(child) for child in value]
+    return value
+
+
+def _flat(value: object, prefix: str) -> dict[str, str]:
+    if isinstance(value, dict) and value:
+        flat: dict[str, str] = {}
+        for name, child in value.items():
+            flat.update(_flat(child, f"{prefix}{name}."))
+        return flat
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000).strip()
+    return {prefix.rstrip("."): text.removesuffix("...").strip()}

@@ -1,0 +1,53 @@
+"""Optional libraries: which extra brings each, and which of them a configuration needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rlinf.config.machine import installed
+from rlinf.config.schema import Config
+
+MODULES: Mapping[str, str] = {
+    "lora": "peft",
+    "datasets": "datasets",
+    "megatron": "megatron",
+    "vllm": "vllm",
+    "sweep": "optuna",
+    "report": "plotly",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
+}
+"""The module whose presence says that the extra is installed."""
+
+
+@dataclass(frozen=True)
+class Extra:
+    """An extra that a configuration needs, and for what."""
+
+    name: str
+    reason: str
+
+    @property
+    def installed(self) -> bool:
+        return installed(MODULES[self.name])
+
+    @property
+    def fix(self) -> str:
+        return f"pip install 'rlinf[{self.name}]'"
+
+
+def needed_extras(config: Config) -> list[Extra]:
+    """What must be installed beside the base for this run."""
+    needed = []
+    if config.rollout.sampler == "vllm" and config.policy.name == "causal_lm":
+        needed.append(Extra("vllm", "rollout.sampler: vllm"))
+    if config.learner.backend == "megatron":
+        needed.append(Extra("megatron", "learner.backend: megatron"))
+    if config.policy.lora.rank > 0:
+        needed.append(Extra("lora", f"policy.lora.rank: {config.policy.lora.rank}"))
+    if config.logging.wandb_project is not None:
+        needed.append(Extra("wandb", "logging.wandb_project"))
+    if config.logging.mlflow_experiment is not None:
+        needed.append(Extra("mlflow", "logging.mlflow_experiment"))
+    return needed

@@ -1,0 +1,74 @@
+"""From files, overrides or plain mappings to one checked, typed configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlinf.config.aliases import rename, translate_values
+from rlinf.config.checks import run_checks
+from rlinf.config.combined import combine
+from rlinf.config.context import Context
+from rlinf.config.interpolate import interpolate
+from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
+from rlinf.config.reader import Reader
+from rlinf.config.schema import Config
+from rlinf.config.tree import Branch, Located, locate, merge, origins
+from rlinf.config.values import Builder
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A configuration with what there is to say about it."""
+
+    config: Config
+    notes: list[str] = field(default_factory=list)
+    """What other names became, once each."""
+    warnings: list[str] = field(default_factory=list)
+    """What would be an error with ``strict: true``."""
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in a YAML file, with ``key=value`` overrides; raises :class:`ConfigErrors`."""
+    return resolve(path, overrides).config
+
+
+def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
+    """The same as :func:`load`, with notes on the names that were translated."""
+    reader = Reader()
+    reader.read_file(Path(path))
+    reader.read_overrides(overrides)
+    return _resolve(reader, Origin(str(path)))
+
+
+def load_mapping(mapping: Mapping[str, object], source: str = "mapping") -> Config:
+    """The configuration in plain nested data; problems are cited as ``source``."""
+    reader = Reader()
+    origin = Origin(source)
+    reader.layers.append(locate(mapping, origin).branch or {})
+    return _resolve(reader, origin).config
+
+
+def _resolve(reader: Reader, source: Origin) -> Resolved:
+    problems: list[ConfigProblem] = list(reader.problems)
+    notes = list(reader.notes)
+    tree: Branch = {}
+    for layer in reader.layers:
+        # Before merging, so that a name on the command line replaces another name for the same thing in the file.
+        rename(layer, notes, problems)
+        tree = merge(tree, layer)
+    interpolate(tree, problems)
+    combine(tree, notes, problems)
+    translate_values(tree, notes)
+    builder = Builder()
+    config = builder.section(Config, Located(tree, source))
+    broken = builder.broken | {problem.key for problem in problems}
+    context = Context(config, dict(origins(tree)), source, broken)
+    # A file that could not be read at all has no values worth judging.
+    if not any(problem.key == "" for problem in problems):
+        run_checks(context)
+    problems += builder.problems + context.problems
+    if problems:
+        raise ConfigErrors(problems)
+    return Resolved(config, notes, context.warnings)

@@ -1,0 +1,31 @@
+"""What this machine has, found out without torch or ray."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+
+def cpu_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpu_count() -> int:
+    """NVIDIA cards that this process may use; ``CUDA_VISIBLE_DEVICES`` hides the others."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    cards = [device for device in Path("/dev").glob("nvidia[0-9]*") if device.name[6:].isdigit()]
+    if visible is None:
+        return len(cards)
+    return min(len(cards), len([entry for entry in visible.split(",") if entry.strip() not in ("", "-1")]))
+
+
+def memory_bytes() -> int:
+    """Main memory of the machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def installed(module: str) -> bool:
+    """Whether a top-level module could be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None

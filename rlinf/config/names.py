@@ -1,0 +1,54 @@
+"""The names of all keys, and the nearest of them to what somebody typed."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import typing
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
+
+from rlinf.config.schema import Config
+
+
+@functools.cache
+def hints(section: type) -> dict[str, object]:
+    """The resolved type of every field of a section, in the order of the file."""
+    resolved = typing.get_type_hints(section)
+    return {item.name: resolved[item.name] for item in fields(section)}
+
+
+@functools.cache
+def leaves() -> tuple[str, ...]:
+    """All dotted keys that hold a value."""
+    return tuple(_walk(Config, ""))
+
+
+def _walk(section: type, prefix: str) -> Iterator[str]:
+    for name, hint in hints(section).items():
+        if isinstance(hint, type) and is_dataclass(hint):
+            yield from _walk(hint, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def nearest(word: str, options: Iterable[str], count: int = 1) -> list[str]:
+    """The options that look most like ``word``; none when nothing does."""
+    by_lower = {option.lower(): option for option in options}
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=0.6)
+    return [by_lower[match] for match in matches]
+
+
+def nearest_keys(dotted: str, siblings: Iterable[str]) -> list[str]:
+    """Dotted keys that somebody who wrote ``dotted`` may have meant: the same name elsewhere, a sibling, any alike."""
+    prefix, _, name = dotted.rpartition(".")
+    elsewhere = [leaf for leaf in leaves() if leaf.rpartition(".")[2] == name]
+    if elsewhere:
+        return elsewhere[:3]
+    close = nearest(name, siblings)
+    if close:
+        return [f"{prefix}.{close[0]}" if prefix else close[0]]
+    by_name: dict[str, str] = {}
+    for leaf in leaves():
+        by_name.setdefault(leaf.rpartition(".")[2], leaf)
+    return [by_name[match] for match in nearest(name, by_name)] or nearest(dotted, leaves())

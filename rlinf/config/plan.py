@@ -1,0 +1,172 @@
+"""What a configuration will do, in numbers, before anything starts: processes, batch, memory, steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlinf.config.architecture import decoder_of
+from rlinf.config.extras import needed_extras
+from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
+from rlinf.config.memory import estimate, needs_reference
+from rlinf.config.schema import Config
+
+Rows = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Titled tables of two columns, and what stands in the way on this machine."""
+
+    sections: tuple[tuple[str, Rows], ...]
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        width = max(len(label) for _, rows in self.sections for label, _ in rows)
+        lines: list[str] = []
+        for title, rows in self.sections:
+            lines += [title, *(f"  {label:<{width}}  {value}" for label, value in rows), ""]
+        return "\n".join([*lines, *(f"! {warning}" for warning in self.warnings)]).rstrip()
+
+
+def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) -> Plan:
+    """The plan on this machine, or on one with so many cores and cards."""
+    cpus, gpus = cpus or cpu_count(), gpu_count() if gpus is None else gpus
+    text = config.policy.name == "causal_lm"
+    memory, memory_warnings = _memory(config, gpus) if text else ([], [])
+    sections = [
+        ("Run", _run(config)),
+        ("Processes", _processes(config, cpus, gpus)),
+        ("Batch of a step", _text_batch(config) if text else _simulator_batch(config)),
+        ("Algorithm", _algorithm(config)),
+        ("Memory", memory),
+        ("Evaluation and checkpoints", _evaluation(config)),
+    ]
+    extras = needed_extras(config)
+    if extras:
+        state = [(extra.name, f"{'installed' if extra.installed else 'missing'} ({extra.reason})") for extra in extras]
+        sections.append(("Extras", state))
+    warnings = [
+        f"extra {extra.name} is missing ({extra.reason}): {extra.fix}" for extra in extras if not extra.installed
+    ]
+    return Plan(tuple((title, rows) for title, rows in sections if rows), (*warnings, *memory_warnings))
+
+
+def run_directory(config: Config) -> str:
+    """``run.dir`` with its placeholders filled in."""
+    return config.run.dir.replace("{name}", config.run.name).replace("{seed}", str(config.run.seed))
+
+
+def _run(config: Config) -> Rows:
+    task = config.env.kwargs.get("task", config.env.kwargs.get("path"))
+    origin = config.policy.path or config.policy.architecture.get("model_type", "new")
+    return [
+        ("name", config.run.name),
+        ("directory", run_directory(config)),
+        ("environment", f"{config.env.id} ({task})" if task else config.env.id),
+        ("policy", f"{config.policy.name}: {origin}"),
+        ("steps", f"{config.run.max_steps}" + (f" after {config.sft.steps} supervised" if config.sft.steps else "")),
+        ("seed", str(config.run.seed)),
+    ]
+
+
+def _processes(config: Config, cpus: int, gpus: int) -> Rows:
+    cluster, ranks = config.cluster, config.learner.num_workers
+    samplers, workers = config.rollout.num_samplers, config.env.num_workers
+    machine = f"{cpus} CPU cores, {gpus} GPUs"
+    if cluster.backend == "local":
+        return [("backend", "local: everything in this process"), ("machine", machine)]
+    separate = cluster.placement == "separate"
+    per_learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(gpus > 0)
+    sampler = config.rollout.sampler if config.policy.name == "causal_lm" else "policy"
+    where = "on the CPU" if gpus == 0 else "GPUs of their own" if separate else "on the GPUs of the learner"
+    count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+    return [
+        ("backend", f"ray ({cluster.address or 'started here'}), {'separate' if separate else 'colocated'}"),
+        ("learner", f"{count} ({config.learner.backend}), {per_learner:g} GPUs each"),
+        ("samplers", f"{samplers} ({sampler}), {where}"),
+        ("env workers", str(workers)),
+        ("machine", machine),
+    ]
+
+
+def _text_batch(config: Config) -> Rows:
+    prompts, size = config.rollout.batch_size, config.algorithm.group_size
+    rows, cuts = prompts * size, config.algorithm.num_minibatches
+    tokens = config.data.max_prompt_length + config.rollout.max_new_tokens
+    updates = config.algorithm.update_epochs * cuts
+    return [
+        ("prompts x responses", f"{prompts} x {size} = {rows} rows"),
+        ("tokens of a row", f"at most {config.data.max_prompt_length} + {config.rollout.max_new_tokens} = {tokens}"),
+        ("tokens of a step", f"at most {rows * tokens:,}"),
+        ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches = {updates}"),
+        ("rows of an optimiser step", f"{rows // cuts}, {-(-rows // cuts // config.learner.num_workers)} per rank"),
+        ("micro-batch", f"at most {config.learner.micro_batch_tokens:,} tokens"),
+    ]
+
+
+def _simulator_batch(config: Config) -> Rows:
+    envs, steps, cuts = config.env.num_envs, config.rollout.num_steps, config.algorithm.num_minibatches
+    decisions, size = envs * steps, config.algorithm.group_size
+    return [
+        ("envs x decisions", f"{envs} x {steps} = {decisions:,}"),
+        ("groups", f"{envs // size} of {size}" if size > 1 else "none"),
+        ("envs per worker", str(envs // config.env.num_workers)),
+        ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches"),
+        ("decisions of an optimiser step", f"{decisions // cuts:,}"),
+        ("decisions of the run", f"{decisions * config.run.max_steps:,}"),
+    ]
+
+
+def _algorithm(config: Config) -> Rows:
+    algorithm = config.algorithm
+    optimizer = config.learner.optimizer
+    rows = [
+        ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),
+        ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),
+        ("learning rate", f"{optimizer.lr:g}, {optimizer.schedule}"),
+    ]
+    return rows if algorithm.loss_type != "sac" else [("loss", "sac"), *rows[2:]]
+
+
+def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
+    decoder = decoder_of(config.policy)
+    if decoder is None:
+        return [("estimate", "not possible: the architecture is not known here")], []
+    memory = estimate(config, decoder, gpus)
+    trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
+    parts = f"weights {_size(memory.weights)}, gradients {_size(memory.gradients)}, optimiser {_size(memory.optimizer)}"
+    if memory.reference:
+        parts += f", reference {_size(memory.reference)}"
+    rows = [
+        ("parameters", f"{memory.parameters:,}{trained}"),
+        ("each learner rank", f"{_size(memory.learner)} + activations ({parts})"),
+        (
+            "each sampler",
+            f"{_size(memory.sampler)} (weights {_size(memory.sampler_weights)}, KV at most {_size(memory.kv_cache)})",
+        ),
+    ]
+    here = memory.learner * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
+    if gpus == 0 and here > memory_bytes():
+        return rows, [f"about {_size(here)} are needed and this machine has {_size(memory_bytes())} of memory"]
+    return rows, []
+
+
+def _evaluation(config: Config) -> Rows:
+    evaluation, checkpoint = config.evaluation, config.checkpoint
+    when = f"every {evaluation.every} steps, before and after" if evaluation.every else "before and after"
+    unit = "tasks" if config.policy.name == "causal_lm" else "episodes"
+    how = "greedy" if evaluation.temperature == 0 else f"temperature {evaluation.temperature:g}"
+    measured = f"{evaluation.size} {unit} x {evaluation.samples}, {how}, {when}"
+    saved = f"every {checkpoint.every} steps and at the end" if checkpoint.every else "at the end"
+    best = f", and the best by {checkpoint.best_metric}" if checkpoint.best_metric else ""
+    return [
+        ("evaluation", measured if evaluation.size else "none"),
+        ("checkpoints", f"{saved}; the newest {checkpoint.keep} stay{best}"),
+    ]
+
+
+def _size(number: int) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if number >= scale:
+            return f"{number / scale:.1f} {unit}"
+    return f"{number / 1e3:.0f} kB"

@@ -1,0 +1,169 @@
+"""YAML text to a tree with line numbers, with ``extends`` followed and overrides laid on top."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
+from rlinf.config.tree import Branch, Located, merge, put
+
+# YAML 1.1 reads 1e-4 as text because it wants a dot; nobody who writes it means text.
+_EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+
+
+class Reader:
+    """Collects layers (bases first) and what was wrong on the way."""
+
+    def __init__(self) -> None:
+        self.layers: list[Branch] = []
+        self.problems: list[ConfigProblem] = []
+        self.notes: list[str] = []
+
+    def read_file(self, path: Path, asked_by: Origin | None = None, trail: tuple[Path, ...] = ()) -> None:
+        """Append the layers of a file: what it extends, then itself."""
+        origin = asked_by or Origin(str(path))
+        resolved = path.resolve()
+        if resolved in trail:
+            circle = " -> ".join(step.name for step in (*trail[trail.index(resolved) :], resolved))
+            fix = "Take one of these `extends` out."
+            self.problems.append(problem(origin, "extends", f"extends goes round in a circle: {circle}.", fix))
+            return
+        if not path.is_file():
+            what = "is a folder, not a YAML file." if path.is_dir() else "does not exist."
+            self.problems.append(problem(origin, "extends" if asked_by else "", f"{path} {what}", _beside(path)))
+            return
+        tree = self.read_text(path.read_text(encoding="utf-8"), str(path))
+        for base in self._bases(tree):
+            self.read_file(path.parent / str(base.value), base.origin, (*trail, resolved))
+        self._append(tree)
+
+    def read_text(self, text: str, file: str) -> Branch:
+        """One document as a tree; syntax errors become problems."""
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return {}
+            located = self._convert(node, loader, file, "")
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else None
+            message = f"this is not valid YAML: {error.problem or error.context}."
+            fix = "Look at the indentation, the colons and the quotes here and on the line above."
+            self.problems.append(ConfigProblem(file, line, "", message, fix))
+            return {}
+        finally:
+            loader.dispose()
+        if located.branch is None:
+            fix = "Write sections with keys, such as `rollout:` and under it `batch_size: 32`."
+            self.problems.append(problem(located.origin, "", "the file holds no keys.", fix))
+            return {}
+        return located.branch
+
+    def read_overrides(self, overrides: Sequence[str]) -> None:
+        """``key=value`` pairs as one more layer."""
+        tree: Branch = {}
+        for override in overrides:
+            key, equals, text = override.partition("=")
+            origin = Origin(COMMAND_LINE)
+            if not equals or not key.strip():
+                fix = "Write key=value, for example rollout.batch_size=64."
+                self.problems.append(problem(origin, override, f"{override!r} is not an override.", fix))
+                continue
+            value = self.read_value(key.strip(), text)
+            if value is not None:
+                put(tree, key.strip(), value)
+        self._append(tree)
+
+    def read_value(self, key: str, text: str) -> Located | None:
+        """The YAML value of an override; None, and a problem, where it is none."""
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return Located(None, Origin(COMMAND_LINE))
+            return self._convert(node, loader, COMMAND_LINE, key)
+        except yaml.YAMLError:
+            fix = f"Quote it for the shell: '{key}=[1, 2]'."
+            message = f"{key}={text} has a value that is not valid YAML."
+            self.problems.append(problem(Origin(COMMAND_LINE), key, message, fix))
+            return None
+        finally:
+            loader.dispose()
+
+    def _append(self, tree: Branch) -> None:
+        layer = len(self.layers)
+        _set_layer(tree, layer)
+        self.layers.append(tree)
+
+    def _bases(self, tree: Branch) -> list[Located]:
+        given = tree.pop("extends", None)
+        if given is None or given.value is None:
+            return []
+        bases = given.value if isinstance(given.value, list) else [given]
+        right = [base for base in bases if isinstance(base.value, str)]
+        if len(right) != len(bases):
+            fix = "Write `extends: base.yaml` or `extends: [one.yaml, two.yaml]`."
+            self.problems.append(problem(given.origin, "extends", "extends must name YAML files.", fix))
+        return right
+
+    def _convert(self, node: yaml.Node, loader: yaml.SafeLoader, file: str, prefix: str) -> Located:
+        line = None if file == COMMAND_LINE else node.start_mark.line + 1
+        origin = Origin(file, line)
+        if isinstance(node, yaml.MappingNode):
+            return Located(self._mapping(node, loader, file, prefix), origin)
+        if isinstance(node, yaml.SequenceNode):
+            return Located([self._convert(child, loader, file, prefix) for child in node.value], origin)
+        value = loader.construct_object(node)
+        if isinstance(node, yaml.ScalarNode) and node.style is None and isinstance(value, str):
+            value = float(value) if _EXPONENT.fullmatch(value) else value
+        return Located(value, origin)
+
+    def _mapping(self, node: yaml.MappingNode, loader: yaml.SafeLoader, file: str, prefix: str) -> Branch:
+        loader.flatten_mapping(node)
+        branch: Branch = {}
+        for key_node, value_node in node.value:
+            name = str(loader.construct_object(key_node))
+            dotted = prefix + name
+            value = self._convert(value_node, loader, file, f"{dotted}.")
+            if file != COMMAND_LINE:
+                # The line of the key: that is where people look, also when the value is a block below it.
+                value.origin = Origin(file, key_node.start_mark.line + 1)
+            before = branch.get(name)
+            branch[name] = self._twice(dotted, before, value) if before is not None else value
+        return branch
+
+    def _twice(self, dotted: str, before: Located, after: Located) -> Located:
+        """A section that was pasted in a second time is merged; a value that is written twice is a mistake."""
+        if before.branch is not None and after.branch is not None and "." not in dotted:
+            lines = f"lines {before.origin.line} and {after.origin.line}"
+            self.notes.append(f"{after.origin}: {dotted} is written twice ({lines}); the later lines win.")
+            return Located(merge(before.branch, after.branch), after.origin)
+        if before.plain() != after.plain():
+            message = f"{dotted} is written twice, on lines {before.origin.line} and {after.origin.line}."
+            self.problems.append(problem(after.origin, dotted, message, "Take one of them out."))
+        return after
+
+
+def _set_layer(tree: Branch, layer: int) -> None:
+    for child in tree.values():
+        child.origin = Origin(child.origin.file, child.origin.line, layer)
+        if child.branch is not None:
+            _set_layer(child.branch, layer)
+
+
+def _beside(path: Path) -> str:
+    """Which file of the same folder may have been meant."""
+    from rlinf.config.names import nearest
+
+    if not path.parent.is_dir():
+        return f"There is no folder {path.parent} either."
+    names = sorted(other.name for other in path.parent.glob("*.yaml"))
+    close = nearest(path.name, names)
+    if close:
+        return f"Did you mean {path.parent / close[0]}?"
+    return f"YAML files in {path.parent}: {', '.join(names)}." if names else f"{path.parent} holds no YAML files."

@@ -1,0 +1,114 @@
+"""``docs/config.md`` from the schema: ``python -m rlinf.config.reference`` writes it, a test keeps it current."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import textwrap
+import types
+import typing
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+from rlinf.config.aliases import FLAT, UNDER_ALGORITHM
+from rlinf.config.context import default_of
+from rlinf.config.names import hints
+from rlinf.config.schema import Config
+
+_HEAD = """# Configuration reference
+
+Generated from `rlinf/config/schema/` by `python -m rlinf.config.reference`; edit the docstrings there.
+
+One YAML file describes one experiment and holds only what differs from the defaults below. `extends: other.yaml`
+starts from another file, `key=value` on the command line overrides both, `${oc.env:NAME,default}` reads the
+environment. `rlinf check FILE` reports every mistake at once and prints the plan.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [_HEAD]
+    for name, hint in hints(Config).items():
+        assert isinstance(hint, type)
+        parts.append(f"## `{name}`\n\n{_about(hint)}\n\n" + "\n".join(_table(hint, f"{name}.")) + "\n")
+    parts.append(_aliases())
+    return "\n".join(parts)
+
+
+def _about(section: type) -> str:
+    module = inspect.getmodule(section)
+    own = section.__doc__ or ""
+    # The docstring that dataclass makes up is the signature, not a sentence.
+    if own and not own.startswith(f"{section.__name__}("):
+        return own
+    head = (module.__doc__ or "").splitlines()[0] if module else ""
+    sentence = head.partition(": ")[2] or head
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _table(section: type, prefix: str) -> list[str]:
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    nested = []
+    documented = field_docs(section)
+    for name, hint in hints(section).items():
+        if isinstance(hint, type) and is_dataclass(hint):
+            nested += _table(hint, f"{prefix}{name}.")[2:]
+            continue
+        default = _show(default_of(f"{prefix}{name}"))
+        meaning = " ".join(documented.get(name, "").split()).replace("|", "\\|")
+        rows.append(f"| `{prefix}{name}` | {_type(hint)} | `{default}` | {meaning} |")
+    return rows + nested
+
+
+def field_docs(section: type) -> dict[str, str]:
+    """The string under each field of a dataclass."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(section)))
+    body = typing.cast(ast.ClassDef, tree.body[0]).body
+    documented = {}
+    for statement, following in itertools.pairwise(body):
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+            documented[statement.target.id] = str(following.value.value)
+    return {item.name: documented[item.name] for item in fields(section) if item.name in documented}
+
+
+def _type(hint: object) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join("null" if member is type(None) else _type(member) for member in arguments)
+    if origin is typing.Literal:
+        return ", ".join(f"`{option}`" for option in arguments)
+    if origin is list:
+        return f"list of {_type(arguments[0])}"
+    if origin is tuple:
+        return f"{len(arguments)} x {_type(arguments[0])}"
+    if origin is dict or is_dataclass(hint):
+        return "mapping"
+    return {"int": "integer", "float": "number", "str": "text", "bool": "switch"}[typing.cast(type, hint).__name__]
+
+
+def _show(default: object) -> str:
+    if default is None:
+        return "null"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return str(list(default)) if isinstance(default, tuple) else str(default) if default != "" else '""'
+
+
+def _aliases() -> str:
+    rows = ["| also accepted | stands for |", "|---|---|"]
+    rows += [f"| `{name}` | `{key}` |" for name, key in FLAT.items()]
+    rows += [f"| `algorithm.{name}` | `{key}` |" for name, key in UNDER_ALGORITHM.items()]
+    rows += [
+        "| `use_kl_loss` with `kl_loss_coef` | `algorithm.kl_beta` |",
+        "| `dual_clip_loss: true` | `algorithm.clip_ratio_c` = 1 + 2 `ratio_clip_eps` |",
+        "| `add_token_level_kl` with `init_kl_coef` | `algorithm.kl_coef` |",
+        "| `algorithm.sampling_params.do_sample: false` | `rollout.temperature: 0` |",
+    ]
+    return "## Other names\n\nWhat such a name became is printed once.\n\n" + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    Path("docs/config.md").write_text(reference(), encoding="utf-8")

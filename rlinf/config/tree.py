@@ -1,0 +1,90 @@
+"""A configuration as it was written: nested values, each with the file and line it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rlinf.config.problems import Origin
+
+Branch = dict[str, "Located"]
+
+
+@dataclass
+class Located:
+    """A value and its place. ``value`` is a scalar, a list of Located, or a mapping of names to Located."""
+
+    value: object
+    origin: Origin
+
+    @property
+    def branch(self) -> Branch | None:
+        """The mapping, where the value is one."""
+        return self.value if isinstance(self.value, dict) else None
+
+    def plain(self) -> object:
+        """The value without places."""
+        if isinstance(self.value, dict):
+            return {name: child.plain() for name, child in self.value.items()}
+        if isinstance(self.value, list):
+            return [child.plain() for child in self.value]
+        return self.value
+
+
+def locate(value: object, origin: Origin) -> Located:
+    """Plain data as a tree that says the same place everywhere."""
+    if isinstance(value, Mapping):
+        return Located({str(name): locate(child, origin) for name, child in value.items()}, origin)
+    if isinstance(value, list | tuple):
+        return Located([locate(child, origin) for child in value], origin)
+    return Located(value, origin)
+
+
+def merge(base: Branch, over: Branch) -> Branch:
+    """``over`` laid on ``base``: mappings merge by key, everything else is replaced."""
+    merged = dict(base)
+    for name, value in over.items():
+        below = merged.get(name)
+        if below is not None and below.branch is not None and value.branch is not None:
+            merged[name] = Located(merge(below.branch, value.branch), below.origin)
+        else:
+            merged[name] = value
+    return merged
+
+
+def get(tree: Branch, dotted: str) -> Located | None:
+    """What is written at a dotted key."""
+    name, _, rest = dotted.partition(".")
+    found = tree.get(name)
+    if found is None or not rest:
+        return found
+    return get(found.branch, rest) if found.branch is not None else None
+
+
+def put(tree: Branch, dotted: str, value: Located) -> None:
+    """Write at a dotted key, making the sections on the way."""
+    name, _, rest = dotted.partition(".")
+    if not rest:
+        tree[name] = value
+        return
+    child = tree.get(name)
+    if child is None or child.branch is None:
+        child = tree[name] = Located({}, value.origin)
+    assert child.branch is not None
+    put(child.branch, rest, value)
+
+
+def drop(tree: Branch, dotted: str) -> Located | None:
+    """Take what is written at a dotted key out of the tree."""
+    prefix, _, name = dotted.rpartition(".")
+    parent = get(tree, prefix) if prefix else None
+    branch = tree if not prefix else parent.branch if parent is not None else None
+    return branch.pop(name, None) if branch is not None else None
+
+
+def origins(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Origin]]:
+    """Every dotted key that was written, sections included, with its place."""
+    for name, child in tree.items():
+        yield prefix + name, child.origin
+        if child.branch is not None:
+            yield from origins(child.branch, f"{prefix}{name}.")

@@ -1,0 +1,229 @@
+"""Strict typing: a value becomes exactly the type that the schema names, or a problem that says what to write."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import TypeVar
+
+from rlinf.config.names import hints, nearest, nearest_keys
+from rlinf.config.problems import ConfigProblem, problem
+from rlinf.config.tree import Located
+
+SectionT = TypeVar("SectionT")
+
+_EXAMPLES = {bool: "true", int: "8", float: "0.5", str: "some text"}
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+class Mismatch(Exception):
+    """A value that does not fit; carries what was expected and how to write it."""
+
+    def __init__(self, expected: str, fix: str) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.fix = fix
+
+
+class Builder:
+    """Makes sections from trees, collecting all problems; a field with a problem keeps its default."""
+
+    def __init__(self) -> None:
+        self.problems: list[ConfigProblem] = []
+        self.broken: set[str] = set()
+
+    def section(self, kind: type[SectionT], located: Located, prefix: str = "") -> SectionT:
+        """A frozen dataclass from a mapping."""
+        branch = located.branch
+        if branch is None:
+            # `rollout:` with nothing under it is an empty section, not a mistake.
+            if located.value is not None:
+                name = prefix.rstrip(".")
+                first = fields(kind)[0].name  # type: ignore[arg-type]
+                fix = f"Write its keys under it, indented: `{name}:` and below `  {first}: ...`."
+                message = f"{name} is a section, not {_describe(located.value)}."
+                self.fail(located, name, message, fix)
+            return kind()
+        known = hints(kind)
+        values: dict[str, object] = {}
+        for name, child in branch.items():
+            dotted = prefix + name
+            if name not in known:
+                self._unknown(child, dotted, list(known))
+                continue
+            hint = known[name]
+            if isinstance(hint, type) and is_dataclass(hint):
+                values[name] = self.section(hint, child, f"{dotted}.")
+                continue
+            try:
+                values[name] = self.value(hint, child, dotted)
+            except Mismatch as mismatch:
+                got = _describe(child.plain())
+                self.fail(child, dotted, f"{dotted} must be {mismatch.expected}, not {got}.", mismatch.fix)
+        return kind(**values)
+
+    def fail(self, located: Located, dotted: str, message: str, fix: str) -> None:
+        """Record a problem, and that nothing more can be said of this key."""
+        self.broken.add(dotted)
+        self.problems.append(problem(located.origin, dotted, message, fix))
+
+    def _unknown(self, child: Located, dotted: str, siblings: list[str]) -> None:
+        meant = nearest_keys(dotted, siblings)
+        # Whatever was meant has not its value yet: nothing that depends on it can be judged.
+        self.broken.update(meant)
+        prefix = dotted.rpartition(".")[0]
+        fix = (
+            f"Did you mean {' or '.join(meant)}?"
+            if meant
+            else f"Keys of {prefix or 'the file'}: {', '.join(siblings)}."
+        )
+        self.fail(child, dotted, f"{dotted} is not a key.", fix)
+
+    def value(self, hint: object, located: Located, dotted: str) -> object:
+        """A value of a type; raises :class:`Mismatch`."""
+        origin = typing.get_origin(hint)
+        if origin in (typing.Union, types.UnionType):
+            return self._union(typing.get_args(hint), located, dotted)
+        if origin is typing.Literal:
+            return _literal(typing.get_args(hint), located.value)
+        if origin is list:
+            return self._list(typing.get_args(hint)[0], located, dotted)
+        if origin is tuple:
+            return self._tuple(typing.get_args(hint), located, dotted)
+        if origin is dict:
+            return self._dict(typing.get_args(hint)[1], located, dotted)
+        if isinstance(hint, type) and is_dataclass(hint):
+            return self.section(hint, located, f"{dotted}.")
+        if hint is object:
+            return located.plain()
+        scalar: Callable[[object], object] = _SCALARS[typing.cast(type, hint)]
+        return scalar(located.value)
+
+    def _union(self, members: tuple[object, ...], located: Located, dotted: str) -> object:
+        if located.value is None and type(None) in members:
+            return None
+        if located.branch is not None:
+            return self._union_mapping(members, located, dotted)
+        mismatches: list[Mismatch] = []
+        for member in members:
+            if member is type(None) or typing.get_origin(member) is dict or is_dataclass(member):
+                continue
+            try:
+                return self.value(member, located, dotted)
+            except Mismatch as mismatch:
+                mismatches.append(mismatch)
+        expected = " or ".join(mismatch.expected for mismatch in mismatches)
+        if type(None) in members:
+            expected += " (or null)"
+        raise Mismatch(expected, mismatches[-1].fix if mismatches else "")
+
+    def _union_mapping(self, members: tuple[object, ...], located: Located, dotted: str) -> object:
+        assert located.branch is not None
+        sections = [member for member in members if isinstance(member, type) and is_dataclass(member)]
+        mappings = [member for member in members if typing.get_origin(member) is dict]
+        for section in sections:
+            if set(located.branch) <= set(hints(section)) or not mappings:
+                return self.section(section, located, f"{dotted}.")
+        if sections:
+            # A mapping by domain: each entry is whatever the key itself may be.
+            for name, child in located.branch.items():
+                self._union(members, child, f"{dotted}.{name}")
+            return located.plain()
+        if mappings:
+            return self.value(mappings[0], located, dotted)
+        expected = " or ".join(_name(member) for member in members if member is not type(None))
+        raise Mismatch(expected, f"For example: {dotted.rpartition('.')[2]}: {_example(members[0])}.")
+
+    def _list(self, member: object, located: Located, dotted: str) -> list[object]:
+        if not isinstance(located.value, list):
+            example = _example(member)
+            raise Mismatch(f"a list of {_name(member)}", f"For example: [{example}, {example}].")
+        try:
+            return [self.value(member, child, dotted) for child in located.value]
+        except Mismatch as mismatch:
+            raise Mismatch(f"a list where each entry is {mismatch.expected}", mismatch.fix) from None
+
+    def _tuple(self, members: tuple[object, ...], located: Located, dotted: str) -> tuple[object, ...]:
+        if not isinstance(located.value, list) or len(located.value) != len(members):
+            example = ", ".join(_example(member) for member in members)
+            raise Mismatch(f"a list of {len(members)} values", f"For example: [{example}].")
+        return tuple(self.value(member, child, dotted) for member, child in zip(members, located.value, strict=True))
+
+    def _dict(self, member: object, located: Located, dotted: str) -> dict[str, object]:
+        if located.branch is None:
+            if located.value is None:
+                return {}
+            raise Mismatch("a mapping", "Write `name: value` lines under it, or {name: value}.")
+        return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
+
+
+def _bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise Mismatch(_WORDS[bool], "Write true or false, without quotes.")
+
+
+def _int(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        raise Mismatch(_WORDS[int], f"Write {int(value)}.")
+    if isinstance(value, str) and value.strip().lstrip("+-").isdigit():
+        raise Mismatch(_WORDS[int], f"Write {int(value)}, without quotes.")
+    raise Mismatch(_WORDS[int], "For example: 8.")
+
+
+def _float(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            float(value)
+        except ValueError:
+            pass
+        else:
+            raise Mismatch(_WORDS[float], f"Write {value.strip()}, without quotes.")
+    raise Mismatch(_WORDS[float], "For example: 0.5 or 1e-4.")
+
+
+def _str(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if isinstance(value, int | float) else "Write a word.")
+
+
+_SCALARS: dict[type, Callable[[object], object]] = {bool: _bool, int: _int, float: _float, str: _str}
+
+
+def _literal(options: tuple[object, ...], value: object) -> object:
+    for option in options:
+        if value == option and type(value) is type(option):
+            return option
+    # `off` and `no` are false in YAML: say the option in quotes where it was surely meant as a word.
+    close = nearest(value, [str(option) for option in options]) if isinstance(value, str) else []
+    fix = f"Did you mean {close[0]}?" if close else f"Write {options[0]}, for example."
+    raise Mismatch(f"one of {', '.join(str(option) for option in options)}", fix)
+
+
+def _describe(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"the switch {str(value).lower()}"
+    if isinstance(value, str):
+        return f'the text "{value}"'
+    if isinstance(value, dict):
+        return "a mapping"
+    return f"the list {value}" if isinstance(value, list) else f"{value}"
+
+
+def _name(hint: object) -> str:
+    if typing.get_origin(hint) is typing.Literal:
+        return f"one of {', '.join(str(option) for option in typing.get_args(hint))}"
+    return _WORDS.get(hint, "a value") if isinstance(hint, type) else "a value"
+
+
+def _example(hint: object) -> str:
+    return _EXAMPLES.get(hint, "...") if isinstance(hint, type) else "..."

@@ -1,0 +1,1 @@
+"""Learners own weights and optimiser; one instance per rank."""

@@ -1,0 +1,65 @@
+"""How a batch is cut: minibatches by permutation, shares by rank, micro-batches by tokens.
+
+Every cut is a pure function of the batch and the seed, computed alike on every rank; none of them changes the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from rlinf.streams import torch_generator
+from rlinf.types import Costs
+
+
+def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> list[Tensor]:
+    """A fresh permutation of ``rows`` for each epoch, in ``parts`` pieces whose sizes differ by one at most."""
+    order = torch.randperm(rows, generator=torch_generator(seed, "minibatch", step, epoch))
+    return list(order.tensor_split(parts))
+
+
+def share(rows: Tensor, costs: Costs, *, rank: int, size: int) -> Tensor:
+    """This rank's part of ``rows``: about equal cost, rows of one owner together where that keeps the balance."""
+    if size == 1:
+        return rows
+    order = rows if costs.owners is None else rows[torch.argsort(costs.owners[rows], stable=True)]
+    weight = costs.lengths[order].double().cumsum(0)
+    middle = weight - costs.lengths[order].double() / 2
+    rank_of = (middle * size / weight[-1].clamp(min=1.0)).long().clamp(max=size - 1)
+    return order[rank_of == rank]
+
+
+def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
+    """``rows`` in pieces of at most ``budget`` tokens (one row at least): owners together, then similar lengths."""
+    if not len(rows):
+        return []
+    lengths = costs.lengths[rows]
+    order = torch.argsort(lengths, stable=True)
+    if costs.owners is not None:
+        order = order[torch.argsort(costs.owners[rows][order], stable=True)]
+    ordered = rows[order]
+    charge = _charges(costs)
+    pieces: list[list[int]] = [[]]
+    spent, seen = 0, set[int]()
+    for row in ordered.tolist():
+        own, owner, common = charge(row)
+        price = own + (0 if owner in seen else common)
+        if pieces[-1] and spent + price > budget:
+            pieces.append([])
+            spent, seen, price = 0, set(), own + common
+        pieces[-1].append(row)
+        seen.add(owner)
+        spent += price
+    return [torch.tensor(piece, dtype=torch.int64) for piece in pieces]
+
+
+def _charges(costs: Costs) -> Callable[[int], tuple[int, int, int]]:
+    """(own tokens, owner, tokens shared with the owner's other rows) of a row."""
+    lengths: Sequence[int] = costs.lengths.tolist()
+    if costs.owners is None or costs.shared is None:
+        return lambda row: (lengths[row], row, 0)
+    owners: Sequence[int] = costs.owners.tolist()
+    shared: Sequence[int] = costs.shared.tolist()
+    return lambda row: (lengths[row], owners[row], shared[row])

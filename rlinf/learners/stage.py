@@ -1,0 +1,40 @@
+"""What a learner does for a while: an objective, an optimiser, and how each batch is cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlinf.algorithms.objective import Objective
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A supervised warm start is one stage, reinforcement learning the next; each starts a new optimiser."""
+
+    name: str
+    objective: Objective
+    lr: float
+    critic_lr: float | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    grad_clip: float = 1.0
+    schedule: str = "constant"
+    warmup_steps: int = 0
+    min_lr_ratio: float = 0.0
+    steps: int = 1
+    """Batches of this stage; with epochs and minibatches they give the schedule's length."""
+    epochs: int = 1
+    minibatches: int = 1
+    early_stop_imp_ratio: float | None = None
+    reference: bool = False
+    """Keep a copy of the weights at the stage's start as the reference policy."""
+
+    @property
+    def optimizer_steps(self) -> int:
+        return self.steps * self.epochs * self.minibatches
+
+    @property
+    def old_is_current(self) -> bool:
+        """With one optimiser step per batch the proximal policy is the current one: nothing to recompute."""
+        return self.epochs * self.minibatches == 1

@@ -1,0 +1,230 @@
+"""A causal language model as a policy: any transformers model, with an optional value head or low-rank adapters.
+
+Its ``act`` is a sampler (``rlinf/samplers``); ``evaluate`` is here. A test holds their log-probabilities equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from rlinf.models import packed_attention
+from rlinf.models.distribution import processed_logits
+from rlinf.models.packing import Packing, distinct_prompts, pack
+from rlinf.types import Costs, PolicyOutput, SamplingParams
+
+# Logits are made for so many elements at a time and made again in the backward pass: a vocabulary of 150 000 would
+# otherwise hold gigabytes.
+_LOGIT_ELEMENTS = 1 << 27
+
+
+@dataclass(frozen=True)
+class _SlotScores:
+    logprobs: Tensor
+    entropy: Tensor
+
+
+class CausalLMPolicy(nn.Module):
+    """``evaluate`` gives log-probabilities of the sampling distribution, entropy and values for given responses."""
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        sampling: SamplingParams,
+        value_head: bool = False,
+        pack_rows: bool = True,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        """``model``: a transformers causal LM (or a peft model around one). ``autocast``: dtype of activations."""
+        super().__init__()
+        self.model = model
+        self.sampling = sampling
+        self.pack_rows = pack_rows
+        self.autocast = autocast
+        self.value_head = nn.Linear(model.config.hidden_size, 1) if value_head else None
+        if self.value_head is not None:
+            nn.init.zeros_(self.value_head.weight)
+            nn.init.zeros_(self.value_head.bias)
+        if pack_rows:
+            packed_attention.register()
+            model.set_attn_implementation(packed_attention.NAME)
+
+    slots_independent = False
+    """A token's log-probability depends on the tokens before it: rows stay whole."""
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """Tokens of each row; packed rows pay their prompt once for all that share it."""
+        lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]
+        if not self.pack_rows:
+            return Costs(lengths + responses)
+        owners = distinct_prompts(inputs["prompt_ids"], lengths)[1]
+        return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
+
+    @property
+    def is_lora(self) -> bool:
+        return hasattr(self.model, "disable_adapter")
+
+    def reference(self) -> AbstractContextManager[Any]:
+        """With low-rank adapters: a context in which they are off, so that this policy is its own reference."""
+        return self.model.disable_adapter()
+
+    def evaluate(
+        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
+    ) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B, T] float32 of ``actions`` [B, T]; 0 where ``mask`` is false.
+
+        ``inputs``: ``prompt_ids`` [B, P], ``prompt_lengths`` [B], ``response_lengths`` [B].
+        """
+        prompts, lengths = inputs["prompt_ids"], inputs["prompt_lengths"]
+        responses = inputs["response_lengths"]
+        if int(responses.max()) == 0:
+            empty = torch.zeros(mask.shape, device=mask.device)
+            return PolicyOutput(empty, empty, empty if self.value_head is not None else None)
+        with self._autocast(prompts.device):
+            if self.pack_rows:
+                packing = pack(prompts, lengths, actions, responses)
+                hidden = self._backbone_packed(packing)
+                rows, columns, index = packing.slot_rows, packing.slot_columns, packing.slot_index
+                hidden = hidden[index]
+            else:
+                hidden, rows, columns = self._hidden_padded(prompts, lengths, actions, responses)
+            acted = mask[rows, columns]
+            rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
+            scores = self._score(
+                hidden, actions[rows, columns], self._seen(inputs, actions, rows, columns), with_entropy
+            )
+            values = None if self.value_head is None else self.value_head(hidden.float())[:, 0]
+
+        def spread(slots: Tensor) -> Tensor:
+            return torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), slots.float())
+
+        return PolicyOutput(
+            logprobs=spread(scores.logprobs),
+            entropy=spread(scores.entropy) if with_entropy else None,
+            values=None if values is None else spread(values),
+        )
+
+    def forward(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+        return self.evaluate(inputs, actions, mask)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The language model's parameters under Hugging Face names; adapters are merged into their layers."""
+        if not self.is_lora:
+            yield from _untied(self.model)
+            return
+        with _merged(self.model) as merged:
+            for name, tensor in _untied(merged):
+                if ".lora_" not in name:
+                    yield name.replace(".base_layer.", "."), tensor
+
+    def save_pretrained(self, folder: str) -> None:
+        """A folder that ``AutoModelForCausalLM`` loads."""
+        if self.is_lora:
+            with _merged(self.model) as merged:
+                state = {n.replace(".base_layer.", "."): t for n, t in _untied(merged) if ".lora_" not in n}
+                merged.save_pretrained(folder, state_dict=state)
+        else:
+            self.model.save_pretrained(folder)
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
+
+    def _transformer(self) -> Any:
+        """The model without its language-model head."""
+        causal = self.model.get_base_model() if self.is_lora else self.model
+        return causal.base_model
+
+    def _head(self) -> Callable[[Tensor], Tensor]:
+        return self.model.get_output_embeddings()
+
+    def _backbone_packed(self, packing: Packing) -> Tensor:
+        out = self._transformer()(
+            input_ids=packing.tokens[None],
+            position_ids=packing.positions[None],
+            use_cache=False,
+            packing=packing,
+        )
+        return out.last_hidden_state[0]
+
+    def _hidden_padded(
+        self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same states without packing: one padded row each. For architectures with attention of their own."""
+        total = lengths + responses
+        columns = torch.arange(int(total.max()), device=prompts.device).expand(len(total), -1)
+        offset = (columns - lengths[:, None]).clamp(0, actions.shape[1] - 1)
+        prompt_columns = columns.clamp(max=prompts.shape[1] - 1)
+        tokens = torch.where(columns < lengths[:, None], prompts.gather(1, prompt_columns), actions.gather(1, offset))
+        valid = columns < total[:, None]
+        out = self._transformer()(
+            input_ids=tokens.masked_fill(~valid, 0), attention_mask=valid.long(), position_ids=columns, use_cache=False
+        )
+        slots = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
+        rows, slot_columns = slots.nonzero(as_tuple=True)
+        return out.last_hidden_state[rows, lengths[rows] - 1 + slot_columns], rows, slot_columns
+
+    def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _SlotScores:
+        """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time."""
+        head = self._head()
+        vocabulary = self.model.config.vocab_size
+        size = max(1, _LOGIT_ELEMENTS // vocabulary)
+        if hidden.shape[0] <= size:
+            return _SlotScores(*self._score_part(head, hidden, tokens, seen, with_entropy))
+        parts = [
+            checkpoint(
+                self._score_part, head, hidden[i : i + size], tokens[i : i + size],
+                None if seen is None else seen[i : i + size], with_entropy, use_reentrant=False,
+            )
+            for i in range(0, hidden.shape[0], size)
+        ]  # fmt: skip
+        return _SlotScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
+
+    def _score_part(
+        self, head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        logits = processed_logits(head(hidden), self.sampling, seen=seen, keep=tokens)
+        logprobs = logits.log_softmax(-1)
+        chosen = logprobs.gather(-1, tokens[:, None])[:, 0]
+        if not with_entropy:
+            return chosen, torch.zeros_like(chosen)
+        finite = logprobs.masked_fill(logprobs == -torch.inf, 0.0)
+        return chosen, -(logprobs.exp() * finite).sum(-1)
+
+    def _seen(self, inputs: Mapping[str, Tensor], actions: Tensor, rows: Tensor, columns: Tensor) -> Tensor | None:
+        """[S, V] bool: what stands before each slot, for the repetition penalty."""
+        if self.sampling.repetition_penalty == 1.0:
+            return None
+        prompts, lengths = inputs["prompt_ids"], inputs["prompt_lengths"]
+        size = (actions.shape[0], self.model.config.vocab_size)
+        valid = torch.arange(prompts.shape[1], device=prompts.device) < lengths[:, None]
+        present = torch.zeros(size, dtype=torch.bool, device=prompts.device)
+        owner = torch.arange(size[0], device=prompts.device)[:, None].expand_as(prompts)
+        present[owner[valid], prompts[valid]] = True
+        steps = []
+        for column in range(actions.shape[1]):
+            steps.append(present.clone())
+            present.scatter_(1, actions[:, column : column + 1], True)
+        return torch.stack(steps, dim=1)[rows, columns]
+
+
+def _untied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and persistent buffers; a tied output embedding appears once, under its input's name."""
+    for name, parameter in model.named_parameters():
+        yield name, parameter.detach()
+
+
+@contextmanager
+def _merged(model: Any) -> Iterator[Any]:
+    """The base model with adapters merged in; taken out again afterwards."""
+    model.merge_adapter()
+    try:
+        yield model.get_base_model()
+    finally:
+        model.unmerge_adapter()

@@ -1,0 +1,95 @@
+"""Policies and tokenizers from a folder, a hub name, or an architecture with random weights."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from rlinf.models.tokenizer import train_tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class PolicyError(RuntimeError):
+    """A policy or tokenizer that can't be made; the message says what to change."""
+
+
+def activation_dtype(name: str, device: str) -> torch.dtype:
+    """``auto`` is float32 on CPU and bfloat16 on a GPU."""
+    if name == "auto":
+        return torch.bfloat16 if device.startswith("cuda") else torch.float32
+    return DTYPES[name]
+
+
+def load_tokenizer(path: str) -> Any:
+    """The tokenizer of a checkpoint; a pad token is set where it has none."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path)
+    except Exception as error:
+        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise PolicyError(f"the tokenizer in {path!r} has no end-of-sequence token")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, texts: Callable[[], Iterable[str]]) -> Any:
+    """From ``path``, or trained on ``texts()`` where there is none."""
+    if path is not None:
+        return load_tokenizer(path)
+    return train_tokenizer(texts(), vocab_size=vocab_size, split_digits=split_digits)
+
+
+def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: int) -> Any:
+    """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    options = dict(architecture)
+    model_type = options.pop("model_type", None)
+    if model_type is None:
+        raise PolicyError("policy.architecture needs model_type (qwen2, llama, ...) where policy.path is not set")
+    options.setdefault("vocab_size", len(tokenizer))
+    if options["vocab_size"] < len(tokenizer):
+        raise PolicyError(
+            f"policy.architecture.vocab_size {options['vocab_size']} is below the tokenizer's {len(tokenizer)}"
+        )
+    special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    config = AutoConfig.for_model(model_type, **{**special, **options})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return model.eval()
+
+
+def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
+    """A checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
+    from transformers import AutoModelForCausalLM
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
+    except Exception as error:
+        hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
+        raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {error}") from error
+    return model.eval()
+
+
+def add_lora(model: Any, *, rank: int, alpha: float, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
+    """Low-rank adapters on ``target_modules``; the base weights are frozen (extra: lora)."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise PolicyError("policy.lora needs peft: pip install 'rlinf[lora]'") from error
+    config = LoraConfig(
+        r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(target_modules), task_type="CAUSAL_LM"
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_peft_model(model, config)

@@ -1,0 +1,74 @@
+"""Attention over a :class:`~rlinf.models.packing.Packing`, as an attention function of transformers.
+
+Linear layers see packed tokens only; for the attention itself the rows are laid out as a rectangle, prompts and
+responses apart, so that PyTorch's fused kernels run on any device.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from rlinf.models.packing import Packing
+
+NAME = "rlinf_packed"
+
+
+def register() -> None:
+    """Makes ``NAME`` known to transformers (again is harmless)."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(NAME, packed_attention)
+    AttentionMaskInterface.register(NAME, _no_mask)
+
+
+def _no_mask(*_args: object, **_kwargs: object) -> None:
+    """The packing holds who sees whom; transformers need not build a mask."""
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    packing: Packing,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    sliding_window: int | None = None,
+    position_ids: Tensor | None = None,
+    **_transformers: object,
+) -> tuple[Tensor, None]:
+    """query [1, H, N, D], key and value [1, H_kv, N, D] -> [1, N, H, D].
+
+    The signature is transformers' own; what else it passes does not concern a forward pass without cache.
+    """
+    if sliding_window is not None and sliding_window < int(packing.positions.max()) + 1:
+        raise ValueError(f"packing does not cover a sliding window of {sliding_window} tokens: set learner.pack=false")
+    grouped = query.shape[1] != key.shape[1]
+
+    def attend(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        return scaled_dot_product_attention(
+            _rows(query, queries),
+            _rows(key, keys),
+            _rows(value, keys),
+            attn_mask=mask,
+            dropout_p=dropout,
+            is_causal=mask is None,
+            scale=scaling,
+            enable_gqa=grouped,
+        )
+
+    parts = [attend(packing.prompt_index, packing.prompt_index, None).transpose(1, 2)[packing.prompt_mask]]
+    if packing.response_index.shape[1]:
+        responses = attend(packing.response_index, packing.key_index, packing.attention)
+        parts.append(responses.transpose(1, 2)[packing.response_mask])
+    out = torch.cat(parts)
+    return out[None], None
+
+
+def _rows(packed: Tensor, index: Tensor) -> Tensor:
+    """[1, H, N, D] and places [R, C] -> [R, H, C, D]."""
+    return packed[0].transpose(0, 1)[index].transpose(1, 2)

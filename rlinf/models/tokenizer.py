@@ -1,0 +1,36 @@
+"""A small byte-level tokenizer trained on a task's own text, for models that start from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+SPECIAL_TOKENS = ("<pad>", "<eos>")
+
+
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int, split_digits: bool = True) -> Any:
+    """A ``PreTrainedTokenizerFast`` that any text round-trips through (every byte is in its alphabet).
+
+    Digits stand alone where ``split_digits``; everything between them may merge across spaces, so that a constant
+    template becomes few tokens. The result depends on the texts alone.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    steps: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if split_digits else []
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+        max_token_length=128,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    pad, eos = SPECIAL_TOKENS
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=pad, eos_token=eos, clean_up_tokenization_spaces=False
+    )

@@ -1,0 +1,215 @@
+"""Text rollouts: conversations between a policy and a verifier (or any text environment), made into a batch.
+
+One turn is: the sampler answers all open conversations, the environment reads the answers. A verifier ends after the
+first; an environment with tools answers back, and its words stand in the row under a false mask.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+
+from rlinf.interfaces import Sampler
+from rlinf.rollouts.prompts import PromptRenderer
+from rlinf.rollouts.rows import Row, batch_of
+from rlinf.rollouts.tasks import TaskOrder
+from rlinf.types import Batch, Metrics, SampleRequest, SamplingParams
+
+
+class TextEnvs(Protocol):
+    """Text environments somewhere: the rows of all workers as one vector env."""
+
+    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
+
+    def step(self, side: str, actions: Sequence[str]) -> tuple[list[str], Any, Any, Any, dict[str, Any]]: ...
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """What one round of conversations gave: rows, in the order of their tasks, and what was counted on the way."""
+
+    rows: list[Row]
+    metrics: Metrics
+
+
+@dataclass
+class _Clock:
+    """Seconds by stage."""
+
+    spent: Metrics = field(default_factory=dict)
+
+    def add(self, stage: str, since: float) -> None:
+        self.spent[stage] = self.spent.get(stage, 0.0) + time.perf_counter() - since
+
+
+class TextRollout:
+    """Collects batches of ``prompts x group_size`` responses; a function of seed, step, position and weights alone."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        envs: TextEnvs,
+        renderer: PromptRenderer,
+        order: TaskOrder,
+        *,
+        params: SamplingParams,
+        prompts: int,
+        group_size: int,
+        seed: int,
+        max_turns: int,
+        max_prompt_length: int,
+        pad_token_id: int,
+    ) -> None:
+        self.sampler, self.envs, self.renderer, self.order = sampler, envs, renderer, order
+        self.params, self.prompts, self.group_size, self.seed = params, prompts, group_size, seed
+        self.max_turns, self.max_prompt_length, self.pad_token_id = max_turns, max_prompt_length, pad_token_id
+        self.prompts_dropped = 0
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]:
+        """The next ``prompts`` tasks, ``group_size`` responses each."""
+        task_ids, dropped = self._fitting_tasks(self.prompts)
+        done = self.converse("train", task_ids, samples=self.group_size, params=self.params, key=(self.seed, step))
+        batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
+        return batch, {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+
+    def converse(
+        self, side: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+    ) -> Conversations:
+        """``samples`` conversations about each task, in the order of ``task_ids``."""
+        clock = _Clock()
+        began = time.perf_counter()
+        repeated = [task for task in task_ids for _ in range(samples)]
+        prompts, infos = self.envs.reset(side, repeated)
+        rows = [
+            Row(
+                group=place // samples,
+                sample=place % samples,
+                task_id=task,
+                domain=str(infos["domain"][place]),
+                answer=str(infos["answer"][place]),
+                prompt_text=prompts[place],
+                prompt_ids=self.renderer.prompt(prompts[place]),
+            )
+            for place, task in enumerate(repeated)
+        ]
+        clock.add("time/env_reset_s", began)
+        for turn in range(self.max_turns):
+            began = time.perf_counter()
+            self._answer(rows, turn, params, key)
+            clock.add("time/generation_s", began)
+            began = time.perf_counter()
+            observations, rewards, terminated, truncated, infos = self.envs.step(
+                side, [row.answers[-1] if row.answers and not row.done else "" for row in rows]
+            )
+            for place, row in enumerate(rows):
+                if not row.done:
+                    row.read(
+                        observations[place],
+                        reward=float(rewards[place]),
+                        ended=bool(terminated[place]) or bool(truncated[place]),
+                        facts=_facts(infos, place),
+                        renderer=self.renderer,
+                    )
+            clock.add("time/verification_s", began)
+            if all(row.done for row in rows):
+                break
+        return Conversations(rows, {**_summary(rows), **clock.spent})
+
+    def _answer(self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...]) -> None:
+        """The policy's next words in every open conversation; a group that shares its prompt is one request."""
+        requests: list[SampleRequest] = []
+        takers: list[list[Row]] = []
+        for row in rows:
+            if row.done:
+                continue
+            room = params.max_new_tokens - len(row.tokens)
+            if room < 1:
+                row.cut("length")
+                continue
+            shared = turn == 0 and takers and takers[-1][0].group == row.group
+            if shared:
+                takers[-1].append(row)
+                continue
+            takers.append([row])
+            requests.append(
+                SampleRequest(
+                    request_id=len(requests),
+                    prompt_ids=(*row.prompt_ids, *row.tokens),
+                    n=1,
+                    params=params if room == params.max_new_tokens else replace(params, max_new_tokens=room),
+                    key=(*key, row.task_id, turn),
+                    first_sample=row.sample,
+                )
+            )
+        requests = [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)]
+        for completion in self.sampler.sample(requests):
+            row = takers[completion.request_id][completion.sample_index - requests[completion.request_id].first_sample]
+            row.speak(completion, self.renderer)
+
+    def _fitting_tasks(self, count: int) -> tuple[list[int], int]:
+        """The next ``count`` tasks whose prompt fits, and how many did not and were dropped."""
+        fitting: list[int] = []
+        dropped = 0
+        while len(fitting) < count:
+            candidates = self.order.take(count - len(fitting))
+            prompts, _ = self.envs.reset("train", candidates)
+            for task, prompt in zip(candidates, prompts, strict=True):
+                if len(self.renderer.prompt(prompt)) <= self.max_prompt_length:
+                    fitting.append(task)
+                else:
+                    dropped += 1
+            if dropped > self.order.num_tasks and not fitting:
+                raise ValueError(
+                    "every prompt of the dataset is longer than "
+                    f"data.max_prompt_length ({self.max_prompt_length} tokens)"
+                )
+        self.prompts_dropped += dropped
+        return fitting, dropped
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.order.position, "prompts_dropped": self.prompts_dropped}
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        self.order.position = state["position"]
+        self.prompts_dropped = state["prompts_dropped"]
+
+
+def _facts(infos: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """One row of columnar infos."""
+    return {name: column[place] for name, column in infos.items() if hasattr(column, "__getitem__")}
+
+
+def _summary(rows: Sequence[Row]) -> Metrics:
+    """Rewards, verdicts and lengths; shares are of all rows."""
+    count = max(1, len(rows))
+    rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
+    lengths = torch.tensor([len(row.tokens) for row in rows], dtype=torch.float64)
+    verdicts = [row.verdict for row in rows]
+    groups: dict[int, set[float]] = {}
+    for row in rows:
+        groups.setdefault(row.group, set()).add(row.total_reward)
+    return {
+        "reward/mean": float(rewards.mean()),
+        "reward/std": float(rewards.std(correction=0)),
+        "reward/constant_groups": sum(len(values) == 1 for values in groups.values()) / max(1, len(groups)),
+        "rollout/accuracy": verdicts.count("correct") / count,
+        "rollout/response_length": float(lengths.mean()),
+        "rollout/response_length_max": float(lengths.max()),
+        "rollout/cut_by_length": sum(row.finish_reason == "length" for row in rows) / count,
+        "rollout/tokens": float(lengths.sum()),
+        **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
+        "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
+        **_reward_terms(rows),
+    }
+
+
+def _reward_terms(rows: Sequence[Row]) -> Metrics:
+    names = sorted({name for row in rows for name in row.facts if name.startswith("reward/")})
+    return {
+        f"reward_terms/{name.removeprefix('reward/')}": sum(float(row.facts.get(name, 0.0)) for row in rows) / len(rows)
+        for name in names
+    }

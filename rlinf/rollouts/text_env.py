@@ -1,0 +1,60 @@
+"""Hosts text environments in a worker: no torch here, so that a verifier process starts fast and stays small."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """What a driver needs to know of an environment before it starts."""
+
+    num_tasks: int
+    system_prompt: str | None
+    max_turns: int
+    notes: Mapping[str, int]
+    """Counts worth reporting once, such as skipped rows."""
+
+
+class TextEnvWorker:
+    """Environments of one id, one per (side, number of rows); ``sides`` maps a side's name to constructor kwargs."""
+
+    def __init__(self, env_id: str, sides: Mapping[str, Mapping[str, Any]]) -> None:
+        self._env_id, self._sides = env_id, sides
+        self._envs: dict[tuple[str, int], Any] = {}
+
+    def facts(self, side: str) -> EnvFacts:
+        env = self._env(side, 1)
+        return EnvFacts(
+            num_tasks=int(env.num_tasks),
+            system_prompt=getattr(env, "system_prompt", None),
+            max_turns=int(getattr(env, "max_turns", 1)),
+            notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
+        )
+
+    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Starts one conversation for each task id."""
+        return self._env(side, len(task_ids)).reset(options={"task_ids": list(task_ids)})
+
+    def step(self, side: str, actions: Sequence[str]) -> tuple[tuple[str, ...], Any, Any, Any, dict[str, Any]]:
+        """One response for each conversation that :meth:`reset` started last with as many rows."""
+        return self._env(side, len(actions)).step(tuple(actions))
+
+    def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+        """(prompt, correct response) pairs for a supervised warm start."""
+        return self._env(side, 1).demonstrations(list(task_ids))
+
+    def _env(self, side: str, rows: int) -> Any:
+        if (side, rows) not in self._envs:
+            env = gymnasium.make_vec(self._env_id, num_envs=rows, **self._sides[side])
+            inner = env.unwrapped
+            if not hasattr(inner, "num_tasks"):
+                raise TypeError(
+                    f"{self._env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one"
+                )
+            self._envs[side, rows] = inner
+        return self._envs[side, rows]

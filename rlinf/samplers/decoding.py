@@ -1,0 +1,230 @@
+"""Decodes one batch of rows with a transformers model: one prefill per distinct prompt, finished rows leave at once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rlinf.samplers.distribution import draw
+from rlinf.samplers.kv_cache import RowCache
+from rlinf.samplers.streams import stream_key, uniforms
+from rlinf.types import Completion, SampleRequest, SamplingParams
+
+_RANDOM_BLOCK = 64
+"""Positions whose random numbers are made in one call."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One response to make: sample ``sample_index`` of ``request``, at most ``limit`` new tokens."""
+
+    request: SampleRequest
+    sample_index: int
+    limit: int
+
+    @property
+    def context(self) -> tuple[int, ...]:
+        """The tokens before the first new one."""
+        return self.request.prompt_ids + self.request.prefix
+
+    def completion(
+        self, token_ids: Sequence[int], logprobs: Sequence[float], versions: Sequence[int], finish_reason: str
+    ) -> Completion:
+        return Completion(
+            request_id=self.request.request_id,
+            sample_index=self.sample_index,
+            token_ids=tuple(token_ids),
+            logprobs=tuple(logprobs),
+            finish_reason=finish_reason,
+            policy_version=tuple(versions),
+        )
+
+
+class DecodeBatch:
+    """Rows that are decoded side by side. Row ``i`` of every tensor belongs to ``rows[i]``; all are at the same step.
+
+    Prompts are padded on the left, so that the new token is in the same column for every row. When a row is finished,
+    the last row takes its place: leaving costs what one row costs, not a copy of the batch.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        rows: Sequence[Row],
+        params: SamplingParams,
+        *,
+        stop_ids: Collection[int],
+        pad_token_id: int,
+        seed: int,
+    ) -> None:
+        """``rows`` share ``params`` but for ``max_new_tokens`` (their ``limit`` holds); ``stop_ids`` end a response."""
+        self.rows = list(rows)
+        self.model = model
+        self._params = params
+        self._pad = pad_token_id
+        self._device = model.device
+        accepted = inspect.signature(model.forward).parameters
+        self._extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        self._takes_positions = "position_ids" in accepted
+        self._stop_ids = torch.tensor(sorted(stop_ids), dtype=torch.int64, device=self._device)
+        self._keys = np.array([stream_key(seed, row.request.key, row.sample_index) for row in rows], dtype=np.uint64)
+        # The stream of a response runs through its prefix: a continued response draws what it would have drawn.
+        self._offsets = np.array([len(row.request.prefix) for row in rows], dtype=np.uint64)
+        longest = max(row.limit for row in rows)
+        self._tokens = torch.zeros(len(rows), longest, dtype=torch.int64, device=self._device)
+        self._logprobs = torch.zeros(len(rows), longest, dtype=torch.float32, device=self._device)
+        self._limits = torch.tensor([row.limit for row in rows], device=self._device)
+        self._next_limit = min(row.limit for row in rows)
+        self._versions: list[int] = []
+        self._random = torch.empty(0)
+        self._random_start = 0
+        self._cache: RowCache | None = None
+        self._seen: Tensor | None = None
+
+    @torch.inference_mode()
+    def step(self, version: int) -> list[Completion]:
+        """One more token for every row, with weights ``version``; returns the rows that are finished by it."""
+        step = len(self._versions)
+        if self._cache is None or version != self._versions[-1]:
+            # New weights: keys and values made with the old ones are dropped.
+            logits = self._prefill(step)
+        else:
+            logits = self._forward(self._tokens[: len(self.rows), step - 1 : step])
+        tokens, logprobs = draw(logits, self._params, self._uniforms(step), seen=self._seen)
+        live = len(self.rows)
+        self._tokens[:live, step] = tokens
+        self._logprobs[:live, step] = logprobs
+        if self._seen is not None:
+            self._seen.scatter_(1, tokens[:, None], True)
+        self._versions.append(version)
+        return self._finish(tokens, step + 1)
+
+    @torch.inference_mode()
+    def remove(self, request_ids: Collection[int]) -> list[Completion]:
+        """Takes the rows of these requests out as they are, with finish reason "abort"."""
+        leaving = [place for place, row in enumerate(self.rows) if row.request.request_id in request_ids]
+        return self._leave(leaving, ["abort"] * len(leaving))
+
+    # -- the model ---------------------------------------------------------------------------------------------------
+
+    def _prefill(self, step: int) -> Tensor:
+        """Builds the cache from prompts and the ``step`` tokens so far; logits [B, V] of the next token."""
+        written = self._tokens[: len(self.rows), :step].tolist()
+        contexts = [row.context + tuple(tokens) for row, tokens in zip(self.rows, written, strict=True)]
+        distinct = {context: index for index, context in enumerate(dict.fromkeys(contexts))}
+        width = max(len(context) for context in distinct)
+        ids = torch.full((len(distinct), width), self._pad, dtype=torch.int64)
+        mask = torch.zeros(len(distinct), width, dtype=torch.int64)
+        for index, context in enumerate(distinct):
+            ids[index, width - len(context) :] = torch.tensor(context)
+            mask[index, width - len(context) :] = 1
+        ids, mask = ids.to(self._device), mask.to(self._device)
+        cache = RowCache(self.model.config)
+        positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+        extra = {"position_ids": positions} if self._takes_positions else {}
+        output = self.model(
+            input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra, **self._extra
+        )
+        places = torch.tensor([distinct[context] for context in contexts], device=self._device)
+        cache.select(places)
+        self._cache = cache
+        self._positions = positions[places, -1:]
+        self._prepare_mask(mask[places], padded=len(set(map(len, distinct))) > 1)
+        logits: Tensor = output.logits[:, -1]
+        if self._params.repetition_penalty != 1.0:
+            seen = torch.zeros(logits.shape, dtype=torch.int64, device=self._device).scatter_add_(1, ids, mask)
+            self._seen = (seen > 0)[places]
+        return logits[places]
+
+    def _prepare_mask(self, mask: Tensor, *, padded: bool) -> None:
+        """The attention mask of all steps to come, made once: ``mask`` [B, width] says which columns are tokens."""
+        assert self._cache is not None
+        rows, width = mask.shape
+        self._columns = width
+        self._mask: Tensor | None = None
+        self._additive = self._cache.plain and self.model.config._attn_implementation.endswith("sdpa")
+        if not padded:
+            return
+        total = width + int(self._limits.max())
+        if self._additive:
+            self._mask = torch.zeros(rows, 1, 1, total, dtype=self.model.dtype, device=self._device)
+            self._mask[:, 0, 0, :width].masked_fill_(mask == 0, torch.finfo(self.model.dtype).min)
+        else:
+            self._mask = torch.ones(rows, total, dtype=torch.int64, device=self._device)
+            self._mask[:, :width] = mask
+
+    def _forward(self, tokens: Tensor) -> Tensor:
+        """Logits [B, V] after one more token [B, 1] for every row."""
+        self._positions = self._positions + 1
+        self._columns += 1
+        mask = self._mask[: len(self.rows), ..., : self._columns] if self._mask is not None else None
+        extra = {"position_ids": self._positions} if self._takes_positions else {}
+        output = self.model(
+            input_ids=tokens, attention_mask=mask, past_key_values=self._cache, use_cache=True, **extra, **self._extra
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def _uniforms(self, step: int) -> Tensor:
+        """The random numbers [B] of this step."""
+        column = step - self._random_start
+        if column >= (self._random.shape[1] if self._random.ndim == 2 else 0):
+            block = uniforms(self._keys, self._offsets + np.uint64(step), _RANDOM_BLOCK)
+            self._random, self._random_start, column = torch.from_numpy(block).to(self._device), step, 0
+        return self._random[:, column]
+
+    # -- rows come to an end -----------------------------------------------------------------------------------------
+
+    def _finish(self, tokens: Tensor, length: int) -> list[Completion]:
+        """Ends the rows that drew a stop token or reached their limit with their ``length``-th token."""
+        stopped = (tokens[:, None] == self._stop_ids).any(dim=1)
+        ended = stopped if length < self._next_limit else stopped | (self._limits <= length)
+        places = ended.nonzero().flatten().tolist()
+        if not places:
+            return []
+        stops = stopped.tolist()
+        return self._leave(places, ["stop" if stops[place] else "length" for place in places])
+
+    def _leave(self, places: list[int], reasons: list[str]) -> list[Completion]:
+        """Takes rows out; the last rows move to their places."""
+        if not places:
+            return []
+        length = len(self._versions)
+        tokens, logprobs = (tensor[places, :length].tolist() for tensor in (self._tokens, self._logprobs))
+        completions = [
+            self.rows[place].completion(tokens[i], logprobs[i], self._versions, reasons[i])
+            for i, place in enumerate(places)
+        ]
+        kept = len(self.rows) - len(places)
+        leaving = set(places)
+        holes = [place for place in places if place < kept]
+        movers = [place for place in range(kept, len(self.rows)) if place not in leaving]
+        for hole, mover in zip(holes, movers, strict=True):
+            self.rows[hole] = self.rows[mover]
+        del self.rows[kept:]
+        if kept:
+            self._move(holes, movers, kept)
+        return completions
+
+    def _move(self, holes: list[int], movers: list[int], kept: int) -> None:
+        """Moves the state of rows ``movers`` to ``holes`` and keeps the first ``kept`` rows."""
+        self._keys[holes], self._offsets[holes] = self._keys[movers], self._offsets[movers]
+        self._keys, self._offsets = self._keys[:kept], self._offsets[:kept]
+        sources = torch.tensor(movers, dtype=torch.int64, device=self._device)
+        targets = torch.tensor(holes, dtype=torch.int64, device=self._device)
+        for name in ("_tokens", "_logprobs", "_limits", "_random", "_positions", "_mask", "_seen"):
+            tensor = getattr(self, name, None)
+            if tensor is not None:
+                if holes:
+                    tensor[targets] = tensor[sources]
+                setattr(self, name, tensor[:kept])
+        if self._cache is not None:
+            self._cache.fill_places(targets, sources, kept)
+        self._next_limit = min(row.limit for row in self.rows)

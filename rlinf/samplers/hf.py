@@ -1,0 +1,139 @@
+"""The sampler that needs transformers only: the default, and the reference for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from transformers import PreTrainedModel
+
+from rlinf.samplers.attention import use_grouped_attention
+from rlinf.samplers.decoding import DecodeBatch, Row
+from rlinf.samplers.requests import check_requests, in_request_order, limit_of
+from rlinf.samplers.weights import copy_weights
+from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+
+
+class HFSampler:
+    """Generates with any causal language model of transformers, on the device that the model is on.
+
+    Rows are sorted by expected length and decoded ``generation_batch_size`` at a time. A response is a function of the
+    weights, its prompt and its stream key: not of the batch, its order or its size (up to rounding in the model).
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        *,
+        eos_token_ids: Collection[int],
+        pad_token_id: int,
+        seed: int,
+        generation_batch_size: int,
+        max_model_len: int,
+    ) -> None:
+        """``model`` becomes the sampler's: it is put in evaluation mode, and its attention may be exchanged for a
+        faster one of the same result. ``max_model_len`` counts prompt and response tokens."""
+        if generation_batch_size < 1:
+            raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
+        self._model = model.eval()
+        use_grouped_attention(model)
+        self._eos_token_ids = frozenset(eos_token_ids)
+        self._pad_token_id = pad_token_id
+        self._seed = seed
+        self._batch_size = generation_batch_size
+        self._max_model_len = max_model_len
+        self._version = 0
+        self._waiting: list[Row] = []
+        self._batch: DecodeBatch | None = None
+        self._streaming = False
+        self._home = model.device
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """All completions of all requests, ordered by (position of the request, sample index)."""
+        return in_request_order(requests, self.stream(requests))
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """The same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
+
+        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
+
+        Raises:
+            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
+        """
+        if self._streaming:
+            raise RuntimeError("this sampler is streaming already: exhaust or close that stream first")
+        self._streaming = True
+        try:
+            yield from self._plan(requests)
+            while self._waiting:
+                self._batch = self._next_batch()
+                while self._batch.rows:
+                    yield from self._batch.step(self._version)
+        finally:
+            self._streaming, self._batch, self._waiting = False, None, []
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
+
+        They can be continued, also under newer weights, by requests that have the tokens as ``prefix``.
+        """
+        leaving = [row for row in self._waiting if row.request.request_id in request_ids]
+        self._waiting = [row for row in self._waiting if row.request.request_id not in request_ids]
+        running = self._batch.remove(request_ids) if self._batch is not None else []
+        return running + [row.completion((), (), (), "abort") for row in leaving]
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        """Takes the weights in place; the next token, also of a running stream, follows them.
+
+        Raises:
+            WeightUpdateError: the update does not fit the model; nothing was copied then.
+        """
+        metrics = copy_weights(self._model, update)
+        self._version = update.version
+        return metrics
+
+    def sleep(self) -> None:
+        """Moves the weights to host memory (nothing to do on a CPU). :meth:`load` works asleep."""
+        if self._home.type == "cuda":
+            self._model.to("cpu")
+            torch.cuda.empty_cache()
+
+    def wake(self) -> None:
+        """Moves the weights back to their device."""
+        self._model.to(self._home)
+
+    def _plan(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """Fills the waiting list, longest rows first; returns completions of the rows that need no token."""
+        check_requests(requests)
+        done: list[Completion] = []
+        for request in requests:
+            limit, reason = limit_of(request, self._max_model_len)
+            for sample_index in range(request.first_sample, request.first_sample + request.n):
+                row = Row(request, sample_index, limit)
+                if reason is None:
+                    self._waiting.append(row)
+                else:
+                    done.append(row.completion((), (), (), reason))
+        # Rows of one batch share a distribution; equal contexts stay side by side, so a prompt is prefilled once.
+        self._waiting.sort(key=lambda row: (len(row.context) + row.limit, row.context), reverse=True)
+        self._waiting.sort(key=lambda row: repr(replace(row.request.params, max_new_tokens=0)))
+        return done
+
+    def _next_batch(self) -> DecodeBatch:
+        """The next rows of the waiting list that share a sampling distribution."""
+        params = replace(self._waiting[0].request.params, max_new_tokens=0)
+        rows: list[Row] = []
+        for row in self._waiting[: self._batch_size]:
+            if replace(row.request.params, max_new_tokens=0) != params:
+                break
+            rows.append(row)
+        del self._waiting[: len(rows)]
+        return DecodeBatch(
+            self._model,
+            rows,
+            params,
+            stop_ids=set(params.stop_token_ids) | (set() if params.ignore_eos else self._eos_token_ids),
+            pad_token_id=self._pad_token_id,
+            seed=self._seed,
+        )

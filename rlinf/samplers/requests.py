@@ -1,0 +1,40 @@
+"""What every sampler checks of its requests, and the order of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rlinf.types import Completion, SampleRequest
+
+
+def check_requests(requests: Sequence[SampleRequest]) -> None:
+    """Raises ValueError for requests that no sampler can serve; the message names the request."""
+    seen: set[int] = set()
+    for request in requests:
+        name = f"request {request.request_id}"
+        if request.request_id in seen:
+            raise ValueError(f"{name} appears twice: request_id must be unique among the requests of a call")
+        seen.add(request.request_id)
+        if not request.prompt_ids:
+            raise ValueError(f"{name} has an empty prompt: at least one token (a BOS token, say) is needed")
+        if request.n < 1 or (request.prefix and request.n != 1):
+            raise ValueError(f"{name} has n={request.n}: n is at least 1, and exactly 1 with a prefix")
+
+
+def limit_of(request: SampleRequest, max_model_len: int) -> tuple[int, str | None]:
+    """How many new tokens ``request`` may get, and the finish reason where that is none.
+
+    ``max_new_tokens`` bounds the whole response, its prefix included, so that a continued response ends where it would
+    have ended uninterrupted. Prompt and response together take at most ``max_model_len`` tokens.
+    """
+    written = len(request.prefix)
+    if len(request.prompt_ids) >= max_model_len:
+        return 0, "too_long"
+    limit = min(request.params.max_new_tokens, max_model_len - len(request.prompt_ids)) - written
+    return (limit, None) if limit > 0 else (0, "length")
+
+
+def in_request_order(requests: Sequence[SampleRequest], completions: Iterable[Completion]) -> list[Completion]:
+    """``completions`` by (position of the request, sample index)."""
+    positions = {request.request_id: position for position, request in enumerate(requests)}
+    return sorted(completions, key=lambda done: (positions[done.request_id], done.sample_index))

@@ -1,0 +1,147 @@
+"""The run directory: what a run leaves behind, and what it continues from."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import Config, diff, load, to_yaml
+
+# What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
+_MAY_CHANGE = ("run.max_steps", "run.resume", "run.dir", "logging.", "cluster.", "checkpoint.", "evaluation.video")
+_PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
+
+
+class RunDirectoryError(RuntimeError):
+    """A directory that this run may not use as it is; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint: its folder, and the driver's own state."""
+
+    folder: Path
+    state: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        return int(self.state["step"])
+
+
+class RunDirectory:
+    """Paths and files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.skipped_checkpoints: list[str] = []
+
+    @classmethod
+    def open(cls, config: Config) -> RunDirectory:
+        """Makes the directory, or checks that it holds this very configuration."""
+        directory = cls(Path(config.run.dir.format(name=config.run.name, seed=config.run.seed)))
+        saved = directory.path / "config.yaml"
+        if saved.exists() and config.run.resume == "never":
+            raise RunDirectoryError(f"{directory.path} holds a run, and run.resume is never: choose another run.dir")
+        if config.run.resume == "must" and directory.latest() is None:
+            raise RunDirectoryError(f"{directory.path} holds no checkpoint, and run.resume is must")
+        if saved.exists():
+            changed = [line for line in diff(load(saved), config) if not line.startswith(_MAY_CHANGE)]
+            if changed:
+                listed = "\n  ".join(changed)
+                raise RunDirectoryError(
+                    f"{directory.path} holds a run with another configuration:\n  {listed}\n"
+                    "choose another run.dir, or remove that directory"
+                )
+        directory.path.mkdir(parents=True, exist_ok=True)
+        saved.write_text(to_yaml(config))
+        (directory.path / "machine.json").write_text(json.dumps(_machine(), indent=2))
+        return directory
+
+    def summary(self) -> dict[str, Any] | None:
+        """What a finished run wrote at its end."""
+        path = self.path / "summary.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        write_atomically(self.path / "summary.json", json.dumps(summary, indent=2))
+
+    def reserve(self, step: int) -> Path:
+        """An empty folder to write a checkpoint into; it counts only after :meth:`commit`."""
+        folder = self.checkpoints / f".writing_{step:06d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
+
+    def commit(self, folder: Path, state: dict[str, Any]) -> Path:
+        """Adds the driver's state and the sizes of all files, then renames the folder into place."""
+        sizes = {str(p.relative_to(folder)): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()}
+        write_atomically(folder / "state.json", json.dumps({**state, "files": sizes}))
+        final = self.checkpoints / f"step_{int(state['step']):06d}"
+        shutil.rmtree(final, ignore_errors=True)
+        os.replace(folder, final)
+        return final
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint whose files are all there; damaged ones are passed over and named."""
+        for folder in sorted(self.checkpoints.glob("step_*"), reverse=True):
+            try:
+                state = json.loads((folder / "state.json").read_text())
+                damaged = [n for n, size in state["files"].items() if (folder / n).stat().st_size != size]
+            except (OSError, ValueError, KeyError) as error:
+                self.skipped_checkpoints.append(f"{folder.name}: {error}")
+                continue
+            if not damaged:
+                return Checkpoint(folder, state)
+            self.skipped_checkpoints.append(f"{folder.name}: cut short: {', '.join(damaged)}")
+        return None
+
+    def prune(self, keep: int, best: int | None) -> None:
+        """Removes all but the newest ``keep`` checkpoints and the best one."""
+        folders = sorted(self.checkpoints.glob("step_*"))
+        for folder in folders[: -keep or None]:
+            if best is None or folder.name != f"step_{best:06d}":
+                shutil.rmtree(folder)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes aside, flushes to disk, renames: a reader sees the old file or the new one."""
+    aside = path.with_name(f".{path.name}.writing")
+    with aside.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+
+
+def _machine() -> dict[str, Any]:
+    """Versions, machine and commit, for reports."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "python": sys.version.split()[0],
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "versions": versions,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

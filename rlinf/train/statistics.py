@@ -1,0 +1,54 @@
+"""Intervals for what an evaluation reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rlinf.types import Metrics
+
+_Z = 1.959963984540054
+
+
+def wilson(successes: float, count: int) -> tuple[float, float]:
+    """The 95% score interval of a proportion (Wilson 1927).
+
+    >>> [round(edge, 3) for edge in wilson(8, 10)]
+    [0.49, 0.943]
+    """
+    if count == 0:
+        return 0.0, 1.0
+    share = successes / count
+    centre = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
+    spread = _Z / (1 + _Z**2 / count) * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
+    return max(0.0, centre - spread), min(1.0, centre + spread)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The 95% normal interval of a mean.
+
+    >>> mean_interval([1.0, 1.0])
+    (1.0, 1.0)
+    """
+    count = len(values)
+    if count < 2:
+        return (values[0], values[0]) if values else (math.nan, math.nan)
+    mean = sum(values) / count
+    spread = _Z * math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1) / count)
+    return mean - spread, mean + spread
+
+
+def with_interval(name: str, value: float, interval: tuple[float, float], count: int) -> Metrics:
+    """A metric, the edges of its interval and its sample size."""
+    return {name: value, f"{name}/ci_low": interval[0], f"{name}/ci_high": interval[1], f"{name}/n": float(count)}
+
+
+def pass_at_k(samples: int, correct: int, k: int) -> float:
+    """The unbiased estimate that one of k samples is correct (Chen et al. 2021, arXiv:2107.03374).
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+    """
+    if samples - correct < k:
+        return 1.0
+    return 1.0 - math.prod((samples - correct - i) / (samples - i) for i in range(k))

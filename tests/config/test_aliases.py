@@ -1,0 +1,137 @@
+"""Both reference vocabularies, alone and together with ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.config.conftest import QUICKSTART, Write, mistakes
+
+from rlinf.config import Config, load, resolve
+from rlinf.config.aliases import FLAT, UNDER_ALGORITHM, VALUES
+from rlinf.config.names import leaves
+
+# The keys of the two published GRPO pages.
+FLAT_BLOCK = """
+rollout_batch_size: 64
+num_return_sequences_in_group: 8
+prompt_length: 2048
+response_length: 4096
+adv_estimator: "grpo"
+ppo_epochs: 1
+use_kl_loss: true
+kl_loss_coef: 0.001
+loss_agg_mode: "seq-mean-token-mean"
+whiten_advantages: true
+advantage_clip: 2.0
+dual_clip_loss: true
+reward_clip: 10
+norm_mean_type: ~
+norm_std_type: ~
+add_token_level_kl: false
+"""
+ALGORITHM_BLOCK = """
+algorithm:
+  adv_type: math_grpo
+  loss_type: math_ppo_actor
+  loss_agg_func: "token-mean"
+  group_size: 16
+  kl_beta: 0.0
+  kl_penalty_type: low_var_kl
+  ratio_clip_eps: 0.2
+  calculate_entropy: False
+  entropy_bonus: 0.0
+  normalize_advantages: True
+  early_stop_imp_ratio: 5.0
+  use_valid_token_scale: False
+"""
+
+
+def test_the_table_names_real_keys() -> None:
+    known = {*leaves(), "algorithm.reward_norm.mean", "algorithm.reward_norm.std"}
+    assert set(FLAT.values()) | set(UNDER_ALGORITHM.values()) | set(VALUES) <= known
+
+
+def test_the_flat_block_pasted_into_quickstart(tmp_path: Path) -> None:
+    path = tmp_path / "pasted.yaml"
+    path.write_text(QUICKSTART.read_text() + FLAT_BLOCK)
+    resolved = resolve(path)
+    config = resolved.config
+    assert (config.rollout.batch_size, config.algorithm.group_size) == (64, 8)
+    assert (config.data.max_prompt_length, config.rollout.max_new_tokens) == (2048, 4096)
+    assert config.algorithm.kl_beta == 0.001
+    assert config.algorithm.clip_ratio_c == pytest.approx(1.4)
+    assert config.algorithm.loss_agg_func == "seq-mean-token-mean"
+    assert (config.algorithm.advantage_clip, config.algorithm.reward_clip) == (2.0, 10.0)
+    assert config.algorithm.normalize_advantages
+    for name in ("adv_estimator", "ppo_epochs", "use_kl_loss", "dual_clip_loss", "whiten_advantages"):
+        assert sum(f": {name}" in note for note in resolved.notes) == 1
+    assert any("rollout_batch_size: 64 replaces rollout.batch_size: 32" in note for note in resolved.notes)
+
+
+def test_the_algorithm_block_pasted_into_quickstart(tmp_path: Path) -> None:
+    path = tmp_path / "pasted.yaml"
+    path.write_text(QUICKSTART.read_text() + ALGORITHM_BLOCK)
+    algorithm = load(path).algorithm
+    assert (algorithm.adv_type, algorithm.loss_type, algorithm.group_size) == ("grpo", "actor", 16)
+    assert algorithm.normalize_advantages
+    assert algorithm.early_stop_imp_ratio == 5.0
+
+
+def test_the_algorithm_block_in_the_place_of_ours(tmp_path: Path) -> None:
+    ours = [line for line in QUICKSTART.read_text().splitlines() if not line.startswith("algorithm:")]
+    path = tmp_path / "replaced.yaml"
+    path.write_text("\n".join(ours) + ALGORITHM_BLOCK)
+    assert load(path).algorithm.group_size == 16
+
+
+def test_sampling_parameters_under_algorithm(write: Write) -> None:
+    text = "algorithm: {sampling_params: {do_sample: true, temperature: 0.9, top_k: 1000000, top_p: 0.95}}"
+    rollout = load(write(text)).rollout
+    assert (rollout.temperature, rollout.top_k, rollout.top_p) == (0.9, 0, 0.95)
+
+
+def test_nested_training_arguments(write: Write) -> None:
+    text = "actor_train: {training_args: {learning_rate: 1.0e-6, warmup_steps: 20, per_device_train_batch_size: 1}}"
+    resolved = resolve(write(text))
+    assert resolved.config.learner.optimizer.lr == 1e-6
+    assert resolved.config.learner.optimizer.warmup_steps == 20
+    assert any("per_device_train_batch_size is not needed" in note for note in resolved.notes)
+
+
+def test_the_command_line_wins_under_either_name(write: Write) -> None:
+    path = write(FLAT_BLOCK)
+    assert load(path, ["rollout.batch_size=16"]).rollout.batch_size == 16
+    assert load(path, ["num_return_sequences_in_group=4"]).algorithm.group_size == 4
+    assert load(path, ["algorithm.kl_beta=0.5"]).algorithm.kl_beta == 0.5
+    assert load(path, ["use_kl_loss=false"]).algorithm.kl_beta == 0.0
+    assert load(path, ["kl_loss_coef=0.01"]).algorithm.kl_beta == 0.01
+
+
+def test_dual_clip_follows_the_clip_range(write: Write) -> None:
+    path = write("algorithm: {dual_clip_loss: true, ratio_clip_eps: 0.1}")
+    assert load(path).algorithm.clip_ratio_c == pytest.approx(1.2)
+    assert load(write("dual_clip_loss: false")).algorithm.clip_ratio_c is Config().algorithm.clip_ratio_c
+
+
+def test_two_names_with_two_values_are_an_error(write: Write) -> None:
+    found = mistakes(write("algorithm:\n  adv_type: grpo\n  adv_estimator: rloo\n"))
+    assert "run.yaml:4: algorithm.adv_estimator and algorithm.adv_type are two names for one thing" in found
+    assert "Keep algorithm.adv_type." in found
+    found = mistakes(write("use_kl_loss: true\nkl_loss_coef: 0.1\nalgorithm: {kl_beta: 0.2}\n"))
+    assert "means algorithm.kl_beta: 0.1, but" in found
+
+
+def test_two_names_with_one_value_are_fine(write: Write) -> None:
+    assert load(write("algorithm: {adv_type: rloo, adv_estimator: rloo}")).algorithm.adv_type == "rloo"
+
+
+def test_use_kl_loss_needs_its_weight(write: Write) -> None:
+    assert "use_kl_loss: true needs the weight of the KL term. Add kl_loss_coef: 0.001." in mistakes(
+        write("use_kl_loss: true")
+    )
+
+
+def test_strict_is_accepted_at_the_top(write: Write) -> None:
+    resolved = resolve(write("strict: false\nalgorithm: {gae_lambda: 0.9}\n"))
+    assert any("algorithm.gae_lambda is not read" in warning for warning in resolved.warnings)

@@ -1,0 +1,107 @@
+"""Files, bases, overrides, interpolation, and back to plain data."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+from tests.config.conftest import MINIMAL, QUICKSTART, Write, mistakes
+
+from rlinf.config import Config, diff, load, load_mapping, to_mapping, to_yaml
+
+
+def test_a_file_holds_only_what_differs(minimal: Path) -> None:
+    config = load(minimal)
+    assert isinstance(config, Config)
+    assert config.algorithm.group_size == 8
+    assert config.rollout.max_new_tokens == Config().rollout.max_new_tokens
+    with pytest.raises(FrozenInstanceError):
+        config.run.seed = 1  # type: ignore[misc]
+
+
+def test_quickstart_is_valid_and_short() -> None:
+    load(QUICKSTART)
+    lines = [line for line in QUICKSTART.read_text().splitlines() if line.strip() and not line.startswith("#")]
+    assert len(lines) < 25
+
+
+def test_extends_lays_the_file_over_its_bases(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "second.yaml").write_text("rollout: {temperature: 0.7, max_new_tokens: 32}\nrun: {seed: 5}\n")
+    path = tmp_path / "top.yaml"
+    path.write_text("extends: [minimal.yaml, second.yaml]\nrun: {seed: 6}\n")
+    config = load(path)
+    assert (config.rollout.batch_size, config.rollout.temperature, config.run.seed) == (32, 0.7, 6)
+
+
+def test_extends_in_a_circle_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("extends: two.yaml\n")
+    (tmp_path / "two.yaml").write_text("extends: one.yaml\n")
+    assert "extends goes round in a circle: one.yaml -> two.yaml -> one.yaml." in mistakes(tmp_path / "one.yaml")
+
+
+def test_a_missing_base_names_the_line_and_the_nearest_file(tmp_path: Path, minimal: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("run: {seed: 1}\nextends: minimum.yaml\n")
+    found = mistakes(path)
+    assert f"{path}:2: " in found
+    assert "does not exist. Did you mean" in found
+    assert "minimal.yaml?" in found
+
+
+def test_overrides_are_typed_as_in_yaml(minimal: Path) -> None:
+    overrides = ["learner.optimizer.lr=1e-4", "policy.path=null", "learner.optimizer.betas=[0.9, 0.95]", "run.name=a=b"]
+    config = load(minimal, overrides)
+    assert config.learner.optimizer.lr == 1e-4
+    assert config.policy.path is None
+    assert config.learner.optimizer.betas == (0.9, 0.95)
+    assert config.run.name == "a=b"
+
+
+def test_numbers_without_a_dot_before_the_exponent(write: Write) -> None:
+    assert load(write("learner: {optimizer: {lr: 3e-4, eps: 1E-6}}")).learner.optimizer.lr == 3e-4
+
+
+def test_whole_numbers_are_accepted_for_numbers(write: Write) -> None:
+    lr = load(write("learner: {optimizer: {lr: 1}}")).learner.optimizer.lr
+    assert isinstance(lr, float)
+
+
+def test_interpolation(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEED_OF_TEST", "7")
+    path = write(
+        "run: {seed: '${oc.env:SEED_OF_TEST}', name: 'seed${run.seed}'}\nrollout: {top_k: '${algorithm.group_size}'}\n"
+    )
+    config = load(path)
+    assert (config.run.seed, config.run.name, config.rollout.top_k) == (7, "seed7", 8)
+
+
+def test_interpolation_that_fails_names_its_line(write: Write) -> None:
+    found = mistakes(write("run:\n  name: ${oc.env:SURELY_NOT_SET}\n"))
+    assert "run.yaml:3: run.name: ${oc.env:SURELY_NOT_SET} does not resolve" in found
+
+
+def test_merge_keys_and_anchors(tmp_path: Path, minimal: Path) -> None:
+    path = tmp_path / "anchors.yaml"
+    path.write_text("extends: minimal.yaml\nrollout: &r {temperature: 0.5}\nevaluation: {<<: *r}\n")
+    assert load(path).evaluation.temperature == 0.5
+
+
+def test_plain_data_and_yaml_come_back_equal(minimal: Path, tmp_path: Path) -> None:
+    for extra in ([], ["algorithm.reward_norm={math: group, code: {mean: batch}}"], ["algorithm.reward_norm=batch"]):
+        config = load(minimal, ["learner.optimizer.betas=[0.8,0.9]", *extra])
+        assert load_mapping(to_mapping(config)) == config
+        path = tmp_path / "back.yaml"
+        path.write_text(to_yaml(config))
+        assert load(path) == config
+
+
+def test_differences(minimal: Path) -> None:
+    a, b = load(minimal), load(minimal, ["rollout.batch_size=64", "env.kwargs.task=basic_arithmetic"])
+    assert diff(a, a) == []
+    assert diff(a, b) == ["env.kwargs.task: chain_sum -> basic_arithmetic", "rollout.batch_size: 32 -> 64"]
+
+
+def test_mappings_cite_their_source() -> None:
+    with pytest.raises(Exception, match=r"sweep trial 3: algorithm\.group_sise is not a key"):
+        load_mapping({**MINIMAL, "algorithm": {"group_sise": 8}}, source="sweep trial 3")

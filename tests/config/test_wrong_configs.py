@@ -1,0 +1,142 @@
+"""Deliberately wrong configurations: each says what is wrong, where, and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.config.conftest import Write, mistakes
+
+from rlinf.config import ConfigErrors, load
+
+SIMULATOR = """
+env: {id: CartPole-v1, kwargs: {task: null}, num_envs: 8}
+policy: {name: actor_critic, architecture: {}}
+algorithm: {adv_type: gae, loss_type: actor_critic, group_size: 1}
+"""
+MEGATRON = "learner: {backend: megatron, num_workers: 4, megatron: {"
+
+# What was written, the message, and the fix.
+WRONG = [
+    ("rollout: {batch_sze: 4}", "rollout.batch_sze is not a key.", "Did you mean rollout.batch_size?"),
+    ("group_size: 4", "group_size is not a key.", "Did you mean algorithm.group_size?"),
+    ("rolout: {batch_size: 4}", "rolout is not a key.", "Did you mean rollout"),
+    ('run: {seed: "8"}', 'run.seed must be a whole number, not the text "8".', "Write 8, without quotes."),
+    ("run: {max_steps: 3.0}", "run.max_steps must be a whole number, not 3.0.", "Write 3."),
+    ("learner: {num_workers: true}", "learner.num_workers must be a whole number, not the switch true.", "8"),
+    ("policy: {value_head: 1}", "policy.value_head must be true or false, not 1.", "Write true or false"),
+    ('learner: {optimizer: {lr: "1e-4"}}', "learner.optimizer.lr must be a number", "Write 1e-4, without quotes."),
+    ("learner: {optimizer: {lr: null}}", "learner.optimizer.lr must be a number, not null.", "For example: 0.5"),
+    ("learner: {optimizer: {betas: 0.9}}", "betas must be a list of 2 values, not 0.9.", "[0.5, 0.5]"),
+    ("run: {name: 7}", "run.name must be text, not 7.", 'Put it in quotes: "7".'),
+    ("learner: {backend: torhc}", "must be one of torch, fsdp, megatron", "Did you mean torch?"),
+    ("policy: {lora: 8}", "policy.lora is a section, not 8.", "Write its keys under it"),
+    ("algorithm: {reward_norm: grup}", "algorithm.reward_norm must be", "Did you mean group?"),
+    ("algorithm: {adv_type: grop}", "algorithm.adv_type: grop does not exist", "Did you mean grpo?"),
+    ("algorithm: {loss_type: act}", "algorithm.loss_type: act does not exist", "Did you mean actor?"),
+    ("algorithm: {loss_agg_func: token_mean}", "loss_agg_func: token_mean does not exist", "Did you mean token-mean?"),
+    ("algorithm: {num_minibatches: 3}", "does not divide the 256 rows of a step", "use 2 or 4."),
+    ("algorithm: {num_minibatches: 256}\nlearner: {num_workers: 2}", "learner.num_workers 2 is more", "at most 1"),
+    ("env: {num_workers: 40}", "env.num_workers 40 is more than rollout.batch_size 32", "Use at most 32."),
+    ("rollout: {num_samplers: 33}", "rollout.num_samplers 33 is more than rollout.batch_size", "Use at most 32."),
+    ("algorithm: {group_size: 1}", "adv_type: grpo compares the members of a group", "Set algorithm.group_size to 2"),
+    ("rollout: {batch_size: 0}", "rollout.batch_size must be at least 1, not 0.", "Write 1 or more."),
+    ("rollout: {top_p: 1.5}", "rollout.top_p must be at most 1, not 1.5.", "Write 1 or less."),
+    ("algorithm: {clip_ratio_c: 0.5}", "algorithm.clip_ratio_c must be above 1", "Write more than 1."),
+    ("rollout: {temperature: 0}", "gives every member of a group the same response", "Set it to 1.0"),
+    ("algorithm: {adv_type: gae, loss_type: actor_critic}", "adv_type: gae needs values", "policy.value_head: true"),
+    ("algorithm: {loss_type: actor_critic}", "loss_type: actor_critic needs values", "policy.value_head: true"),
+    ("policy: {value_head: true}", "policy.value_head is not read by adv_type: grpo", "It is read by adv_type: gae."),
+    ("algorithm: {gae_lambda: 0.9}", "algorithm.gae_lambda is not read by adv_type: grpo", "read by adv_type: gae."),
+    ("algorithm: {tis_cap: 3}", "algorithm.tis_cap is not read by", "It is read by loss_type: tis."),
+    ("algorithm: {max_resample: 9}", "is not read without dynamic_sampling: true.", "Add dynamic_sampling: true."),
+    ("algorithm: {kl_coef: 0.1}", "is not read without add_token_level_kl: true.", "Add add_token_level_kl: true."),
+    ("rollout: {max_new_tokens: 20000}", "can not hold one row", "Set learner.micro_batch_tokens to 20512 or more"),
+    (
+        "policy: {architecture: {max_position_embeddings: 600}}",
+        "the model sees at most 600 tokens",
+        "Set rollout.max_new_tokens to 88 or less.",
+    ),
+    ("rollout: {sampler: server}", "rollout.sampler: server needs the address", "Set rollout.server.base_url"),
+    ("rollout: {sampler: hf, vllm: {max_num_seqs: 8}}", "is not read by rollout.sampler: hf.", "sampler: vllm."),
+    ("evaluation: {samples: 4}", "evaluation.samples 4 at temperature 0", "Set evaluation.temperature: 0.6"),
+    ("learner: {optimizer: {warmup_steps: 500}}", "is more than run.max_steps 100.", "Set it to 10, for example."),
+    ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),
+    ("policy: {hidden_sizes: [8]}", "is read only by simulator policies", "choose policy.name: actor_critic"),
+    ("env: {id: ''}", "env.id is missing", "Add `env:` with `id:"),
+    ("policy: {architecture: null}", "neither a path nor an architecture", "Set policy.path"),
+    ("policy: {path: ./nowhere, architecture: null}", "policy.path: ./nowhere does not exist.", "Give the path"),
+    ("env: {kwargs: {path: data/train.jsonl}}", "env.kwargs.path: data/train.jsonl does not exist.", "no folder data"),
+    ("checkpoint: {best_metric: accuracy}", "is not an evaluation metric.", "Write eval/accuracy"),
+    (MEGATRON + "tensor_parallel: 3}}", "= 3 does not divide learner.num_workers 4:", "use 6 ranks"),
+    (MEGATRON + "tensor_parallel: 4}}", "does not divide num_key_value_heads 2:", "use 2."),
+    (MEGATRON + "pipeline_parallel: 3}}", "does not divide the 4 layers:", "use 2 or 4 stages."),
+    ("learner: {megatron: {tensor_parallel: 2}}", "is not read by learner.backend: torch.", "backend: megatron."),
+    (MEGATRON + "}}\npolicy: {lora: {rank: 8}}", "lora is not supported by learner.backend: megatron", "rank: 0"),
+    (SIMULATOR + "rollout: {max_new_tokens: 9}", "is read only by language models", "choose policy.name: causal_lm"),
+]
+
+
+@pytest.mark.parametrize(("text", "message", "fix"), WRONG, ids=[text.strip()[:50] for text, _, _ in WRONG])
+def test_one_mistake_gives_one_clear_message(write: Write, text: str, message: str, fix: str) -> None:
+    path = write(text)
+    with pytest.raises(ConfigErrors) as caught:
+        load(path)
+    told = [problem for problem in caught.value.problems if message in str(problem)]
+    assert told, str(caught.value)
+    assert fix in str(told[0])
+    assert told[0].file
+    assert str(told[0]).startswith((f"{path}:", f"{path.parent / 'minimal.yaml'}:"))
+
+
+def test_a_simulator_group_must_divide_the_envs(write: Write) -> None:
+    text = SIMULATOR.replace("group_size: 1", "group_size: 6").replace("gae", "grpo")
+    found = mistakes(write(text))
+    assert "algorithm.group_size 6 does not divide env.num_envs 8: use 4 or 8." in found
+
+
+def test_all_at_once_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(
+        "run:\n  seed: '1'\nrollout:\n  batch_sze: 3\n  top_p: 2\nlearner:\n  backend: torhc\n"
+        "policy: {path: ./nowhere}\nevaluation: {samples: 3}\nextends: minimal.yaml\nalgorithm: {num_minibatches: 7}\n"
+        "rollout: {temperature: hot}\n"
+    )
+    (tmp_path / "minimal.yaml").write_text("env: {id: CartPole-v1}\nalgorithm: {group_size: 4}\n")
+    found = mistakes(path, "cluster.backend=Local").splitlines()
+    places = [line.split(": ")[0].removeprefix(f"{path}:") for line in found]
+    assert places == ["2", "4", "5", "7", "8", "9", "12", "command line"]
+
+
+def test_what_depends_on_a_broken_key_is_not_judged(write: Write) -> None:
+    # A batch size nobody can read gives one message, not one more about rows.
+    found = mistakes(write("rollout: {batch_size: many}\nalgorithm: {num_minibatches: 3}\n"))
+    assert found.count("\n") == 0
+
+
+def test_a_list_of_the_known_keys_where_nothing_is_near(write: Write) -> None:
+    assert "Keys of data: max_prompt_length, shuffle" in mistakes(write("data: {zzzz: 1}"))
+
+
+def test_a_key_written_twice(write: Write) -> None:
+    found = mistakes(write("run:\n  seed: 1\n  seed: 2\n"))
+    assert "run.seed is written twice, on lines 3 and 4. Take one of them out." in found
+
+
+def test_broken_yaml_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text("run: {seed: 1}\nenv: [1, 2\nrollout: 3\n")
+    assert f"{path}:3: this is not valid YAML" in mistakes(path)
+
+
+def test_a_file_that_does_not_exist_names_the_nearest(minimal: Path) -> None:
+    found = mistakes(minimal.with_name("minimol.yaml"))
+    assert "does not exist. Did you mean" in found
+    assert "minimal.yaml?" in found
+
+
+def test_overrides_that_are_none(minimal: Path) -> None:
+    assert "'rollout.batch_size' is not an override. Write key=value" in mistakes(minimal, "rollout.batch_size")
+    assert "command line: rollout.batch_sise is not a key. Did you mean rollout.batch_size?" in mistakes(
+        minimal, "rollout.batch_sise=4"
+    )

@@ -1,0 +1,38 @@
+"""Fixtures: a tiny random model, and samplers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from rlinf.samplers.hf import HFSampler
+from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Matrices this small only get slower on several threads, much slower where cores are shared."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture
+def model() -> PreTrainedModel:
+    return tiny_qwen2()
+
+
+@pytest.fixture
+def make_sampler(model: PreTrainedModel) -> Callable[..., HFSampler]:
+    def make(of: PreTrainedModel | None = None, *, batch: int = 64, max_model_len: int = 128) -> HFSampler:
+        return HFSampler(
+            of or model,
+            eos_token_ids=[EOS],
+            pad_token_id=PAD,
+            seed=7,
+            generation_batch_size=batch,
+            max_model_len=max_model_len,
+        )
+
+    return make
