@@ -140,3 +140,23 @@ def test_a_distribution_that_does_not_fit_is_refused():
         ActorCritic(VECTOR, spaces.Discrete(2), ActorCriticOptions(distribution="beta"))
     with pytest.raises(TypeError, match="fixed shape"):
         ActorCritic(spaces.Text(10), spaces.Discrete(2))
+
+
+def test_an_exported_policy_comes_back(tmp_path):
+    policy = ActorCritic(MIXED, ARM, ActorCriticOptions(embedding_size=16, normalize_observations=True))
+    policy.save_pretrained(str(tmp_path / "policy"))
+    back = ActorCritic.from_pretrained(str(tmp_path / "policy"))
+    inputs = observations(MIXED, 4)
+    assert back.act(inputs, greedy=True)[0].equal(policy.act(inputs, greedy=True)[0])
+    assert back.options == policy.options
+
+
+def test_padding_is_not_computed_and_reads_as_zero():
+    policy = ActorCritic(VECTOR, spaces.Discrete(3))
+    inputs = {"observation": observations(VECTOR, 6)["observation"].unflatten(0, (2, 3))}
+    actions = torch.zeros(2, 3, dtype=torch.int64)
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    whole = policy.evaluate(inputs, actions, torch.ones_like(mask))
+    part = policy.evaluate(inputs, actions, mask)
+    torch.testing.assert_close(part.logprobs, torch.where(mask, whole.logprobs, 0.0))
+    torch.testing.assert_close(part.values, torch.where(mask, whole.values, 0.0))

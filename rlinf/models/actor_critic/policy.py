@@ -6,11 +6,17 @@ Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first 
 
 from __future__ import annotations
 
+import json
+import pickle
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor, nn
 
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
@@ -19,7 +25,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.actor_critic.spaces import ROOT
-from rlinf.types import PolicyOutput
+from rlinf.types import Costs, PolicyOutput
 
 
 class ActorCritic(nn.Module):
@@ -43,7 +49,7 @@ class ActorCritic(nn.Module):
         self.actor_body = mlp(width, options.hidden_sizes, options.activation)
         self.critic_body = None if shared else mlp(width, options.hidden_sizes, options.activation)
         last = options.hidden_sizes[-1] if options.hidden_sizes else width
-        self._action_space = action_space
+        self._observation_space, self._action_space = observation_space, action_space
         chunk = options.num_action_chunks
         joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
         self.head = action_head(last, joint_space, options.distribution, options.init_log_std)
@@ -112,27 +118,41 @@ class ActorCritic(nn.Module):
         return draw(rows, self.head.noise_size, generator=generator)
 
     def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T], with gradient. Masked slots give finite numbers that mean nothing."""
-        actor, critic, _ = self._features(inputs, mask.shape)
+        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
+        whole = self.cell is not None or bool(mask.all())
+        # A policy without memory needs no padding: only the true slots are computed, then put in their places.
+        places = None if whole else mask.nonzero(as_tuple=True)
+        flat = {n: inputs[n].flatten(0, 1) if places is None else inputs[n][places] for n in self.encoder.leaves}
+        actor, critic, _ = self._features(flat, inputs, mask.shape)
         parameters = self.head(actor)
-        flat = actions.flatten(0, 1)
-        logprobs = self.head.log_prob(parameters, flat).sum(-1).unflatten(0, mask.shape)
-        entropy = self.head.entropy(parameters).sum(-1).unflatten(0, mask.shape)
-        return PolicyOutput(logprobs, entropy, self.value_head(critic)[:, 0].unflatten(0, mask.shape))
+        chosen = actions.flatten(0, 1) if places is None else actions[places]
+        columns = (
+            self.head.log_prob(parameters, chosen).sum(-1),
+            self.head.entropy(parameters).sum(-1),
+            self.value_head(critic)[:, 0],
+        )
+        return PolicyOutput(*(self._in_place(column, places, mask) for column in columns))
+
+    @staticmethod
+    def _in_place(column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
+        """A column over flat slots as [B, T]."""
+        if places is not None:
+            return column.new_zeros(mask.shape).index_put(places, column)
+        table = column.unflatten(0, mask.shape)
+        return table if bool(mask.all()) else torch.where(mask, table, 0.0)
 
     @torch.no_grad()
     def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
         """Critic [N] at observations [N, ...] that follow recurrent states [N, S]."""
-        rows = len(state)
-        one_slot = {name: tensor[:, None] for name, tensor in inputs.items()}
-        one_slot["recurrent_state"] = state
-        one_slot["episode_start"] = torch.zeros(rows, 1, dtype=torch.bool)
-        return self.value_head(self._features(one_slot, torch.Size((rows, 1)))[1])[:, 0]
+        start = {"recurrent_state": state, "episode_start": torch.zeros(len(state), 1, dtype=torch.bool)}
+        _, critic, _ = self._features(inputs, start, torch.Size((len(state), 1)))
+        return self.value_head(critic)[:, 0]
 
     @torch.no_grad()
     def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
-        """Recurrent state after each slot, [B * T, S]."""
-        return self._features(inputs, shape)[2]
+        """Recurrent state after each of the slots [B, T], as [B * T, S]."""
+        flat = {name: inputs[name].flatten(0, 1) for name in self.encoder.leaves}
+        return self._features(flat, inputs, shape)[2]
 
     @torch.no_grad()
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
@@ -144,10 +164,34 @@ class ActorCritic(nn.Module):
         if self.critic_encoder is not None:
             self.critic_encoder.observe(rows)
 
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """True slots of each row; a recurrent policy pays for the padding too."""
+        slots = mask.sum(dim=1) if self.slots_independent else torch.full((len(mask),), mask.shape[1])
+        return Costs(slots.clamp(min=1))
+
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight and every running statistic, by name."""
         for name, tensor in self.state_dict().items():
             yield name, tensor.detach()
+
+    def save_pretrained(self, folder: str) -> None:
+        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        save_file({name: tensor.contiguous() for name, tensor in self.weights()}, target / "model.safetensors")
+        (target / "policy.json").write_text(json.dumps(asdict(self.options), indent=2))
+        (target / "spaces.pkl").write_bytes(pickle.dumps((self._observation_space, self._action_space)))
+
+    @classmethod
+    def from_pretrained(cls, folder: str) -> Self:
+        """The policy of an exported folder. It unpickles the two spaces: load only folders that you trust."""
+        source = Path(folder)
+        options = json.loads((source / "policy.json").read_text())
+        options["hidden_sizes"] = tuple(options["hidden_sizes"])
+        observation_space, action_space = pickle.loads((source / "spaces.pkl").read_bytes())
+        policy = cls(observation_space, action_space, ActorCriticOptions(**options))
+        policy.load_state_dict(load_file(source / "model.safetensors"))
+        return policy
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """What the environment takes for actions [N, ...] of this policy; with chunks [N, K, ...]."""
@@ -155,9 +199,13 @@ class ActorCritic(nn.Module):
         chunk = self.options.num_action_chunks
         return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)
 
-    def _features(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> tuple[Tensor, Tensor, Tensor]:
-        """Last hidden layers of actor and critic [B * T, F], and recurrent states [B * T, S], for slots [B, T]."""
-        flat = {name: inputs[name].flatten(0, 1) for name in self.encoder.leaves}
+    def _features(
+        self, flat: Mapping[str, Tensor], inputs: Mapping[str, Tensor], shape: torch.Size
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Last hidden layers of actor and critic [n, F], and recurrent states [n, S], for observations [n, ...].
+
+        Recurrent policies need all slots of ``shape`` = [B, T] in ``flat``, and where they start from in ``inputs``.
+        """
         features = self.encoder(flat)
         states = features.new_zeros(len(features), 0)
         if self.cell is not None:
