@@ -162,7 +162,7 @@ def test_failures_are_dropped_counted_and_survived(layout):
         group_size=4,
         max_failures=1000,
         env={
-            "kwargs": {"raise_every": 60, "hang_every": 60, "nan_every": 60},
+            "kwargs": {"raise_every": 100, "hang_every": 100, "nan_every": 100},
             "step_timeout_s": 0.05,
             "max_failures": 1000,
         },
