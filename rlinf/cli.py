@@ -162,8 +162,8 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _delegate(options: argparse.Namespace) -> int:
-    code: int = _function(options.module, "main")(options.rest)
-    return code
+    code = _function(options.module, "main")(options.rest)
+    return code if isinstance(code, int) else 0
 
 
 def _function(module: str, name: str) -> Callable[..., object]:

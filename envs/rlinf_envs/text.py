@@ -113,10 +113,16 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
         return self._template.render(self.question(task_id))
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
-        """(prompt, correct response) for each id: the worked solution, or the bare answer in the judge's format."""
+        """(prompt, correct response) for each id: the worked solution, or the bare answer in the judge's format.
+
+        Raises:
+            ValueError: a task without a reference answer (families that accept any of many answers may name none).
+        """
         pairs = []
         for task_id in task_ids:
             task = self._task(task_id)
+            if not task.answer:
+                raise ValueError(f"task {task_id} of {task.domain!r} has no reference answer to demonstrate")
             pairs.append((self.prompt(task_id), task.solution or self._judge.render(task.answer)))
         return pairs
 

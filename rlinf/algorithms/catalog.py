@@ -55,6 +55,7 @@ REWARD_OPTIONS = (
 """Read by ``process_rewards``."""
 
 STEP_OPTIONS = (
+    "kl_controller",
     "target_kl",
     "kl_horizon",
     "overlong_penalty",
@@ -144,9 +145,9 @@ ADVANTAGES: Mapping[str, Entry] = {
     ),
     "gigpo": Entry(
         "group advantage of the episode plus a weighted group advantage of its steps among equal anchor states",
-        "A_t = A_episode + step_advantage_weight (G_t - mean_a) / (std_a + 1e-6), G reward-to-go, a anchor state",
+        "A_t = A_episode + step_weight (G_t - mean_a) / (std_a + 1e-6), G reward-to-go, a anchor state",
         "GiGPO, arXiv:2505.10978",
-        (*_GRPO, "gamma", "step_advantage_weight"),
+        (*_GRPO, "gamma", "step_weight"),
         ("anchor_ids",),
     ),
     "raw": Entry("the reward itself", "A = R", "the policy gradient without a baseline"),
@@ -199,19 +200,19 @@ LOSSES: Mapping[str, Entry] = {
         "a soft gate in the place of the clip",
         "-A sigmoid(tau (rho - 1)) 4 / tau, tau by the sign of A",
         "SAPO, arXiv:2511.20347",
-        ("tau_pos", "tau_neg"),
+        ("sapo_tau_positive", "sapo_tau_negative"),
     ),
     "clip_cov": Entry(
         "actor without the gradient of a few slots whose covariance of logp and A lies in a band",
-        "actor, 0 on clip_cov_ratio of all slots among those with clip_cov_lb < cov < clip_cov_ub",
+        "actor, 0 on cov_ratio of all slots among those with cov_lower_bound < cov < cov_upper_bound",
         "Cui et al., arXiv:2505.22617",
-        (*_CLIP, "clip_cov_ratio", "clip_cov_lb", "clip_cov_ub"),
+        (*_CLIP, "cov_ratio", "cov_lower_bound", "cov_upper_bound"),
     ),
     "kl_cov": Entry(
         "unclipped surrogate, with a KL penalty on the slots of highest covariance of logp and A",
-        "-A rho, plus kl_cov_coef |logp - old| on the kl_cov_ratio of all slots with the highest cov",
+        "-A rho, plus cov_kl_coef |logp - old| on the cov_ratio of all slots with the highest cov",
         "Cui et al., arXiv:2505.22617",
-        ("kl_cov_ratio", "kl_cov_coef"),
+        ("cov_ratio", "cov_kl_coef"),
     ),
     "reinforce": Entry("the policy gradient", "-A logp", "Williams 1992, doi:10.1007/BF00992696"),
     "decoupled": Entry(
@@ -290,9 +291,9 @@ def choose(key: str, name: str, table: Mapping[str, Entry]) -> Entry:
 def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> None:
     """A TypeError for options that ``chosen`` does not read; it lists the known ones, and who reads the others.
 
-    >>> refuse_unknown("loss_type: tis", {"tau_pos"}, ("tis_cap",))
+    >>> refuse_unknown("loss_type: tis", {"sapo_tau_positive"}, ("tis_cap",))
     Traceback (most recent call last):
-    TypeError: loss_type: tis does not read tau_pos (read by loss_type: sapo); it reads: tis_cap
+    TypeError: loss_type: tis does not read sapo_tau_positive (read by loss_type: sapo); it reads: tis_cap
     """
     known = sorted(set(known))
     strange = sorted(set(given) - set(known))

@@ -103,6 +103,12 @@ class Objective:
         }
         return frozenset(catalog.LOSSES[self.loss_type].needs) | {name for name, wanted in extra.items() if wanted}
 
+    @property
+    def per_slot(self) -> bool:
+        """Whether the loss is the same when every true slot is a row of its own (no ratio or mean over a sequence)."""
+        of_tokens = self.rollout_correction is None or self.rollout_correction.level == "token"
+        return self.loss_agg_func == "token-mean" and self.loss_type not in ("gspo", "gmpo") and of_tokens
+
     def weights(self, mask: Tensor, *, counts: LossCounts | None = None) -> Tensor:
         """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it."""
         return slot_weights(

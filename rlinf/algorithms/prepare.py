@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog, filters
 from rlinf.algorithms.advantages import compute_advantages
+from rlinf.algorithms.advantages.registry import WHITENED
 from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.rewards import RewardState, overlong_penalty, process_rewards
 from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics
@@ -27,14 +28,14 @@ class AlgorithmState:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AlgorithmState:
-        """The state of a run that begins, by ``kl_coef``, ``target_kl`` and ``kl_horizon``.
+        """The state of a run that begins, by ``kl_coef`` and, with ``kl_controller: adaptive``, ``target_kl``
+        and ``kl_horizon``.
 
         >>> AlgorithmState.of({"kl_coef": 0.1}).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}
         """
-        return cls(
-            KLController(options.get("kl_coef") or 0.0, options.get("target_kl"), options.get("kl_horizon") or 10_000.0)
-        )
+        target = options.get("target_kl") if options.get("kl_controller") == "adaptive" else None
+        return cls(KLController(options.get("kl_coef") or 0.0, target, options.get("kl_horizon") or 10_000.0))
 
     def state_dict(self) -> dict[str, Any]:
         return {"kl": self.kl.state_dict(), "rewards": self.rewards.state_dict()}
@@ -57,7 +58,8 @@ def prepare_batch(
     1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
        not learned from, but still counts in its group's statistics
     2. ``overlong_penalty``, then ``process_rewards``
-    3. and 4. ``compute_advantages``, with ``kl_coef`` from the controller where ``add_token_level_kl``
+    3. and 4. ``compute_advantages``, with ``kl_coef`` from the controller where ``add_token_level_kl`` (and for
+       reinforce_pp and its baseline form)
     """
     entry = catalog.choose("adv_type", options["adv_type"], catalog.ADVANTAGES)
     given = {name: value for name, value in options.items() if value is not None}
@@ -66,7 +68,7 @@ def prepare_batch(
     mask = batch.mask & kept[:, None]
 
     shaped = batch.rewards
-    if "overlong_penalty" in given:
+    if given.get("overlong_penalty", {"coef": 0}).get("coef", 1.0):
         shaped = _with_overlong_penalty(batch, given["overlong_penalty"])
     processed = process_rewards(
         shaped,
@@ -79,7 +81,8 @@ def prepare_batch(
     )
 
     read = {name: given[name] for name in (*catalog.ADVANTAGE_OPTIONS, *entry.options) if name in given}
-    read["kl_coef"] = state.kl.kl_coef if given.get("add_token_level_kl") else 0.0
+    penalised = given.get("add_token_level_kl", False) or options["adv_type"] in WHITENED
+    read |= {"add_token_level_kl": penalised, "kl_coef": state.kl.kl_coef}
     logprobs = batch.logprobs if batch.old_logprobs is None else batch.old_logprobs
     advantages, returns = compute_advantages(
         options["adv_type"],
@@ -99,7 +102,7 @@ def prepare_batch(
         **read,
     )
     metrics = _report(batch, outcomes, processed, kept, mask, advantages, ranks)
-    if given.get("add_token_level_kl") and batch.ref_logprobs is not None:
+    if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(given.get("kl_penalty_type", "kl"), logprobs, batch.ref_logprobs)
         metrics["token_kl"] = _mean(kl, mask, ranks)
         metrics["kl_coef"] = state.kl.kl_coef

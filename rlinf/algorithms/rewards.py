@@ -3,74 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.running import RewardState, RunningStatistics
 from rlinf.algorithms.scan import next_true
 from rlinf.algorithms.statistics import EPS, ONE_RANK, Ranks, SingletonGroup, group_statistics, settle_singletons
 
 SCOPES = ("group", "batch", "running")
-
-
-@dataclass
-class RunningStatistics:
-    """Mean and deviation of everything seen so far, merged batch by batch (Chan, Golub and LeVeque 1979).
-
-    >>> seen = RunningStatistics()
-    >>> seen.update(torch.tensor([1., 2.])); seen.update(torch.tensor([3.]))
-    >>> seen.mean, seen.std
-    (2.0, 1.0)
-    """
-
-    count: float = 0.0
-    mean: float = 0.0
-    squares: float = 0.0
-    """The sum of squared deviations from the mean."""
-
-    @property
-    def std(self) -> float:
-        """Unbiased; 1 under two samples."""
-        return (self.squares / (self.count - 1)) ** 0.5 if self.count >= 2 else 1.0
-
-    def update(self, values: Tensor, *, ranks: Ranks = ONE_RANK) -> None:
-        """Takes in ``values`` [N] of every rank."""
-        values = values.detach().double()
-        count = float(ranks.sum(torch.tensor(float(len(values)), dtype=torch.float64)))
-        if count == 0:
-            return
-        mean = float(ranks.sum(values.sum())) / count
-        squares = float(ranks.sum(((values - mean) ** 2).sum()))
-        total = self.count + count
-        apart = mean - self.mean
-        self.squares += squares + apart**2 * self.count * count / total
-        self.mean += apart * count / total
-        self.count = total
-
-    def state_dict(self) -> dict[str, float]:
-        return {"count": self.count, "mean": self.mean, "squares": self.squares}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
-
-
-@dataclass
-class RewardState:
-    """The running statistics of every domain (one, named "", where a batch has no domains)."""
-
-    domains: dict[str, RunningStatistics] = field(default_factory=dict)
-
-    def of(self, domain: str) -> RunningStatistics:
-        return self.domains.setdefault(domain, RunningStatistics())
-
-    def state_dict(self) -> dict[str, dict[str, float]]:
-        return {name: statistics.state_dict() for name, statistics in self.domains.items()}
-
-    def load_state_dict(self, state: Mapping[str, Mapping[str, float]]) -> None:
-        self.domains = {name: RunningStatistics(**values) for name, values in state.items()}
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,18 @@ def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:
     return torch.where(mask, sums, 0.0)
 
 
-def episode_ends(mask: Tensor, terminated: Tensor | None, truncated: Tensor | None) -> Tensor:
+def episode_ends(
+    mask: Tensor, terminated: Tensor | None, truncated: Tensor | None, *, ignore_terminations: bool = False
+) -> Tensor:
     """bool [B, T]: the true slots in which an episode ends by a flag (a row's last slot ends anyway).
+
+    With ``ignore_terminations`` only truncation ends one.
 
     >>> episode_ends(torch.tensor([[True, True]]), torch.tensor([[True, False]]), None)
     tensor([[ True, False]])
     """
     ends = torch.zeros_like(mask)
-    for flag in (terminated, truncated):
+    for flag in (None if ignore_terminations else terminated, truncated):
         if flag is not None:
             ends = ends | flag
     return ends & mask

@@ -124,10 +124,10 @@ class Host:
         if running is None:
             return "it is idle now"
         method, thread, since = running
-        frame = sys._current_frames().get(thread)
-        lines = traceback.format_stack(frame)
-        first = next((i for i, line in enumerate(lines) if __file__ in line), -1)
-        return f"in {method} for {time.monotonic() - since:.1f} s, at:\n" + "".join(lines[first + 1 :]).rstrip()
+        stack = traceback.extract_stack(sys._current_frames().get(thread))
+        ours = max((i for i, frame in enumerate(stack) if frame.filename == __file__), default=-1)
+        lines = traceback.format_list(stack[ours + 1 :])
+        return f"in {method} for {time.monotonic() - since:.1f} s, at:\n" + "".join(lines).rstrip()
 
 
 def _arguments(packed: Packed, shared: Sequence[Packed]) -> tuple[list[Any], dict[str, Any]]:

@@ -46,7 +46,7 @@ class Builder:
                 message = f"{name} is a section, not {_describe(located.value)}."
                 self.fail(located, name, message, fix)
             return kind()
-        known = hints(kind)
+        known = hints(typing.cast(type, kind))
         values: dict[str, object] = {}
         for name, child in branch.items():
             dotted = prefix + name

@@ -189,7 +189,7 @@ class CausalLMPolicy(nn.Module):
     def _score_part(
         self, head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, Tensor]:
-        logits = processed_logits(head(hidden), self.sampling, seen=seen, keep=tokens)
+        logits = processed_logits(head(hidden), self.sampling, seen=seen, chosen=tokens)
         logprobs = logits.log_softmax(-1)
         chosen = logprobs.gather(-1, tokens[:, None])[:, 0]
         if not with_entropy:

@@ -1,7 +1,7 @@
-"""The sampling distribution: what temperature, top-k, top-p and a repetition penalty make of logits.
+"""The sampling distribution: what the samplers draw from, and what a learner evaluates.
 
-Sampler and learner share this file, so that a log-probability means the same in both. A truncated distribution always
-keeps the token that was drawn: under newer weights it may have left the top, and its ratio must stay finite.
+Both sides call :func:`processed_logits`, so the log-probabilities of a batch are of one and the same distribution.
+The order of the steps is that of vLLM and transformers: repetition penalty, temperature, top-k, top-p.
 """
 
 from __future__ import annotations
@@ -13,39 +13,89 @@ from rlinf.types import SamplingParams
 
 
 def processed_logits(
-    logits: Tensor, params: SamplingParams, *, seen: Tensor | None = None, keep: Tensor | None = None
+    logits: Tensor, params: SamplingParams, *, seen: Tensor | None = None, chosen: Tensor | None = None
 ) -> Tensor:
-    """Float32 logits [S, V] of the sampling distribution.
+    """Float32 logits [..., V] whose softmax is the sampling distribution; what it can't draw is minus infinity.
 
-    ``seen`` [S, V] bool: tokens that the repetition penalty applies to (read where it is not 1).
-    ``keep`` [S] int64: tokens that stay in the support whatever top-k and top-p say.
+    Args:
+        logits: [..., V] of the model, any floating dtype; never changed.
+        seen: bool [..., V], the tokens that occur before this slot (prompt and response). Needed, and read, only where
+            ``params.repetition_penalty`` is not 1.
+        chosen: int64 [...], tokens known to have been drawn. Top-k and top-p keep them even where rounding in another
+            forward pass would put them just outside, which would make their log-probability minus infinity.
+
+    Greedy sampling (temperature 0) reports the distribution at temperature 1, unfiltered.
+
+    Raises:
+        ValueError: a repetition penalty without ``seen``.
     """
-    logits = logits.float()
+    scores = logits.float()
     if params.repetition_penalty != 1.0:
         if seen is None:
-            raise ValueError("a repetition penalty needs the tokens seen so far")
-        scale = params.repetition_penalty
-        logits = torch.where(seen, torch.where(logits > 0, logits / scale, logits * scale), logits)
-    if params.temperature not in (0.0, 1.0):
-        logits = logits / params.temperature
-    if params.top_k <= 0 and params.top_p >= 1.0:
-        return logits
-    outside = _outside(logits, params)
-    if keep is not None:
-        outside = outside.scatter(-1, keep[:, None], False)
-    return logits.masked_fill(outside, -torch.inf)
+            raise ValueError("repetition_penalty other than 1 needs `seen`: the tokens that came before each slot")
+        penalised = torch.where(scores > 0, scores / params.repetition_penalty, scores * params.repetition_penalty)
+        scores = torch.where(seen, penalised, scores)
+    if params.temperature == 0.0:
+        return scores
+    if params.temperature != 1.0:
+        scores = scores / params.temperature
+    vocabulary = scores.shape[-1]
+    if 0 < params.top_k < vocabulary:
+        threshold = scores.topk(params.top_k, dim=-1).values[..., -1:]
+        scores = _keep(scores, scores >= threshold, chosen)
+    if params.top_p < 1.0:
+        scores = _keep(scores, _nucleus(scores, params.top_p), chosen)
+    return scores
 
 
-def _outside(logits: Tensor, params: SamplingParams) -> Tensor:
-    """[S, V] bool: tokens outside top-k or outside the nucleus. The likeliest token is always inside."""
-    with torch.no_grad():
-        ordered, order = logits.sort(dim=-1, descending=True)
-        rank = torch.arange(logits.shape[-1], device=logits.device)
-        out = torch.zeros_like(ordered, dtype=torch.bool)
-        if params.top_k > 0:
-            out = out | (rank >= params.top_k)
-            ordered = ordered.masked_fill(out, -torch.inf)
-        if params.top_p < 1.0:
-            before = ordered.softmax(-1).cumsum(-1) - ordered.softmax(-1)
-            out = out | ((before >= params.top_p) & (rank > 0))
-        return torch.zeros_like(out).scatter(-1, order, out)
+def draw(
+    logits: Tensor, params: SamplingParams, uniforms: Tensor, *, seen: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Tokens int64 [B] and their log-probabilities float32 [B] from ``logits`` [B, V], one uniform float64 [B] a row.
+
+    The token is where the cumulative distribution crosses the uniform number, so equal logits and equal numbers give
+    equal tokens whatever else is in the batch. Sampling and log-probability use one and the same softmax.
+    """
+    scores = processed_logits(logits, params, seen=seen)
+    shifted = scores - scores.amax(dim=-1, keepdim=True)
+    weights = shifted.exp()
+    if params.temperature == 0.0:
+        tokens = scores.argmax(dim=-1, keepdim=True)
+        total = weights.sum(dim=-1, keepdim=True)
+    else:
+        # Summed in float64: a long vocabulary would otherwise lose the small probabilities at its end.
+        cumulative = weights.cumsum(dim=-1, dtype=torch.float64)
+        total = cumulative[:, -1:]
+        tokens = torch.searchsorted(cumulative, uniforms[:, None] * total, right=True)
+        tokens.clamp_(max=scores.shape[-1] - 1)
+    logprobs = shifted.gather(-1, tokens).squeeze(-1) - total.squeeze(-1).float().log()
+    return tokens.squeeze(-1), logprobs
+
+
+def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> Tensor:
+    """Bool [length, V]: the tokens of ``sequence`` int64 [S] that come before slots ``start .. start + length``.
+
+    Slot ``start`` is the one that ``sequence[start]`` fills (for a response: the length of its prompt).
+    """
+    first = torch.full((vocabulary,), sequence.numel(), dtype=torch.int64, device=sequence.device)
+    positions = torch.arange(sequence.numel(), device=sequence.device)
+    first.scatter_reduce_(0, sequence, positions, reduce="amin")
+    slots = torch.arange(start, start + length, device=sequence.device)
+    return first[None, :] < slots[:, None]
+
+
+def _nucleus(scores: Tensor, top_p: float) -> Tensor:
+    """Bool [..., V]: the smallest set of most likely tokens whose probabilities reach ``top_p`` (one at least)."""
+    ordered, order = scores.sort(dim=-1, descending=True)
+    probabilities = ordered.softmax(dim=-1)
+    before = probabilities.cumsum(dim=-1) - probabilities
+    kept = before < top_p
+    kept[..., 0] = True
+    return torch.zeros_like(kept).scatter_(-1, order, kept)
+
+
+def _keep(scores: Tensor, kept: Tensor, chosen: Tensor | None) -> Tensor:
+    """``scores`` with minus infinity where ``kept`` is false, except at ``chosen``."""
+    if chosen is not None:
+        kept = kept.scatter(-1, chosen[..., None], True)
+    return scores.masked_fill(~kept, float("-inf"))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlinf.samplers.distribution import draw
+from rlinf.models.distribution import draw
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.streams import stream_key, uniforms
 from rlinf.types import Completion, SampleRequest, SamplingParams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from rlinf.config import Config, to_mapping
 
@@ -19,7 +19,7 @@ class Sink(Protocol):
 
 
 class MetricLog:
-    """One JSON object a step. After a resume the file continues from the checkpoint, without the steps that were lost."""
+    """One JSON object a step. After a resume the file continues from the checkpoint, without the lost steps."""
 
     def __init__(self, folder: Path, config: Config, *, from_step: int) -> None:
         self.path = folder / "metrics.jsonl"
@@ -33,6 +33,12 @@ class MetricLog:
         self._file.flush()
         for sink in self._sinks:
             sink.write(step, metrics)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._file.close()

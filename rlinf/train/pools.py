@@ -5,6 +5,7 @@ Splitting work over workers and bringing a dead one back happens here, so that r
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,11 @@ def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
     """
     units = -(-count // unit)
     edges = [min(count, -(-units * part // parts) * unit) for part in range(parts + 1)]
-    return [slice(start, end) for start, end in zip(edges, edges[1:], strict=False)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
 class SamplerPool:
-    """Samplers that share the prompts. A sampler that dies is started anew with the current weights; its part is redone."""
+    """Samplers that share the prompts. One that dies is started anew with the current weights; its part is redone."""
 
     def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
         self.group, self.cluster = group, cluster
@@ -41,9 +42,7 @@ class SamplerPool:
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         parts = [list(requests[part]) for part in shares(len(requests), self.group.size)]
-        handles = {
-            rank: self.group.submit_one(rank, "sample", part) for rank, part in enumerate(parts) if part
-        }
+        handles = {rank: self.group.submit_one(rank, "sample", part) for rank, part in enumerate(parts) if part}
         completions: list[Completion] = []
         for rank, handle in handles.items():
             try:
@@ -75,7 +74,7 @@ class SamplerPool:
 
 
 class TextEnvPool:
-    """Text environments of all workers as one; a worker that dies is started anew and its conversations are replayed."""
+    """Text environments of all workers as one. A worker that dies is started anew, its conversations are replayed."""
 
     def __init__(self, group: WorkerGroup) -> None:
         self.group = group

@@ -72,6 +72,14 @@ class ProgressDisplay:
         self._began, self._done_before, self.total = time.monotonic(), done, total
         self.latest, self.history = {}, {}
 
+    def warm(self, done: int, metrics: Mapping[str, float]) -> None:
+        """A finished step of the warm start."""
+        self._bar.update(self._task, completed=done)
+        self.latest["train/loss"] = metrics["loss"]
+        self.history.setdefault("train/loss", []).append(metrics["loss"])
+        if self.mode == "plain" and (done % 50 == 0 or done == self.total):
+            self.say(f"warm start {done}/{self.total}  loss {metrics['loss']:.4f}  left {self._left(done)}")
+
     def step(self, done: int, metrics: Mapping[str, float]) -> None:
         """The numbers of a finished step."""
         self._bar.update(self._task, completed=done)

@@ -73,8 +73,8 @@ def test_an_unknown_name_lists_the_known_ones():
 
 def test_an_option_of_another_loss_is_refused_with_its_reader():
     with pytest.raises(
-        TypeError, match=r"loss_type: actor does not read tau_pos \(read by loss_type: sapo\); it reads: "
+        TypeError, match=r"loss_type: actor does not read sapo_tau_positive \(read by loss_type: sapo\); it reads: "
     ):
-        Objective("actor", tau_pos=1.0)
+        Objective("actor", sapo_tau_positive=1.0)
     with pytest.raises(TypeError, match=r"does not read cliprange; it reads: .*ratio_clip_eps"):
         Objective("actor", cliprange=1.0)

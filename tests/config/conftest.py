@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-
-from rlinf.config import ConfigErrors, load
-
-MINIMAL: dict[str, object] = {
-    "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": {"task": "chain_sum"}},
-    "policy": {
-        "architecture": {
-            "model_type": "qwen2",
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-        }
-    },
-    "algorithm": {"group_size": 8},
-    "rollout": {"batch_size": 32},
-}
-QUICKSTART = Path(__file__).parents[2] / "config" / "math" / "quickstart.yaml"
-
-Write = Callable[[str], Path]
+from config_cases import MINIMAL, Write
 
 
 @pytest.fixture
@@ -48,10 +27,3 @@ def write(tmp_path: Path, minimal: Path) -> Write:
         return path
 
     return _write
-
-
-def mistakes(path: Path, *overrides: str) -> str:
-    """What loading complains of."""
-    with pytest.raises(ConfigErrors) as caught:
-        load(path, overrides)
-    return str(caught.value)

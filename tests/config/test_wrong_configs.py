@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.config.conftest import Write, mistakes
+from config_cases import Write, mistakes
 
 from rlinf.config import ConfigErrors, load
 
@@ -64,6 +64,8 @@ WRONG = [
     ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),
     ("policy: {hidden_sizes: [8]}", "is read only by simulator policies", "choose policy.name: actor_critic"),
     ("env: {id: ''}", "env.id is missing", "Add `env:` with `id:"),
+    ("env: {id: 'rlinf_env:rlinf/Math-v0'}", "there is no module rlinf_env here", "rlinf_envs:rlinf/ReasoningGym-v0"),
+    ("algorithm: {loss_type: sac}", "loss_type: sac trains simulator policies", "Choose loss_type: actor."),
     ("policy: {architecture: null}", "neither a path nor an architecture", "Set policy.path"),
     ("policy: {path: ./nowhere, architecture: null}", "policy.path: ./nowhere does not exist.", "Give the path"),
     ("env: {kwargs: {path: data/train.jsonl}}", "env.kwargs.path: data/train.jsonl does not exist.", "no folder data"),

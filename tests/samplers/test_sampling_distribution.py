@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlinf.samplers.distribution import draw, processed_logits, seen_tokens
+from rlinf.models.distribution import draw, processed_logits, seen_tokens
 from rlinf.samplers.streams import stream_key, uniforms
 from rlinf.types import SamplingParams
 

@@ -47,7 +47,51 @@ for _dimension, _table in {
 _NEUTRAL = frozenset({"unit", "square unit", "sq unit", "cubic unit"})
 # Words that change a value or join two of them are no units.
 _NO_UNIT = frozenset(
-    ["and", "or", "not", "to", "than", "more", "less", "times", "over", "plus", "minus", "hundred", "thousand", "million", "billion", "dozen", "half", "third", "quarter", "is", "are", "no", "none", "infinity", "undefined", "only", "mod", "base", "root", "sqrt", "sin", "cos", "tan", "log", "ln", "pi", "if", "for", "all", "by", "squared", "cubed", "choose"]
+    [
+        "and",
+        "or",
+        "not",
+        "to",
+        "than",
+        "more",
+        "less",
+        "times",
+        "over",
+        "plus",
+        "minus",
+        "hundred",
+        "thousand",
+        "million",
+        "billion",
+        "dozen",
+        "half",
+        "third",
+        "quarter",
+        "is",
+        "are",
+        "no",
+        "none",
+        "infinity",
+        "undefined",
+        "only",
+        "mod",
+        "base",
+        "root",
+        "sqrt",
+        "sin",
+        "cos",
+        "tan",
+        "log",
+        "ln",
+        "pi",
+        "if",
+        "for",
+        "all",
+        "by",
+        "squared",
+        "cubed",
+        "choose",
+    ]
 )
 
 
@@ -141,7 +185,7 @@ def same_quantity(given: Quantity, wanted: Quantity) -> bool:
 
 
 def split_unit(text: str) -> tuple[str, Quantity | None]:
-    """"2\\sqrt{5} cm" as the expression and one of its unit; (text, None) where it ends in no unit.
+    """ "2\\sqrt{5} cm" as the expression and one of its unit; (text, None) where it ends in no unit.
 
     Numbers with a unit are quantities already; this is for the expressions that are none.
     """

@@ -8,7 +8,8 @@ from rlinf_envs.math.structure import Container, container
 
 _VARIABLE = r"(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?|')?(?:\s*\(\s*[A-Za-z]\s*\))?"
 _ASSIGNMENT = re.compile(
-    rf"^({_VARIABLE}|\\angle\s*[A-Z]+|[A-Z]{{2,3}}|\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])+\s*\))\s*(?:=|\\approx(?![A-Za-z]))\s*(.+)$", re.DOTALL
+    rf"^({_VARIABLE}|\\angle\s*[A-Z]+|[A-Z]{{2,3}}|\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])+\s*\))\s*(?:=|\\approx(?![A-Za-z]))\s*(.+)$",
+    re.DOTALL,
 )
 _MEMBER = re.compile(rf"^{_VARIABLE}\s*\\in(?![A-Za-z])\s*(.+)$", re.DOTALL)
 _RELATION = re.compile(r"(\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>)")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
-from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components
+from rlinf_envs.reasoning_gym.scoring import FamilyScorer
+from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_side
 from rlinf_envs.steps import StepGrader
@@ -32,6 +33,8 @@ class ReasoningGymEnv(TextTaskEnv):
         eval_fraction: float = 0.1,
         answer_format: str = "tag",
         partial_credit: bool = False,
+        score_timeout: float = 5.0,
+        score_workers: int = 1,
         prompt_template: str = "{question}",
         system_prompt: str | None = None,
         few_shot: Sequence[Mapping[str, str]] = (),
@@ -51,6 +54,8 @@ class ReasoningGymEnv(TextTaskEnv):
             answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
             partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points to
                 any text that contains the answer, which is learned before the task is.
+            score_timeout: deadline of one answer in seconds, for families that parse or run what they are given.
+            score_workers: processes for those families; none starts for the others.
             prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
             reward: see ``rlinf_envs.rewards``.
             steps: see ``rlinf_envs.steps``.
@@ -59,12 +64,20 @@ class ReasoningGymEnv(TextTaskEnv):
             raise ValueError(unknown("answer_format", answer_format, ANSWER_FORMATS))
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         side = check_side(split, eval_fraction)
-        components = make_components(task, tasks, seed=seed, size=size, params=params, curriculum=curriculum)
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
+        span = positions(size, side, eval_fraction)
+        components = make_components(task, tasks, seed=seed, size=span, params=params, curriculum=curriculum)
         source = GeneratedTasks(components, seed=seed, size=size, side=side, eval_fraction=eval_fraction)
         super().__init__(
             num_envs,
             source,
-            FamilyJudge(source, chosen, partial_credit=partial_credit),
+            FamilyJudge(
+                source,
+                FamilyScorer(workers=score_workers, timeout_s=score_timeout),
+                chosen,
+                partial_credit=partial_credit,
+            ),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
             system_prompt=system_prompt,
@@ -76,17 +89,26 @@ class ReasoningGymEnv(TextTaskEnv):
 class FamilyJudge:
     """Grades with the scoring function of the task's own family."""
 
-    def __init__(self, source: GeneratedTasks, answer_format: AnswerFormat, *, partial_credit: bool) -> None:
-        self._source, self._format, self._partial_credit = source, answer_format, partial_credit
+    def __init__(
+        self, source: GeneratedTasks, scorer: FamilyScorer, answer_format: AnswerFormat, *, partial_credit: bool
+    ) -> None:
+        self._source, self._scorer, self._format = source, scorer, answer_format
+        self._partial_credit = partial_credit
 
     def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        return [self._judge(response, task) for response, task in zip(responses, tasks, strict=True)]
+        extracted = [extract(response, self._format) for response in responses]
+        found = [index for index, answer in enumerate(extracted) if answer is not None]
+        scores = self._scorer.score(
+            [(self._source.family(tasks[i].domain), extracted[i] or "", tasks[i].row) for i in found]
+        )
+        judgements = [Judgement("unparsable", 0.0, None)] * len(responses)
+        for index, score in zip(found, scores, strict=True):
+            judgements[index] = self._judgement(score, extracted[index])
+        return judgements
 
-    def _judge(self, response: str, task: Task) -> Judgement:
-        extracted = extract(response, self._format)
-        if extracted is None:
-            return Judgement("unparsable", 0.0, None)
-        score = float(self._source.component(task.domain).family.score_answer(extracted, dict(task.row)))
+    def _judgement(self, score: float | None, extracted: str | None) -> Judgement:
+        if score is None:
+            return Judgement("timeout", 0.0, extracted)
         if score >= 1.0:
             return Judgement("correct", 1.0, extracted)
         return Judgement("wrong", score if self._partial_credit else 0.0, extracted)
@@ -94,4 +116,5 @@ class FamilyJudge:
     def render(self, answer: str) -> str:
         return render(answer, self._format)
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self._scorer.close()

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rlinf_envs.reasoning_gym.families import Family, make_family
+from rlinf_envs.reasoning_gym.scoring import FamilySpec
 from rlinf_envs.splits import Side, on_side
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
 
 _CACHE = 65_536
-_PATIENCE = 50
-"""How many times the expected number of draws is tried before a side counts as exhausted."""
+_EVAL_DRAWS = 4
+"""Evaluation questions are looked for in so many times the number of positions that should hold ``size`` of them."""
+_UNLUCKY = 1e-9
+"""Share of training tasks that may find no question on their side."""
+
+
+def positions(size: int, side: Side, eval_fraction: float) -> int:
+    """How many source positions are drawn on for ``size`` tasks: the size that the families are told to have."""
+    if side == "all":
+        return size
+    if side == "eval":
+        return math.ceil(size * _EVAL_DRAWS / eval_fraction)
+    return size * math.ceil(math.log(_UNLUCKY) / math.log(eval_fraction))
 
 
 @dataclass(frozen=True)
 class Component:
     """One family of a mixture."""
 
-    task: str
     weight: float
-    family: Family
+    spec: FamilySpec
 
 
 def make_components(
@@ -44,8 +55,7 @@ def make_components(
     if (task is None) == (not tasks):
         raise ValueError("give either task: NAME or tasks: [{task: NAME, weight: W, params: {...}}, ...]")
     if task is not None:
-        family = make_family(task, seed=seed, size=size, params=params, curriculum=curriculum)
-        return [Component(task, 1.0, family)]
+        return [Component(1.0, FamilySpec(task, seed=seed, size=size, params=params, curriculum=curriculum))]
     if params or curriculum:
         raise ValueError("params and curriculum belong inside each entry of tasks")
     components = []
@@ -54,10 +64,10 @@ def make_components(
         weight = float(entry.get("weight", 1.0))
         if "task" not in entry or not weight > 0:
             raise ValueError(f"tasks[{index}] needs a task and a positive weight, got {dict(entry)}")
-        family = make_family(
+        spec = FamilySpec(
             entry["task"], seed=seed, size=size, params=entry.get("params"), curriculum=entry.get("curriculum")
         )
-        components.append(Component(entry["task"], weight, family))
+        components.append(Component(weight, spec))
     return components
 
 
@@ -72,11 +82,10 @@ class GeneratedTasks:
     def __init__(
         self, components: Sequence[Component], *, seed: int, size: int, side: Side, eval_fraction: float
     ) -> None:
-        if size < 1:
-            raise ValueError(f"size must be at least 1, got {size}")
         self._components = list(components)
         self._weights = [component.weight for component in components]
         self._seed, self._size, self._side, self._eval_fraction = seed, size, side, eval_fraction
+        self._positions = positions(size, side, eval_fraction)
         # Per instance: a cache on the method itself would keep every environment alive.
         self._lazy = lru_cache(maxsize=_CACHE)(self._search)
         self._fixed = self._distinct() if side == "eval" else None
@@ -87,13 +96,13 @@ class GeneratedTasks:
     def task(self, task_id: int) -> Task:
         return self._lazy(task_id) if self._fixed is None else self._fixed[task_id]
 
-    def component(self, domain: str) -> Component:
+    def family(self, domain: str) -> FamilySpec:
         """The family of a domain."""
-        return next(component for component in self._components if component.task == domain)
+        return next(component.spec for component in self._components if component.spec.task == domain)
 
     def _search(self, task_id: int) -> Task:
-        for attempt in range(_PATIENCE * 4):
-            task = self._generate(task_id + attempt * self._size, mixture_key=task_id)
+        for position in range(task_id, self._positions, self._size):
+            task = self._generate(position, mixture_key=task_id)
             if on_side(task.question, self._side, self._eval_fraction):
                 return task
         raise ValueError(
@@ -102,18 +111,14 @@ class GeneratedTasks:
 
     def _distinct(self) -> list[Task]:
         tasks: dict[str, Task] = {}
-        for position in range(int(self._size / self._eval_fraction * _PATIENCE)):
+        for position in range(self._positions):
             task = self._generate(position, mixture_key=position)
             if on_side(task.question, self._side, self._eval_fraction):
                 tasks.setdefault(task.question, task)
             if len(tasks) == self._size:
                 break
-            if position > _PATIENCE * (len(tasks) + 1) / self._eval_fraction:
-                break  # the last draws brought nothing new: the family is exhausted
         if not tasks:
-            raise ValueError(
-                "found no eval question: the family has too few different questions for this eval_fraction"
-            )
+            raise ValueError("found no eval question: the family has too few questions for this eval_fraction")
         return list(tasks.values())
 
     def _generate(self, position: int, *, mixture_key: int) -> Task:
@@ -122,5 +127,7 @@ class GeneratedTasks:
             # Keyed by text, because seed + position would give neighbouring seeds the same sequence.
             choice = random.Random(f"mixture {self._seed} {mixture_key}")
             component = choice.choices(self._components, weights=self._weights)[0]
-        entry = component.family[position]
-        return Task(question=str(entry["question"]), answer=str(entry["answer"]), domain=component.task, row=entry)
+        entry = component.spec.family[position]
+        # Families that accept any of many answers may name none.
+        answer = "" if entry["answer"] is None else str(entry["answer"])
+        return Task(question=str(entry["question"]), answer=answer, domain=component.spec.task, row=entry)

@@ -12,7 +12,7 @@ from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.registry import ADVANTAGES, WHITENED
 from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.rewards import token_rewards
-from rlinf.algorithms.statistics import ONE_RANK, Ranks, whiten
+from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics, whiten
 
 
 def compute_advantages(
@@ -41,7 +41,7 @@ def compute_advantages(
     the rows of one rank, and all statistics are over all ranks.
 
     Order: token rewards (minus ``kl_coef`` times the KL of ``logprobs`` from ``ref_logprobs``, then ``reward_clip``),
-    ``whiten_rewards``, the estimator, ``normalize_advantages`` (default: only for reinforce_pp and its baseline form)
+    ``whiten_rewards``, the estimator, ``normalize_advantages`` (reinforce_pp and its baseline form always do)
     with ``keep_zero_groups``, ``advantage_clip``, ``use_valid_token_scale``. A row without a true slot counts in its
     group's statistics (it was answered) and gets 0.
 
@@ -59,9 +59,11 @@ def compute_advantages(
     shared = {name: value for name, value in options.items() if name not in entry.options}
     mask = mask.bool()
     slot_rewards = _slot_rewards(rewards, mask, logprobs, ref_logprobs, ranks, shared)
-    unanswered = torch.where(mask.any(dim=1), 0.0, rewards.double()) if rewards.ndim == 1 else 0.0
+    task_outcomes = token_rewards(rewards, mask).sum(dim=1) if rewards.ndim == 2 else rewards.detach().double()
+    unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
     inputs = AdvantageInputs(
         outcomes=slot_rewards.sum(dim=1) + unanswered,
+        task_outcomes=task_outcomes,
         rewards=slot_rewards,
         mask=mask,
         group_ids=group_ids,
@@ -75,7 +77,8 @@ def compute_advantages(
         ranks=ranks,
     )
     estimate = ADVANTAGES[adv_type](inputs, **own)
-    shared.setdefault("normalize_advantages", adv_type in WHITENED)
+    if adv_type in WHITENED:
+        shared["normalize_advantages"] = True
     advantages = _finished(estimate.advantages, inputs, shared)
     return Advantages(advantages.float(), torch.where(mask, estimate.returns, 0.0).float())
 
@@ -105,10 +108,10 @@ def _slot_rewards(
 def _finished(advantages: Tensor, x: AdvantageInputs, options: dict[str, Any]) -> Tensor:
     """mask -> normalize -> mask -> clip -> scale, [B, T] float64."""
     advantages = torch.where(x.mask, advantages, 0.0)
-    if options["normalize_advantages"]:
+    if options.get("normalize_advantages"):
         advantages = whiten(advantages, x.mask, ranks=x.ranks)
         if options.get("keep_zero_groups"):
-            constant = x.outcome_statistics().constant
+            constant = group_statistics(x.task_outcomes, x.group_ids, ranks=x.ranks).constant
             advantages = torch.where(constant[:, None], 0.0, advantages)
     if options.get("advantage_clip"):
         advantages = advantages.clamp(-options["advantage_clip"], options["advantage_clip"])

@@ -8,7 +8,7 @@ from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.scan import discounted_sum, episode_ends, next_true, shift_back
 
 
-def gae(x: AdvantageInputs, *, gamma: float = 1.0, gae_lambda: float = 1.0) -> Advantages:
+def gae(x: AdvantageInputs, *, gamma: float = 1.0, gae_lambda: float = 0.95) -> Advantages:
     """``delta_t = r_t + gamma V_{t+1} (1 - terminated_t) - V_t``, summed with ``gamma gae_lambda`` up to the
     episode's end.
 

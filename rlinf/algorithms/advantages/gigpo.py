@@ -24,9 +24,9 @@ def gigpo(
     normalize_by_std: bool = True,
     singleton_group: SingletonGroup = "error",
     gamma: float = 1.0,
-    step_advantage_weight: float = 1.0,
+    step_weight: float = 1.0,
 ) -> Advantages:
-    """Episode advantage (as ``grpo``) plus ``step_advantage_weight`` times the step advantage.
+    """Episode advantage (as ``grpo``) plus ``step_weight`` times the step advantage.
 
     A step begins in a true slot whose ``anchor_ids`` is 0 or more and goes on through the slots with -1 (the further
     tokens of a turn). Its value is the reward-to-go at its first slot, discounted by ``gamma`` from step to step. It
@@ -59,5 +59,5 @@ def gigpo(
     started = begins.long().cumsum(dim=1)
     first = torch.where(begins, torch.arange(x.mask.shape[1], device=x.mask.device), 0).cummax(dim=1).values
     of_slot = torch.where(started > 0, steps.gather(1, first), 0.0)
-    advantages = (episode[:, None] + step_advantage_weight * of_slot) * x.mask
+    advantages = (episode[:, None] + step_weight * of_slot) * x.mask
     return Advantages(advantages, returns)

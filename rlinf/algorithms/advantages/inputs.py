@@ -29,7 +29,9 @@ class AdvantageInputs:
     """Columns of some whole rows: [B, T] unless told otherwise, float64 (flags: bool), 0 under a false mask."""
 
     outcomes: Tensor
-    """[B] the reward of the whole row."""
+    """[B] the reward of the whole row, as the estimator sees it."""
+    task_outcomes: Tensor
+    """[B] the same before the token-level KL, clipping and whitening of token rewards."""
     rewards: Tensor
     """The reward of every slot; an outcome stands at the row's last true slot."""
     mask: Tensor

@@ -35,4 +35,4 @@ ADVANTAGES: dict[str, Callable[..., Advantages]] = {
 """``estimator(inputs, **options) -> Advantages``; the options are its keyword-only parameters."""
 
 WHITENED = frozenset({"reinforce_pp", "reinforce_pp_baseline"})
-"""Whitened over the global batch unless ``normalize_advantages`` is false."""
+"""Whitened over the global batch, whatever ``normalize_advantages``: it is part of their rule."""

@@ -7,13 +7,13 @@ import torch
 from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.reinforce import reward_to_go
 from rlinf.algorithms.scan import next_true
-from rlinf.algorithms.statistics import SingletonGroup
+from rlinf.algorithms.statistics import SingletonGroup, group_statistics
 
 
 def reinforce_pp_baseline(
     x: AdvantageInputs, *, gamma: float = 1.0, singleton_group: SingletonGroup = "error"
 ) -> Advantages:
-    """``reinforce_pp`` of the rewards with the group's mean outcome subtracted at the row's last true slot.
+    """``reinforce_pp`` with the group's mean outcome (before the token KL) subtracted at the row's last true slot.
 
     A group of one is a ValueError unless ``singleton_group`` says otherwise (``raw``: no baseline, ``zero``: no
     reward).
@@ -26,10 +26,8 @@ def reinforce_pp_baseline(
     ...                    group_ids=torch.tensor([0, 0, 1, 1])).advantages.flatten()
     tensor([ 1.2247, -1.2247,  0.0000,  0.0000])
     """
-    mean = x.outcome_statistics().mean
-    zero = torch.zeros_like(mean)
-    baseline = x.settle_singletons(mean, zero if singleton_group == "raw" else x.outcomes, singleton_group)
+    mean = group_statistics(x.task_outcomes, x.group_ids, ranks=x.ranks).mean
     last = x.mask & (next_true(x.mask) == x.mask.shape[1])
-    rewards = torch.where(last, x.rewards - baseline[:, None], x.rewards)
-    returns = reward_to_go(x, rewards, gamma)
+    centred = torch.where(last, x.rewards - mean[:, None], x.rewards)
+    returns = x.settle_singletons(reward_to_go(x, centred, gamma), reward_to_go(x, x.rewards, gamma), singleton_group)
     return Advantages(returns, returns)

@@ -15,7 +15,7 @@ def actor_critic(
     clip_ratio_high: float | None = None,
     clip_ratio_c: float | None = None,
     value_coef: float = 0.5,
-    value_clip: float | None = 0.2,
+    value_clip: float | None = None,
     huber_delta: float | None = None,
 ) -> SlotLoss:
     """``actor`` plus ``value_coef`` times the value loss, each [B, T]. Without ``values`` or ``returns`` a ValueError.
@@ -24,7 +24,7 @@ def actor_critic(
     >>> one = torch.ones(1, 1)
     >>> x = LossInputs.clean(one.bool(), logprobs=one, old_logprobs=one, advantages=one, values=2 * one,
     ...     returns=3 * one)
-    >>> actor_critic(x, value_clip=None).value
+    >>> actor_critic(x).value
     tensor([[0.5000]])
     """
     if x.values is None or x.returns is None:

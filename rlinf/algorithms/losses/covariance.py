@@ -43,28 +43,28 @@ def in_band(
     mask: Tensor,
     *,
     ranks: Ranks = ONE_RANK,
-    clip_cov_ratio: float = 0.0002,
-    clip_cov_lb: float = 1.0,
-    clip_cov_ub: float = 5.0,
+    cov_ratio: float = 0.0002,
+    cov_lower_bound: float = 1.0,
+    cov_upper_bound: float = 5.0,
 ) -> Tensor:
-    """bool [B, T]: ``clip_cov_ratio`` of all true slots, drawn from those with ``lb < covariance < ub``.
+    """bool [B, T]: ``cov_ratio`` of all true slots, drawn from those with ``lb < covariance < ub``.
 
     >>> in_band(torch.tensor([[-4., 0.]]), torch.tensor([[-1., 1.]]), torch.ones(1, 2).bool(),
-    ...     clip_cov_ratio=1.0).tolist()
+    ...     cov_ratio=1.0).tolist()
     [[True, True]]
     """
     cov = covariance(logprobs, advantages, mask, ranks)
     draw = (logprobs.detach().double().abs() * 7919.7).frac()
-    return _lowest(draw, mask & (cov > clip_cov_lb) & (cov < clip_cov_ub), clip_cov_ratio, mask, ranks)
+    return _lowest(draw, mask & (cov > cov_lower_bound) & (cov < cov_upper_bound), cov_ratio, mask, ranks)
 
 
 def highest(
-    logprobs: Tensor, advantages: Tensor, mask: Tensor, *, ranks: Ranks = ONE_RANK, kl_cov_ratio: float = 0.0002
+    logprobs: Tensor, advantages: Tensor, mask: Tensor, *, ranks: Ranks = ONE_RANK, cov_ratio: float = 0.0002
 ) -> Tensor:
-    """bool [B, T]: the ``kl_cov_ratio`` of all true slots with the highest covariance.
+    """bool [B, T]: the ``cov_ratio`` of all true slots with the highest covariance.
 
     >>> highest(torch.tensor([[-4., 0., -1.]]), torch.tensor([[-1., 0., 1.]]), torch.ones(1, 3).bool(),
-    ...     kl_cov_ratio=0.4).tolist()
+    ...     cov_ratio=0.4).tolist()
     [[True, False, False]]
     """
-    return _lowest(-covariance(logprobs, advantages, mask, ranks), mask, kl_cov_ratio, mask, ranks)
+    return _lowest(-covariance(logprobs, advantages, mask, ranks), mask, cov_ratio, mask, ranks)

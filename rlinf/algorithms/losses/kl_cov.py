@@ -5,8 +5,8 @@ from __future__ import annotations
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 
 
-def kl_cov(x: LossInputs, *, kl_cov_coef: float = 1.0) -> SlotLoss:
-    """``-A rho``, plus ``kl_cov_coef |logp - old|`` on the ``selected`` slots (see ``covariance.highest``), [B, T].
+def kl_cov(x: LossInputs, *, cov_kl_coef: float = 1.0) -> SlotLoss:
+    """``-A rho``, plus ``cov_kl_coef |logp - old|`` on the ``selected`` slots (see ``covariance.highest``), [B, T].
 
     >>> import torch
     >>> x = LossInputs.clean(torch.ones(1, 2).bool(), logprobs=torch.full((1, 2), 2.).log(),
@@ -17,5 +17,5 @@ def kl_cov(x: LossInputs, *, kl_cov_coef: float = 1.0) -> SlotLoss:
     """
     if x.selected is None:
         raise ValueError("loss_type kl_cov penalises the selected slots: give them (Objective.select)")
-    penalty = kl_cov_coef * x.log_ratio.abs() * x.selected
+    penalty = cov_kl_coef * x.log_ratio.abs() * x.selected
     return SlotLoss(penalty - x.advantages * x.ratio, metrics={"selected_fraction": x.selected})

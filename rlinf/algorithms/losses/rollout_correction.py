@@ -29,7 +29,8 @@ class RolloutCorrection:
 
     @classmethod
     def of(cls, option: RolloutCorrection | Mapping[str, object] | None) -> Self | RolloutCorrection | None:
-        """From the config's mapping ``{level, mode, cap}``; null is no correction, an unknown key a TypeError.
+        """From the config's mapping ``{level, mode, cap}``; null or ``level: none`` is no correction, an unknown key
+        a TypeError.
 
         >>> RolloutCorrection.of({"level": "sequence"})
         RolloutCorrection(level='sequence', mode='truncate', cap=2.0)
@@ -41,6 +42,8 @@ class RolloutCorrection:
             raise TypeError(
                 f"rollout_correction does not know {', '.join(sorted(unknown))}; it reads: cap, level, mode"
             )
+        if option.get("level") == "none":
+            return None
         return cls(**option)  # type: ignore[arg-type]
 
 

@@ -7,8 +7,9 @@ import torch
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 
 
-def sapo(x: LossInputs, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> SlotLoss:
-    """``-A sigmoid(tau (rho - 1)) 4 / tau`` [B, T], ``tau_pos`` where A > 0 and ``tau_neg`` elsewhere.
+def sapo(x: LossInputs, *, sapo_tau_positive: float = 1.0, sapo_tau_negative: float = 1.05) -> SlotLoss:
+    """``-A sigmoid(tau (rho - 1)) 4 / tau`` [B, T], ``sapo_tau_positive`` where A > 0 and ``sapo_tau_negative``
+    elsewhere.
 
     At rho = 1 the gradient is that of ``-A rho``; away from it the gate closes smoothly. rho = 1, tau = 1 -> gate 2:
 
@@ -16,6 +17,6 @@ def sapo(x: LossInputs, *, tau_pos: float = 1.0, tau_neg: float = 1.05) -> SlotL
     >>> sapo(LossInputs.clean(one.bool(), logprobs=one, old_logprobs=one, advantages=one)).policy
     tensor([[-2.]])
     """
-    tau = torch.where(x.advantages > 0, tau_pos, tau_neg)
+    tau = torch.where(x.advantages > 0, sapo_tau_positive, sapo_tau_negative)
     gate = torch.sigmoid(tau * (x.ratio - 1)) * 4 / tau
     return SlotLoss(-x.advantages * gate, metrics={"gate": gate.detach()})

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
+from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
+from rlinf.config.options import OPTION_NAMES, key_of
 from rlinf.config.schema import AlgorithmConfig
 
 # Read by the loop, whatever the functions are.
@@ -40,16 +42,6 @@ _OFF_POLICY = {
     "replay_ratio",
     "n_step",
 }
-# Keys of the schema that the tables call otherwise.
-CATALOG_NAMES: Mapping[str, tuple[str, ...]] = {
-    "step_weight": ("step_advantage_weight",),
-    "sapo_tau_positive": ("tau_pos",),
-    "sapo_tau_negative": ("tau_neg",),
-    "cov_ratio": ("clip_cov_ratio", "kl_cov_ratio"),
-    "cov_kl_coef": ("kl_cov_coef",),
-    "cov_lower_bound": ("clip_cov_lb",),
-    "cov_upper_bound": ("clip_cov_ub",),
-}
 
 
 def check_algorithm(context: Context) -> None:
@@ -57,6 +49,9 @@ def check_algorithm(context: Context) -> None:
     known = [_check_name(context, *row) for row in _tables()]
     if not all(known):
         return
+    if context.config.algorithm.loss_type == OFF_POLICY_LOSS and is_text(context):
+        message = f"loss_type: {OFF_POLICY_LOSS} trains simulator policies, and this policy is causal_lm."
+        context.error("algorithm.loss_type", message, "Choose loss_type: actor.", reads=("policy.name",))
     _check_groups(context)
     _check_readers(context)
     _check_conditions(context)
@@ -121,14 +116,13 @@ def _options_read(algorithm: AlgorithmConfig) -> set[str]:
     # Only one of the aggregations reads it, although all are handed it.
     options.discard("sum_norm_divide_by_batch")
     options.update(catalog.AGGREGATIONS[algorithm.loss_agg_func].options)
-    options.update(ours for ours, theirs in CATALOG_NAMES.items() if options.intersection(theirs))
-    return options
+    return {key_of(option) for option in options}
 
 
 def _readers(name: str) -> list[str]:
     if name in _OFF_POLICY:
         return [f"loss_type: {OFF_POLICY_LOSS}"]
-    found = [reader for other in (name, *CATALOG_NAMES.get(name, ())) for reader in catalog.readers(other)]
+    found = [reader for other in (name, *OPTION_NAMES.get(name, ())) for reader in catalog.readers(other)]
     return [reader for reader in found if ":" in reader]
 
 

@@ -42,7 +42,7 @@ def _check_text(context: Context) -> None:
 def _check_simulators(context: Context) -> None:
     config = context.config
     envs, size, workers = config.env.num_envs, config.algorithm.group_size, config.env.num_workers
-    reads = ("env.num_envs", "policy.name")
+    reads: tuple[str, ...] = ("env.num_envs", "policy.name")
     if envs % size:
         message = f"algorithm.group_size {size} does not divide env.num_envs {envs}:"
         context.error("algorithm.group_size", message, f"use {neighbours(size, envs)}.", reads=reads)

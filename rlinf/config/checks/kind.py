@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rlinf.config.context import Context
+from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
 TEXT_ONLY = (
@@ -75,6 +78,7 @@ def check_kind(context: Context) -> None:
     if not context.config.env.id:
         fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
+    _check_module(context)
     name = context.config.policy.name
     sections = SIMULATOR_ONLY if is_text(context) else TEXT_ONLY
     only = "by simulator policies" if is_text(context) else "by language models"
@@ -86,3 +90,16 @@ def check_kind(context: Context) -> None:
             if key == section or key.startswith(f"{section}."):
                 why = f"is read only {only}, and this policy is {name}."
                 context.unread(key, why, f"Take it out, or choose {other}.", reads=("policy.name",))
+
+
+def _check_module(context: Context) -> None:
+    """``module:Id`` needs its module, here or, with ``isolation: process``, in the other interpreter."""
+    env = context.config.env
+    module, colon, _ = env.id.partition(":")
+    top = module.partition(".")[0]
+    if not colon or env.isolation == "process" or not top.isidentifier():
+        return
+    if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
+        message = f"env.id: there is no module {top} here."
+        fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
+        context.error("env.id", message, fix, reads=("env.isolation",))

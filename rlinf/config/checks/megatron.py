@@ -52,8 +52,8 @@ def _check_ranks(context: Context, layout: MegatronConfig) -> None:
         context.unread(f"{_SECTION}.virtual_pipeline", why, "Set pipeline_parallel: 2.", reads=reads)
     if layout.sequence_parallel and layout.tensor_parallel == 1:
         why = "is not read with tensor_parallel: 1."
-        reads = (f"{_SECTION}.tensor_parallel",)
-        context.unread(f"{_SECTION}.sequence_parallel", why, "Set tensor_parallel: 2.", reads=reads)
+        key = f"{_SECTION}.sequence_parallel"
+        context.unread(key, why, "Set tensor_parallel: 2.", reads=(f"{_SECTION}.tensor_parallel",))
 
 
 def _check_model(context: Context, layout: MegatronConfig, decoder: Decoder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.config.conftest import QUICKSTART, Write, mistakes
+from config_cases import QUICKSTART, Write, mistakes
 
 from rlinf.config import Config, load, resolve
 from rlinf.config.aliases import FLAT, UNDER_ALGORITHM, VALUES

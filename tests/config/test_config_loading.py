@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
-from tests.config.conftest import MINIMAL, QUICKSTART, Write, mistakes
+from config_cases import MINIMAL, QUICKSTART, Write, mistakes
 
 from rlinf.config import Config, diff, load, load_mapping, to_mapping, to_yaml
 

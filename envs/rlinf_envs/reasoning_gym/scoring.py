@@ -1,0 +1,102 @@
+"""Scores by the families' own functions: those that only compare texts here, all others in worker processes.
+
+Some families parse the response as a formula or run it. A response is what a policy writes, so such a call gets a
+process and a deadline.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from rlinf_envs.reasoning_gym.families import Family, make_family
+from rlinf_envs.workers import WorkerPool
+
+_HARMLESS = frozenset(
+    (
+        "utils",
+        "compute_decimal_reward",
+        "strip",
+        "lower",
+        "upper",
+        "replace",
+        "split",
+        "splitlines",
+        "join",
+        "isinstance",
+    )
+    + ("str", "len", "dict", "list", "set", "float", "max", "min", "abs", "zip", "sum", "all", "any", "enumerate")
+    + ("startswith", "endswith", "ValueError", "Exception")
+)
+"""Names that a scoring function may use without being suspected of parsing or running the answer."""
+
+
+def is_cheap(family: Family) -> bool:
+    """Whether the family's scoring function calls nothing but comparisons of text and numbers."""
+    return set(type(family).score_answer.__code__.co_names) <= _HARMLESS
+
+
+class FamilySpec:
+    """What it takes to make a family again in another process."""
+
+    def __init__(
+        self,
+        task: str,
+        *,
+        seed: int,
+        size: int,
+        params: Mapping[str, Any] | None,
+        curriculum: Mapping[str, Any] | None,
+    ) -> None:
+        self.family = make_family(task, seed=seed, size=size, params=params, curriculum=curriculum)
+        self.task = task
+        self.cheap = is_cheap(self.family)
+        # Parameters are plain YAML values; as text they are a key that a cache can hold.
+        self.recipe = json.dumps([task, seed, size, dict(params or {}), dict(curriculum or {})], sort_keys=True)
+
+
+class FamilyScorer:
+    """Scores answers of several families; None stands for an answer whose scoring did not end in time."""
+
+    def __init__(self, *, workers: int, timeout_s: float) -> None:
+        """
+        Args:
+            workers: processes for families that are not cheap; none starts before it is needed.
+            timeout_s: deadline of one answer, in seconds.
+        """
+        self.pool = WorkerPool("rlinf_envs.reasoning_gym.scoring:score_in_worker", workers=workers, timeout_s=timeout_s)
+
+    def score(self, rows: Sequence[tuple[FamilySpec, str, Mapping[str, Any]]]) -> list[float | None]:
+        """Scores in [0, 1] of (family, answer, entry) rows, in order."""
+        scores: list[float | None] = [None] * len(rows)
+        distant = []
+        for index, (spec, answer, entry) in enumerate(rows):
+            if spec.cheap:
+                scores[index] = float(spec.family.score_answer(answer, dict(entry)))
+            else:
+                distant.append(index)
+        calls = [(rows[index][0].recipe, rows[index][1], dict(rows[index][2])) for index in distant]
+        for index, outcome in zip(distant, self.pool.map(calls), strict=True):
+            if outcome.status == "done":
+                scores[index] = outcome.value
+            elif outcome.status == "error":
+                # The family's own function choked on the answer: nothing correct does that.
+                scores[index] = 0.0
+        return scores
+
+    def close(self) -> None:
+        """Ends the worker processes."""
+        self.pool.close()
+
+
+def score_in_worker(recipe: str, answer: str, entry: dict[str, Any]) -> float:
+    """One score, in a worker process."""
+    return float(_family(recipe).score_answer(answer, entry))
+
+
+@lru_cache(maxsize=64)
+def _family(recipe: str) -> Family:
+    task, seed, size, params, curriculum = json.loads(recipe)
+    return make_family(task, seed=seed, size=size, params=params, curriculum=curriculum)

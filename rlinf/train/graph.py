@@ -1,0 +1,54 @@
+"""What the loop drives: the same six things for language models and for simulators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rlinf.config import Config
+from rlinf.train.evaluation import Evaluation
+from rlinf.train.pools import LearnerPool
+from rlinf.types import Batch, Metrics, WeightUpdate
+
+
+class StatefulRollout(Protocol):
+    """A rollout whose position is part of every checkpoint."""
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]: ...
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The processes of a run behind plain calls."""
+
+    rollout: StatefulRollout
+    learner: LearnerPool
+    load_weights: Callable[[WeightUpdate], Metrics]
+    """Learner to samplers."""
+    evaluate: Callable[[], Evaluation] | None
+    warm_start_batch: Callable[[int], Batch] | None = None
+    """The supervised batch of a warm-start step."""
+    save_tokenizer: Callable[[str], object] | None = None
+    restarts: Callable[[], Mapping[str, int]] = dict
+    """How often workers were started anew, by kind."""
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """Counts worth saying once (rows skipped)."""
+
+
+def gpus_of(config: Config) -> tuple[float, float]:
+    """GPUs of each learner rank and each sampler: colocated ones share a card, separate ones have their own."""
+    import torch
+
+    cluster = config.cluster
+    available = torch.cuda.is_available()
+    learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(available)
+    if cluster.gpus_per_sampler is not None:
+        return learner, cluster.gpus_per_sampler
+    if cluster.placement == "separate" or not learner:
+        return learner, float(available)
+    return learner / 2, learner / 2

@@ -1,0 +1,272 @@
+"""The training loop, for language models and simulators alike."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from rlinf.algorithms.filters import dynamic_sampling
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.config import Config
+from rlinf.train.evaluation import Evaluation
+from rlinf.train.graph import Graph
+from rlinf.train.metric_log import MetricLog
+from rlinf.train.options import algorithm_options, needs_reference, needs_values, training_stage
+from rlinf.train.progress import ProgressDisplay
+from rlinf.train.run_dir import Checkpoint, RunDirectory
+from rlinf.train.samples import write_samples
+from rlinf.types import Batch, Metrics, concatenate
+
+
+class BadBatch(RuntimeError):
+    """A batch with numbers that are none; it was saved, and the weights were left as they were."""
+
+
+@dataclass
+class Progress:
+    """Where a run stands: all that the driver itself carries from step to step."""
+
+    stage: str
+    step: int = 0
+    """Finished optimisation steps of the stage."""
+    wall_s: float = 0.0
+    initial: Metrics = field(default_factory=dict)
+    evaluation: Metrics = field(default_factory=dict)
+    best: tuple[float, int] | None = None
+    """(value of checkpoint.best_metric, step)."""
+
+
+class Trainer:
+    """One run over a graph. :meth:`train` is the loop; the rest is what its lines mean."""
+
+    def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
+        self.config, self.graph, self.folder, self.display = config, graph, folder, display
+        self.options = algorithm_options(config)
+        self.algorithm = AlgorithmState.of(self.options)
+        self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
+        self.samples: list[dict[str, Any]] = []
+        self._began = time.perf_counter()
+
+    def train(self) -> Progress:
+        """From wherever the run stands to its last step."""
+        self.resume()
+        if self.progress.stage == "sft":
+            self.warm_start()
+        config, state = self.config, self.progress
+        self.display.phase("train", total=config.run.max_steps, done=state.step)
+        with self.log(state.step) as log:
+            self.graph.load_weights(self.graph.learner.weights(version=state.step))
+            if state.step == 0 and not state.initial:
+                state.initial = self.evaluate()
+                log.write(0, state.initial)
+            while state.step < config.run.max_steps:
+                began = time.perf_counter()
+                batch, metrics = self.collect(state.step)
+                batch, prepared = self.prepare(batch)
+                updated = self.update(batch, state.step)
+                state.step += 1
+                metrics |= prepared | updated | self.send_weights(state.step)
+                metrics |= speed(metrics, time.perf_counter() - began)
+                if self.due(config.evaluation.every):
+                    metrics |= self.evaluate()
+                log.write(state.step, metrics)
+                self.display.step(state.step, metrics)
+                self.keep_samples(batch)
+                if self.due(config.checkpoint.every):
+                    self.save()
+        return state
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of a step; with dynamic sampling, rollouts until enough groups differ in reward."""
+        wanted = self.config.algorithm
+        batch, metrics = self.graph.rollout.collect(step)
+        if not wanted.dynamic_sampling:
+            return batch, metrics
+        groups = self.config.rollout.batch_size
+        kept = [_varied(batch)]
+        rounds = 0
+        while _groups(kept) < groups and rounds < wanted.max_resample:
+            more, _ = self.graph.rollout.collect(step)
+            offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
+            kept.append(_varied(more.replace(group_ids=more.group_ids + offset * (rounds + 1))))
+            rounds += 1
+        kept = [part for part in kept if part.num_rows] or [batch]
+        full = concatenate(kept)
+        chosen = full.group_ids.unique()[:groups]
+        full = full.select(torch.isin(full.group_ids, chosen).nonzero()[:, 0])
+        return full, {
+            **metrics,
+            "dynamic_sampling/rounds": float(rounds),
+            "dynamic_sampling/groups": float(len(chosen)),
+        }
+
+    def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
+        """What the learner says of the batch (proximal, reference, critic), then rewards and advantages."""
+        began = time.perf_counter()
+        self.check(batch)
+        stage = self.stage
+        if needs_values(self.config) or not stage.old_is_current or stage.objective.needs & {"rollout_logprobs"}:
+            current = self.graph.learner.evaluate(batch)
+            gap = torch.where(batch.mask, (current.logprobs - batch.logprobs).abs(), 0.0)
+            mean_gap = float(gap.sum() / batch.mask.sum().clamp(min=1))
+            values = current.values if batch.values is None else batch.values
+            batch = batch.replace(old_logprobs=current.logprobs, values=values)
+        else:
+            mean_gap = None
+        if needs_reference(self.config):
+            batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
+        batch, numbers = prepare_batch(batch, self.options, self.algorithm)
+        metrics = {f"algorithm/{name}": value for name, value in numbers.items()}
+        if mean_gap is not None:
+            metrics["train/sampler_logprob_gap"] = mean_gap
+        return batch, {**metrics, "time/prepare_s": time.perf_counter() - began}
+
+    def update(self, batch: Batch, step: int) -> Metrics:
+        """The learner's optimiser steps; a batch that fails is saved for inspection."""
+        began = time.perf_counter()
+        try:
+            numbers = self.graph.learner.update(batch, step=step)
+        except Exception:
+            self.quarantine(batch)
+            raise
+        every = self.config.algorithm.ref_update_every
+        if every and (step + 1) % every == 0:
+            self.graph.learner.refresh_reference()
+        metrics = {f"train/{name}": value for name, value in numbers.items()}
+        return {**metrics, "time/update_s": time.perf_counter() - began}
+
+    def send_weights(self, version: int) -> Metrics:
+        """Learner to samplers; the next response follows the new weights."""
+        began = time.perf_counter()
+        numbers = self.graph.load_weights(self.graph.learner.weights(version=version))
+        metrics = {f"weights/{name}": value for name, value in numbers.items()}
+        return {**metrics, "time/weights_s": time.perf_counter() - began}
+
+    def evaluate(self) -> Metrics:
+        if self.graph.evaluate is None:
+            return {}
+        began = time.perf_counter()
+        evaluation: Evaluation = self.graph.evaluate()
+        self.progress.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        metric = self.config.checkpoint.best_metric
+        if metric in evaluation.metrics:
+            value = evaluation.metrics[metric]
+            if self.progress.best is None or value > self.progress.best[0]:
+                self.progress.best = (value, self.progress.step)
+        return {**evaluation.metrics, "time/evaluation_s": time.perf_counter() - began}
+
+    def warm_start(self) -> None:
+        """Supervised steps on the environment's own demonstrations, then the stage of reinforcement learning."""
+        make_batch = self.graph.warm_start_batch
+        assert make_batch is not None
+        state, steps = self.progress, self.config.sft.steps
+        self.display.phase("warm start", total=steps, done=state.step)
+        while state.step < steps:
+            numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
+            state.step += 1
+            self.display.warm(state.step, numbers)
+            if self.due(self.config.checkpoint.every, of=max(1, steps)):
+                self.save()
+        self.graph.learner.start("train")
+        self.progress = Progress("train", wall_s=self.wall_s())
+        self._began = time.perf_counter()
+        self.save()
+
+    def check(self, batch: Batch) -> None:
+        """Numbers that are none must not reach the weights."""
+        for name in ("rewards", "logprobs", "values"):
+            column = getattr(batch, name)
+            if column is None:
+                continue
+            bad = ~torch.isfinite(column) & (batch.mask if column.ndim == 2 else batch.mask.any(dim=1))
+            if bool(bad.any()):
+                rows = bad.reshape(batch.num_rows, -1).any(dim=1).nonzero()[:, 0].tolist()
+                path = self.quarantine(batch)
+                where = f"step {self.progress.step}: {name} is NaN or infinite in rows {rows[:8]}"
+                raise BadBatch(f"{where}; batch saved to {path}")
+
+    def quarantine(self, batch: Batch) -> str:
+        """Saves a batch for inspection."""
+        path = self.folder.path / "quarantine" / f"step_{self.progress.step:06d}.pt"
+        path.parent.mkdir(exist_ok=True)
+        torch.save(vars(batch), path)
+        return str(path)
+
+    def due(self, every: int, *, of: int | None = None) -> bool:
+        """Whether something that happens each ``every`` steps, and after the last one, happens now."""
+        last = self.progress.step == (of or self.config.run.max_steps)
+        return last or (every > 0 and self.progress.step % every == 0)
+
+    @property
+    def stage(self) -> Any:
+        return training_stage(self.config)
+
+    def keep_samples(self, batch: Batch) -> None:
+        logging = self.config.logging
+        if logging.samples_every and (self.progress.step - 1) % logging.samples_every == 0:
+            write_samples(self.folder.path, self.progress.step, batch, groups=logging.sample_groups)
+
+    def log(self, from_step: int) -> Any:
+        return MetricLog(self.folder.path, self.config, from_step=from_step)
+
+    def save(self) -> None:
+        """Writes a checkpoint aside, then renames it: a kill at any point leaves the one before."""
+        state = self.progress
+        state.wall_s, self._began = self.wall_s(), time.perf_counter()
+        order = state.step if state.stage == "train" else state.step - self.config.sft.steps
+        folder = self.folder.reserve(order)
+        self.graph.learner.save(folder)
+        driver = {"rollout": self.graph.rollout.state_dict(), "algorithm": self.algorithm.state_dict()}
+        torch.save(driver, folder / "driver.pt")
+        self.folder.commit(folder, {**vars(state), "step": order, "stage_step": state.step})
+        self.folder.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
+
+    def wall_s(self) -> float:
+        """Seconds of training so far, over all sessions."""
+        return self.progress.wall_s + time.perf_counter() - self._began
+
+    def resume(self) -> None:
+        """Continues from the newest whole checkpoint, bit for bit."""
+        found: Checkpoint | None = self.folder.latest()
+        for note in self.folder.skipped_checkpoints:
+            self.display.say(f"[yellow]passed over a damaged checkpoint: {note}")
+        if found is None:
+            return
+        saved = dict(found.state)
+        if saved["stage"] == "train" and self.progress.stage == "sft":
+            self.graph.learner.start("train")
+        self.graph.learner.load(found.folder)
+        driver = torch.load(found.folder / "driver.pt", weights_only=False)
+        self.graph.rollout.load_state_dict(driver["rollout"])
+        self.algorithm.load_state_dict(driver["algorithm"])
+        self.progress = Progress(
+            stage=saved["stage"],
+            step=saved["stage_step"],
+            wall_s=saved["wall_s"],
+            initial=saved["initial"],
+            evaluation=saved["evaluation"],
+            best=tuple(saved["best"]) if saved["best"] else None,
+        )
+        self.display.say(f"continuing from {found.folder.name} of stage {saved['stage']}")
+
+
+def speed(metrics: Metrics, seconds: float) -> Metrics:
+    """Rates of a step."""
+    rates = {"time/step_s": seconds}
+    if "rollout/tokens" in metrics:
+        rates["speed/tokens_per_s"] = metrics["rollout/tokens"] / seconds
+    if "rollout/env_steps" in metrics:
+        rates["speed/steps_per_s"] = metrics["rollout/env_steps"] / seconds
+    return rates
+
+
+def _varied(batch: Batch) -> Batch:
+    outcomes = batch.rewards if batch.rewards.ndim == 1 else batch.rewards.sum(dim=1)
+    return batch.select(dynamic_sampling(outcomes, batch.group_ids).nonzero()[:, 0])
+
+
+def _groups(batches: list[Batch]) -> int:
+    return sum(len(batch.group_ids.unique()) for batch in batches)

@@ -1,0 +1,124 @@
+"""From a configuration to a finished run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.cluster import Cluster, connect
+from rlinf.config import Config, load
+from rlinf.train.graph import Graph
+from rlinf.train.loop import Progress, Trainer
+from rlinf.train.progress import ProgressDisplay
+from rlinf.train.run_dir import RunDirectory, RunDirectoryError
+from rlinf.train.summary import fingerprint, show
+from rlinf.types import Metrics
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run came to."""
+
+    metrics: Metrics
+    run_dir: Path
+
+
+def run(config: Config) -> RunResult:
+    """Trains, or continues what is in the run directory. A finished run says so and is left alone."""
+    began = time.perf_counter()
+    folder = RunDirectory.open(config)
+    with _display(config) as display:
+        done = folder.summary()
+        if done is not None and done["steps"] >= config.run.max_steps:
+            display.say(f"{folder.path} holds a finished run: {done['metrics']}")
+            return RunResult(done["metrics"], folder.path)
+        display.say(f"[bold]{config.run.name}[/]: starting workers ({config.cluster.backend})")
+        with connect(config.cluster) as cluster:
+            graph = build_graph(config, cluster, folder.path)
+            trainer = Trainer(config, graph, folder, display)
+            state = trainer.train()
+            finish(config, graph, folder, state, wall_s=trainer.wall_s())
+        display.say("")
+    wall = time.perf_counter() - began
+    show(
+        display.console,
+        initial=state.initial,
+        final=state.evaluation,
+        samples=trainer.samples,
+        folder=str(folder.path),
+        wall_s=wall,
+    )
+    return RunResult(state.evaluation, folder.path)
+
+
+def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, *, wall_s: float) -> None:
+    """Exports the policy and writes `summary.json`."""
+    if config.checkpoint.export:
+        graph.learner.export(folder.path / "policy")
+        if graph.save_tokenizer is not None:
+            graph.save_tokenizer(str(folder.path / "policy"))
+    folder.write_summary(
+        {
+            "status": "completed",
+            "steps": state.step,
+            "metrics": state.evaluation,
+            "initial_metrics": state.initial,
+            "params_sha256": fingerprint(graph.learner.weights(version=state.step)),
+            "wall_s": wall_s,
+        }
+    )
+
+
+def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+    """The processes for this kind of policy."""
+    if config.policy.name == "causal_lm":
+        from rlinf.train.text_graph import build_text_graph
+
+        return build_text_graph(config, cluster, folder)
+    from rlinf.train.vector_graph import build_vector_graph
+
+    return build_vector_graph(config, cluster, folder)
+
+
+def run_sft(config: Config) -> RunResult:
+    """The supervised warm start alone; the run directory then holds its policy."""
+    if not config.sft.steps:
+        raise ValueError("sft.steps is 0: there is nothing to train")
+    run_config = dataclasses.replace(config.run, max_steps=0)
+    return run(dataclasses.replace(config, run=run_config))
+
+
+def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
+    """Evaluates the newest checkpoint of a run directory again; prints and returns the metrics."""
+    path = Path(folder)
+    if not (path / "config.yaml").exists():
+        raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
+    config = load(path / "config.yaml", overrides)
+    directory = RunDirectory(path)
+    with _display(config) as display, connect(config.cluster) as cluster:
+        trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
+        trainer.resume()
+        trainer.graph.load_weights(trainer.graph.learner.weights(version=trainer.progress.step))
+        metrics = trainer.evaluate()
+    show(
+        display.console,
+        initial=trainer.progress.initial,
+        final=metrics,
+        samples=trainer.samples,
+        folder=folder,
+        wall_s=metrics.get("time/evaluation_s", 0.0),
+    )
+    return RunResult(metrics, path)
+
+
+def _display(config: Config) -> ProgressDisplay:
+    return ProgressDisplay(
+        name=config.run.name,
+        mode=config.logging.progress,
+        total=config.run.max_steps,
+        done=0,
+        plain_every=config.logging.plain_every,
+    )

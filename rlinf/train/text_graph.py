@@ -1,0 +1,274 @@
+"""The processes of a text run: env workers verify, samplers generate, learner ranks train."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.config import Config
+from rlinf.learners.stage import Stage
+from rlinf.rollouts.prompts import PromptRenderer
+from rlinf.rollouts.rows import Row, batch_of
+from rlinf.rollouts.tasks import TaskOrder
+from rlinf.rollouts.text import TextRollout
+from rlinf.rollouts.text_env import TextEnvWorker
+from rlinf.streams import numpy_generator, stream_seed
+from rlinf.train.evaluation import TextEvaluator
+from rlinf.train.graph import Graph, gpus_of
+from rlinf.train.options import sampling_params, training_stage, warm_start_stage
+from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
+from rlinf.types import Batch
+
+# How many tasks a tokenizer is trained on: enough to meet every word of a template.
+_TOKENIZER_TASKS = 2000
+
+
+def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+    """Starts all workers and puts them together."""
+    envs = TextEnvPool(
+        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config))
+    )
+    train, held_out = envs.facts("train"), envs.facts("eval")
+    tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
+    path = str(folder / "tokenizer")
+    learner_gpus, sampler_gpus = gpus_of(config)
+    learner = LearnerPool(
+        cluster.spawn(
+            "learner",
+            functools.partial(_build_learner, config, path),
+            n=config.learner.num_workers,
+            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
+            rendezvous=config.learner.num_workers > 1,
+        ),
+        cluster,
+    )
+    sampler = SamplerPool(
+        cluster.spawn(
+            "sampler",
+            functools.partial(_build_sampler, config, path),
+            n=config.rollout.num_samplers,
+            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
+        ),
+        cluster,
+    )
+    rollout = TextRollout(
+        sampler,
+        envs,
+        PromptRenderer(
+            tokenizer,
+            chat_template=config.data.chat_template,
+            system_prompt=config.data.system_prompt or train.system_prompt,
+        ),
+        TaskOrder(train.num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
+        params=sampling_params(config),
+        prompts=config.rollout.batch_size,
+        group_size=config.algorithm.group_size,
+        seed=config.run.seed,
+        max_turns=config.env.max_turns,
+        max_prompt_length=config.data.max_prompt_length,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    evaluator = TextEvaluator(
+        rollout,
+        size=config.evaluation.size,
+        num_tasks=held_out.num_tasks,
+        samples=config.evaluation.samples,
+        temperature=config.evaluation.temperature,
+        seed=config.evaluation.seed,
+    )
+    return Graph(
+        rollout=rollout,
+        learner=learner,
+        load_weights=sampler.load,
+        evaluate=evaluator.evaluate if evaluator.task_ids else None,
+        warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
+        save_tokenizer=tokenizer.save_pretrained,
+        restarts=lambda: {"failures/samplers": sampler.restarts, "failures/env_workers": envs.restarts},
+        notes=train.notes,
+    )
+
+
+def _cpu(config: Config) -> Resources:
+    return Resources(cpus=config.cluster.cpus_per_worker, spread=True)
+
+
+def _bundle(config: Config) -> str | None:
+    """Colocated groups name the same bundle."""
+    return None if config.cluster.placement == "separate" else "policy"
+
+
+def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
+    return TextEnvWorker(
+        config.env.id,
+        {"train": config.env.kwargs, "eval": {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}},
+    )
+
+
+def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
+    """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
+    from rlinf.models.loading import load_tokenizer, make_tokenizer
+
+    saved = folder / "tokenizer"
+    if saved.exists():
+        return load_tokenizer(str(saved))
+
+    def texts() -> Iterator[str]:
+        for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
+            yield from (prompt, response)
+
+    wanted = config.policy.tokenizer
+    tokenizer = make_tokenizer(
+        wanted.path or config.policy.path,
+        vocab_size=wanted.vocab_size,
+        split_digits=wanted.split_digits,
+        texts=texts,
+    )
+    writing = folder / ".tokenizer_writing"
+    tokenizer.save_pretrained(str(writing))
+    os.replace(writing, saved)
+    return load_tokenizer(str(saved))
+
+
+def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
+    """The language model, the same in every worker."""
+    import torch
+
+    from rlinf.models.loading import build_causal_lm, load_causal_lm, load_tokenizer
+
+    if config.policy.path is not None:
+        return load_causal_lm(config.policy.path, dtype=dtype or torch.float32, attention=config.policy.attention)
+    tokenizer = load_tokenizer(tokenizer_path)
+    model = build_causal_lm(config.policy.architecture, tokenizer, seed=stream_seed(config.run.seed, "policy"))
+    return model.to(dtype or torch.float32)
+
+
+def _device(gpus: float) -> str:
+    return "cuda" if gpus > 0 else "cpu"
+
+
+def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.ranks import join
+    from rlinf.learners.torch import TorchLearner
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import activation_dtype, add_lora
+
+    device = torch.device(_device(gpus_of(config)[0]))
+    ranks = join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    model = _model(config, tokenizer_path)
+    if config.policy.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    lora = config.policy.lora
+    if lora.rank > 0:
+        model = add_lora(
+            model,
+            rank=lora.rank,
+            alpha=lora.alpha,
+            dropout=lora.dropout,
+            target_modules=lora.target_modules,
+            seed=stream_seed(config.run.seed, "lora"),
+        )
+    dtype = activation_dtype(config.policy.dtype, device.type)
+    policy = CausalLMPolicy(
+        model,
+        sampling=sampling_params(config),
+        value_head=config.policy.value_head,
+        pack_rows=config.learner.pack,
+        autocast=None if dtype == torch.float32 else dtype,
+    )
+    return StagedLearner(
+        TorchLearner(
+            policy,
+            stage=first_stage(config),
+            seed=config.run.seed,
+            micro_batch_tokens=config.learner.micro_batch_tokens,
+            device=device,
+            rank=info.rank,
+            size=info.size,
+            ranks=ranks,
+        ),
+        {"sft": warm_start_stage(config), "train": training_stage(config)},
+    )
+
+
+def first_stage(config: Config) -> Stage:
+    return warm_start_stage(config) if config.sft.steps else training_stage(config)
+
+
+class StagedLearner:
+    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
+
+    def __init__(self, learner: Any, stages: dict[str, Stage]) -> None:
+        self._learner, self._stages = learner, stages
+
+    def start(self, stage: str) -> None:
+        self._learner.start(self._stages[stage])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)
+
+
+def _build_sampler(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    from rlinf.models.loading import activation_dtype, load_tokenizer
+    from rlinf.samplers.hf import HFSampler
+
+    device = _device(gpus_of(config)[1])
+    tokenizer = load_tokenizer(tokenizer_path)
+    model = _model(config, tokenizer_path, dtype=activation_dtype(config.policy.dtype, device)).to(device)
+    return HFSampler(
+        model,
+        eos_token_ids=eos_token_ids(model, tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        seed=stream_seed(config.run.seed, "sampler"),
+        generation_batch_size=config.rollout.generation_batch_size,
+        max_model_len=config.data.max_prompt_length + config.rollout.max_new_tokens,
+    )
+
+
+def eos_token_ids(model: Any, tokenizer: Any) -> set[int]:
+    """The tokenizer's end, and whatever the checkpoint's generation config adds (chat models have several)."""
+    named = model.generation_config.eos_token_id
+    listed: Iterable[int] = named if isinstance(named, list) else [named]
+    return {tokenizer.eos_token_id, *(token for token in listed if token is not None)}
+
+
+def _demonstrations(
+    config: Config, envs: TextEnvPool, rollout: TextRollout, tokenizer: Any, num_tasks: int, step: int
+) -> Batch:
+    """The supervised batch of warm-start step ``step``: correct responses with advantage 1."""
+    import torch
+
+    pool = min(num_tasks, config.sft.max_tasks or num_tasks)
+    picked = numpy_generator(config.run.seed, "sft", step).integers(pool, size=config.sft.batch_size).tolist()
+    rows = []
+    for place, (prompt, response) in enumerate(envs.demonstrations("train", picked)):
+        tokens = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
+        rows.append(
+            Row(
+                group=place,
+                sample=0,
+                task_id=picked[place],
+                domain="",
+                answer=response,
+                prompt_text=prompt,
+                prompt_ids=rollout.renderer.prompt(prompt),
+                tokens=tokens,
+                logprobs=[0.0] * len(tokens),
+                mask=[True] * len(tokens),
+                versions=[0] * len(tokens),
+            )
+        )
+    batch = batch_of(rows, pad_token_id=tokenizer.pad_token_id, multi_turn=False)
+    return batch.replace(advantages=torch.ones_like(batch.logprobs))

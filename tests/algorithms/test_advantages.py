@@ -1,0 +1,312 @@
+"""Estimators against numbers worked by hand, and their edges."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from rlinf.algorithms import compute_advantages
+from rlinf.algorithms.advantages.registry import ADVANTAGES
+
+close = torch.testing.assert_close
+NAN = float("nan")
+
+
+def estimate(adv_type, rewards, group_ids=None, mask=None, **rest):
+    rewards = torch.tensor(rewards)
+    rows = rewards.shape[0]
+    mask = torch.ones(rows, 1 if rewards.ndim == 1 else rewards.shape[1]) if mask is None else torch.tensor(mask)
+    group_ids = [0] * rows if group_ids is None else group_ids
+    columns = {name: torch.tensor(value) if isinstance(value, list) else value for name, value in rest.items()}
+    return compute_advantages(adv_type, rewards=rewards, mask=mask.bool(), group_ids=torch.tensor(group_ids), **columns)
+
+
+def per_row(*args, **rest):
+    return estimate(*args, **rest).advantages[:, 0]
+
+
+def expect(found, values, atol=1e-4):
+    close(found, torch.tensor(values), atol=atol, rtol=0)
+
+
+def test_grpo_population_deviation():
+    expect(per_row("grpo", [1.0, 0.0, 0.0, 1.0], std_ddof=0), [1.0, -1.0, -1.0, 1.0])
+
+
+def test_grpo_uneven_shuffled_groups():
+    # group 5: 1, 2, 3 -> -1, 0, 1;  group 2: 0, 4 -> -.7071, .7071
+    found = per_row("grpo", [3.0, 0.0, 1.0, 4.0, 2.0], [5, 2, 5, 2, 5])
+    expect(found, [1.0, -0.7071, -1.0, 0.7071, 0.0])
+
+
+def test_grpo_of_slot_rewards_is_that_of_their_sum():
+    by_slot = estimate("grpo", [[1.0, 1.0, 9.0], [0.0, 1.0, 0.0]], mask=[[1, 1, 0], [1, 1, 1]]).advantages
+    expect(by_slot, [[0.7071, 0.7071, 0.0], [-0.7071, -0.7071, -0.7071]])
+
+
+def test_process_supervision_statistics_are_over_all_steps_of_the_group():
+    # steps 1, 3 | 2, 2 -> mean 2, std sqrt(2/3) = .8165, normalised -1.2247, 1.2247 | 0, 0;  other group: 5 | 7
+    found = estimate(
+        "grpo_process",
+        [0.0] * 4,
+        [0, 0, 1, 1],
+        mask=[[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 0, 0]],
+        step_rewards=[[1.0, NAN, 3.0], [2.0, 2.0, NAN], [NAN, 5.0, 99.0], [7.0, NAN, NAN]],
+    )
+    expect(
+        found.advantages,
+        [[0.0, 1.2247, 1.2247], [0.0, 0.0, 0.0], [-0.7071, -0.7071, 0.0], [0.7071, 0.0, 0.0]],
+    )
+    expect(found.returns, [[4.0, 3.0, 3.0], [4.0, 2.0, 0.0], [5.0, 5.0, 0.0], [7.0, 0.0, 0.0]])
+
+
+def test_process_supervision_without_steps_gives_zero():
+    found = estimate("grpo_process", [1.0, 0.0], step_rewards=[[NAN], [NAN]]).advantages
+    expect(found, [[0.0], [0.0]])
+
+
+def test_gae_skips_false_slots_wherever_they_are():
+    plain = estimate("gae", [[0.0, 1.0, 2.0]], values=[[0.1, 0.2, 0.3]], gamma=0.9, gae_lambda=0.8)
+    gaps = estimate(
+        "gae",
+        [[NAN, 0.0, 5.0, 1.0, 2.0, 5.0]],
+        mask=[[0, 1, 0, 1, 1, 0]],
+        values=[[7.0, 0.1, NAN, 0.2, 0.3, float("-inf")]],
+        terminated=[[False, False, True, False, False, True]],
+        gamma=0.9,
+        gae_lambda=0.8,
+    )
+    close(gaps.advantages[:, [1, 3, 4]], plain.advantages)
+    close(gaps.returns[:, [1, 3, 4]], plain.returns)
+    assert gaps.advantages[:, [0, 2, 5]].eq(0).all()
+
+
+def test_gae_bootstraps_a_truncated_slot_and_not_a_terminated_one():
+    columns = {"values": [[1.0, 1.0]], "bootstrap_values": [[5.0, 3.0]], "gamma": 0.5, "gae_lambda": 1.0}
+    cut = estimate("gae", [[0.0, 0.0]], truncated=[[True, False]], **columns).advantages
+    expect(cut, [[0.5 * 5 - 1, 0.5 * 3 - 1]])
+    ended = estimate("gae", [[0.0, 0.0]], terminated=[[True, True]], **columns).advantages
+    expect(ended, [[-1.0, -1.0]])
+    both = estimate("gae", [[0.0, 0.0]], terminated=[[True, True]], truncated=[[True, True]], **columns).advantages
+    expect(both, [[-1.0, -1.0]])
+
+
+def test_gae_of_a_text_row_ends_with_the_row():
+    # lambda 1, gamma 1: A = R - V
+    expect(
+        estimate("gae", [2.0], mask=[[1, 1, 0]], values=[[0.5, 1.0, 9.0]], gae_lambda=1.0).advantages, [[1.5, 1.0, 0.0]]
+    )
+
+
+def test_reinforce_cuts_at_episode_ends():
+    found = estimate("reinforce", [[1.0, 2.0, 4.0]], terminated=[[False, True, False]], gamma=0.5).advantages
+    expect(found, [[2.0, 2.0, 4.0]])
+
+
+def test_reinforce_pp_subtracts_the_token_kl_and_whitens():
+    # kl .5 in each slot, coef .2: rewards [-.1, .9], [-.1, -.1]; to go [.8, .9], [-.2, -.1]; mean .35, std sqrt(1.01/3)
+    found = estimate(
+        "reinforce_pp",
+        [1.0, 0.0],
+        mask=[[1, 1], [1, 1]],
+        logprobs=[[0.0, 0.0], [0.0, 0.0]],
+        ref_logprobs=[[-0.5, -0.5], [-0.5, -0.5]],
+        kl_coef=0.2,
+    )
+    expect(found.returns, [[0.8, 0.9], [-0.2, -0.1]])
+    expect(found.advantages, [[0.7755, 0.9479], [-0.9479, -0.7755]])
+
+
+def test_reinforce_pp_baseline_before_whitening():
+    found = estimate("reinforce_pp_baseline", [1.0, 0.0, 4.0, 4.0], [0, 0, 1, 1], mask=[[1, 1]] * 4)
+    expect(found.returns, [[0.5, 0.5], [-0.5, -0.5], [0.0, 0.0], [0.0, 0.0]])
+
+
+def test_reinforce_pp_baseline_is_the_mean_of_the_task_reward_not_of_the_kl():
+    found = estimate(
+        "reinforce_pp_baseline",
+        [1.0, 0.0],
+        logprobs=[[0.0], [0.0]],
+        ref_logprobs=[[-1.0], [0.0]],
+        kl_coef=0.2,
+    )
+    expect(found.returns, [[0.3], [-0.5]])
+
+
+def test_rloo():
+    expect(per_row("rloo", [3.0, 0.0, 0.0, 1.0, 2.0], [0, 0, 0, 1, 1]), [3.0, -1.5, -1.5, -1.0, 1.0])
+
+
+def test_remax():
+    expect(per_row("remax", [1.0, 0.0], greedy_rewards=[1.0, 1.0]), [0.0, -1.0])
+
+
+def test_opo_weighs_by_length():
+    # lengths 1, 2, 3: baseline (1*1 + 2*0 + 3*2) / 6 = 7/6
+    found = estimate("opo", [1.0, 0.0, 2.0], mask=[[1, 0, 0], [1, 1, 0], [1, 1, 1]]).advantages[:, 0]
+    expect(found, [1 - 7 / 6, -7 / 6, 2 - 7 / 6])
+
+
+def test_passk_rewards_the_lead_of_the_best_only():
+    # 0, 1, 3: std 1.5275, lead 2
+    expect(per_row("grpo_passk", [0.0, 3.0, 1.0]), [0.0, 1.3093, 0.0])
+    expect(per_row("grpo_passk", [3.0, 3.0, 1.0]), [0.0, 0.0, 0.0])
+    expect(per_row("grpo_passk", [-3.0, -1.0], normalize_by_std=False), [0.0, 2.0])
+
+
+def test_gigpo_steps_of_several_slots():
+    # one turn of two slots, one of one; both rows start from state 1; the second turns are alone
+    found = estimate(
+        "gigpo",
+        [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
+        anchor_ids=[[1, -1, 2], [1, -1, 3]],
+        normalize_by_std=False,
+        gamma=0.5,
+        step_weight=10.0,
+    ).advantages
+    # episode +-.5; first steps: to-go .5 and 0 (one step of discount), centred +-.25, weight 10
+    expect(found, [[3.0, 3.0, 0.5], [-3.0, -3.0, -0.5]])
+
+
+def test_gigpo_does_not_mix_groups_that_share_an_anchor():
+    found = per_row("gigpo", [1.0, 0.0, 5.0, 5.0], [0, 0, 1, 1], anchor_ids=[[4], [4], [4], [4]])
+    expect(found, [1.4142, -1.4142, 0.0, 0.0])
+
+
+def test_raw():
+    expect(estimate("raw", [2.0, -1.0], mask=[[1, 1], [1, 0]]).advantages, [[2.0, 2.0], [-1.0, 0.0]])
+
+
+GROUPED = ["grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "opo", "grpo_passk", "gigpo"]
+EXTRA = {
+    "gae": {"values": torch.zeros(6, 4)},
+    "grpo_process": {"step_rewards": torch.full((6, 4), NAN)},
+    "remax": {"greedy_rewards": torch.zeros(6)},
+    "gigpo": {"anchor_ids": torch.zeros(6, 4, dtype=torch.int64)},
+}
+
+
+def extra(name, rows):
+    return {key: value[:rows] for key, value in EXTRA.get(name, {}).items()}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_constant_group_gives_exactly_zero(name):
+    rest = extra(name, 3)
+    if name == "grpo_process":
+        rest = {"step_rewards": torch.full((3, 4), 0.1)}
+    found = compute_advantages(
+        name,
+        rewards=torch.full((3,), 0.1),
+        mask=torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0]]).bool(),
+        group_ids=torch.zeros(3, dtype=torch.int64),
+        **rest,
+    ).advantages
+    assert found.eq(0).all()
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_a_group_of_one_is_an_error_unless_told_otherwise(name):
+    rest = extra(name, 3)
+    if name == "grpo_process":
+        rest = {"step_rewards": torch.tensor([[NAN, NAN, NAN, 3.0], [NAN] * 4, [NAN] * 4])}
+    columns = {
+        "rewards": torch.tensor([3.0, 1.0, 1.0]),
+        "mask": torch.ones(3, 4, dtype=torch.bool),
+        "group_ids": torch.tensor([8, 1, 1]),
+        **rest,
+    }
+    with pytest.raises(ValueError, match=r"groups of one row .*\[8\].*singleton_group"):
+        compute_advantages(name, **columns)
+    assert compute_advantages(name, **columns, singleton_group="zero").advantages.eq(0).all()
+    kept = compute_advantages(name, **columns, singleton_group="raw").advantages
+    if name == "reinforce_pp_baseline":
+        kept = compute_advantages(name, **columns, singleton_group="raw").returns
+    assert kept[0].eq(3).all()
+    assert kept[1:].eq(0).all()
+    with pytest.raises(ValueError, match="must be error, zero or raw"):
+        compute_advantages(name, **columns, singleton_group="drop")
+
+
+@pytest.mark.parametrize("name", ADVANTAGES)
+def test_empty_rows_and_empty_batches(name):
+    for mask in (torch.zeros(6, 4), torch.tensor([[1.0] * 4] * 5 + [[0.0] * 4])):
+        found = compute_advantages(
+            name,
+            rewards=torch.tensor([1.0, 0.0, 1e6, -1e6, 0.5, 7.0]),
+            mask=mask.bool(),
+            group_ids=torch.tensor([0, 0, 0, 1, 1, 1]),
+            **extra(name, 6),
+        )
+        assert found.advantages.isfinite().all()
+        assert found.returns.isfinite().all()
+        assert found.advantages[~mask.bool()].eq(0).all()
+
+
+@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo"])
+def test_a_missing_column_is_named(name):
+    with pytest.raises(ValueError, match=rf"adv_type {name} needs {next(iter(EXTRA[name]))}"):
+        estimate(name, [1.0, 0.0])
+
+
+def test_truncation_without_bootstrap_values_is_an_error():
+    with pytest.raises(ValueError, match="bootstrap_values"):
+        estimate("gae", [[1.0]], values=[[0.0]], truncated=[[True]])
+
+
+def test_a_reward_that_is_no_number_is_an_error():
+    with pytest.raises(ValueError, match=r"finite; .*\[1\]"):
+        estimate("grpo", [1.0, NAN])
+
+
+def test_whitening_one_slot_warns_and_leaves_it(caplog):
+    with caplog.at_level(logging.WARNING):
+        expect(per_row("reinforce_pp", [3.0]), [3.0])
+    assert "whitening was skipped" in caplog.text
+
+
+def test_keep_zero_groups():
+    options = {"group_ids": [0, 0, 1, 1], "normalize_advantages": True}
+    assert per_row("raw", [1.0, 1.0, 0.0, 4.0], **options)[0] != 0
+    kept = per_row("raw", [1.0, 1.0, 0.0, 4.0], **options, keep_zero_groups=True)
+    expect(kept, [0.0, 0.0, -0.866, 1.4434])
+
+
+def test_advantage_clip_comes_after_whitening_and_the_valid_token_scale_last():
+    found = estimate(
+        "raw",
+        [10.0, 0.0],
+        mask=[[1, 1, 1, 1], [1, 1, 1, 1]],
+        normalize_advantages=True,
+        advantage_clip=0.5,
+        use_valid_token_scale=True,
+    ).advantages
+    expect(found, [[0.125] * 4, [-0.125] * 4])
+
+
+def test_reward_clip_is_applied_again_after_the_token_kl():
+    found = estimate(
+        "reinforce", [1.0], logprobs=[[0.0]], ref_logprobs=[[-9.0]], kl_coef=1.0, reward_clip=2.0
+    ).advantages
+    expect(found, [[-2.0]])
+
+
+def test_whiten_rewards():
+    found = estimate("reinforce", [[1.0, 3.0, 9.0]], mask=[[1, 1, 0]], whiten_rewards=True).advantages
+    expect(found, [[0.0, 0.7071, 0.0]])
+
+
+def test_token_kl_without_its_columns_is_an_error():
+    with pytest.raises(ValueError, match="needs logprobs and ref_logprobs"):
+        estimate("reinforce_pp", [1.0, 0.0], kl_coef=0.1)
+
+
+def test_an_option_of_another_estimator_is_refused():
+    with pytest.raises(
+        TypeError, match=r"adv_type: grpo does not read gae_lambda \(read by adv_type: gae\); it reads: "
+    ):
+        estimate("grpo", [1.0, 0.0], gae_lambda=0.9)
+    with pytest.raises(ValueError, match="unknown adv_type 'ppo'; known: grpo, "):
+        estimate("ppo", [1.0, 0.0])

@@ -1,0 +1,114 @@
+"""Slots of chunked actions, and episodes inside rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlinf.algorithms import aggregate
+from rlinf.algorithms.episodes import episode_metrics, mask_after_end, split_episodes
+from rlinf.algorithms.granularity import LEVELS, Granularity
+from rlinf.types import Batch
+
+close = torch.testing.assert_close
+
+# one row, two chunks of two actions of three dimensions; the episode ends with the first action of the second chunk
+MASK = torch.tensor([[[True, True], [True, False]]])
+LOGPROBS = torch.arange(12.0).view(1, 2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("level", "logprobs", "mask"),
+    [
+        ("chunk_level", [15.0, 21.0], [1, 1]),
+        ("action_level", [3.0, 12.0, 21.0, 0.0], [1, 1, 1, 0]),
+        ("token_level", [*range(9), 0, 0, 0], [1] * 9 + [0] * 3),
+    ],
+)
+def test_log_probabilities_and_masks(level, logprobs, mask):
+    slots = Granularity(2, 3, logprob_type=level)
+    close(slots.logprobs(LOGPROBS, MASK), torch.tensor([logprobs]).float())
+    assert slots.mask(MASK).tolist() == [[bool(value) for value in mask]]
+
+
+def test_rewards_and_flags():
+    rewards = torch.tensor([[[1.0, 2.0], [3.0, float("nan")]]])
+    ends = torch.tensor([[[False, False], [True, True]]])
+    chunk = Granularity(2, 3)
+    action = Granularity(2, 3, reward_type="action_level", logprob_type="action_level")
+    close(chunk.rewards(rewards, MASK), torch.tensor([[3.0, 3.0]]))
+    close(action.rewards(rewards, MASK), torch.tensor([[1.0, 2.0, 3.0, 0.0]]))
+    assert chunk.flags(ends, MASK).tolist() == [[False, True]]
+    assert action.flags(ends, MASK).tolist() == [[False, False, True, False]]
+    assert action.reward_mask(MASK).tolist() == [[True, True, True, False]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_broadcast_advantage_keeps_its_mean_over_real_slots(level):
+    slots = Granularity(2, 3, logprob_type=level)
+    advantages = slots.advantages(torch.full((1, 2), 5.0))
+    close(aggregate("token-mean", advantages, slots.mask(MASK)), torch.tensor(5.0))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_entropy_is_spread_or_averaged_over_the_slots_of_the_loss(level):
+    entropy = torch.ones(1, 2, 2, 3)
+    for other in LEVELS:
+        slots = Granularity(2, 3, logprob_type=other, entropy_type=level)
+        found = slots.entropy(entropy, MASK)
+        assert found.shape == slots.mask(MASK).shape
+        size = {"token_level": 1.0, "action_level": 3.0, "chunk_level": 6.0}[level]
+        assert float(found[0, 0]) == size
+
+
+def test_levels_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="reward_type action_level is finer than logprob_type chunk_level"):
+        Granularity(2, 3, reward_type="action_level")
+    with pytest.raises(ValueError, match="reward_type must be one of chunk_level, action_level"):
+        Granularity(2, 3, reward_type="token_level")
+    with pytest.raises(ValueError, match="entropy_type must be one of"):
+        Granularity(2, 3, entropy_type="row")
+
+
+def episodes(terminated, truncated=None):
+    flags = torch.tensor([terminated], dtype=torch.bool)
+    slots = flags.shape[1]
+    return Batch(
+        inputs={},
+        actions=torch.zeros(1, slots, dtype=torch.int64),
+        mask=torch.ones(1, slots, dtype=torch.bool),
+        logprobs=torch.zeros(1, slots),
+        rewards=torch.ones(1, slots),
+        group_ids=torch.tensor([3]),
+        policy_version=torch.zeros(1, slots, dtype=torch.int32),
+        terminated=flags,
+        truncated=None if truncated is None else torch.tensor([truncated], dtype=torch.bool),
+    )
+
+
+def test_every_episode_of_a_row_becomes_a_row():
+    split = split_episodes(episodes([0, 1, 1, 0, 0]))
+    assert split.mask.int().tolist() == [[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]
+    assert split.group_ids.tolist() == [3, 3, 3]
+    assert split_episodes(episodes([0, 0, 1])).num_rows == 1
+
+
+def test_terminations_can_be_ignored():
+    batch = episodes([0, 1, 0, 0], [0, 0, 1, 0])
+    assert split_episodes(batch, ignore_terminations=True).mask.int().tolist() == [[1, 1, 1, 0], [0, 0, 0, 1]]
+    first = mask_after_end(batch.mask, batch.terminated, batch.truncated, ignore_terminations=True)
+    assert first.int().tolist() == [[1, 1, 1, 0]]
+    assert mask_after_end(batch.mask, batch.terminated, batch.truncated).int().tolist() == [[1, 1, 0, 0]]
+
+
+def test_an_outcome_for_several_episodes_is_refused():
+    with pytest.raises(ValueError, match="several episodes"):
+        split_episodes(episodes([1, 0]).replace(rewards=torch.tensor([1.0])))
+
+
+def test_episode_metrics():
+    mask = torch.tensor([[True, True, True], [True, True, False], [False] * 3])
+    success = torch.tensor([[True, False, False], [False, True, False], [True, True, True]])
+    found = episode_metrics(torch.ones(3, 3), success, mask)
+    assert found == {"success_once": 1.0, "success_at_end": 0.5, "return": 2.5, "episode_len": 2.5}
+    assert episode_metrics(torch.ones(3, 3), success, torch.zeros(3, 3).bool()) == {}

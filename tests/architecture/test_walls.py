@@ -1,0 +1,137 @@
+"""Who may import whom, and how large a file may grow: the walls of the house, read from the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
+MAX_LINES = 500
+
+# The only files, or folders, that may import each library.
+DOORS = {
+    "ray": ("rlinf/cluster/",),
+    "vllm": ("rlinf/samplers/vllm",),
+    "megatron": ("rlinf/learners/megatron/",),
+    "rlinf_envs": ("envs/rlinf_envs/",),
+}
+# `ray.tune` has a door of its own.
+TUNE_DOOR = "rlinf/sweep/"
+# A package imports from its own layer only itself, and from the layers after it what it likes.
+LAYERS = (
+    {"cli", "commands", "sweep", "report", "train"},
+    {"cluster", "config"},
+    {"rollouts", "learners", "samplers"},
+    {"models", "algorithms"},
+    {"streams"},
+    {"interfaces"},
+    {"types"},
+)
+# Layers whose members are not a package each, but parts of one floor.
+OPEN_LAYERS = {0}
+# A leaf that every layer may read and that reads nothing itself: components receive their options as its classes.
+ANYWHERE = {"rlinf.config.schema"}
+HEAVY = ("torch", "ray", "vllm", "megatron", "transformers", "gymnasium")
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """The modules that a file imports, wherever in it the import stands, type checking included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _layer(part: str) -> int | None:
+    return next((index for index, parts in enumerate(LAYERS) if part in parts), None)
+
+
+@pytest.mark.parametrize("library", sorted(DOORS))
+def test_every_heavy_library_has_one_door(library: str) -> None:
+    offenders = []
+    for path in FILES:
+        used = [module for module in _imports(path) if _within(module, library)]
+        if library == "ray" and _relative(path).startswith(TUNE_DOOR):
+            used = [module for module in used if module != "ray" and not _within(module, "ray.tune")]
+        if used and not _relative(path).startswith(DOORS[library]):
+            offenders.append(f"{_relative(path)} imports {used[0]}")
+    assert offenders == []
+
+
+def test_imports_go_downwards() -> None:
+    offenders = []
+    for path in FILES:
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[0] != "rlinf" or len(parts) < 2:
+            continue
+        here = _layer(parts[1])
+        for module in _imports(path):
+            names = module.split(".")
+            if names[0] != "rlinf" or len(names) < 2 or names[1] == parts[1]:
+                continue
+            if any(_within(module, leaf) for leaf in ANYWHERE):
+                continue
+            there = _layer(names[1])
+            if here is None or there is None:
+                continue
+            if there < here or (there == here and here not in OPEN_LAYERS):
+                offenders.append(f"{_relative(path)} imports {module}")
+    assert offenders == []
+
+
+def test_every_package_has_a_layer() -> None:
+    parts = {path.relative_to(ROOT / "rlinf").parts[0].removesuffix(".py") for path in (ROOT / "rlinf").rglob("*.py")}
+    assert {part for part in parts if _layer(part) is None} <= {"__init__", "__main__"}
+
+
+def test_environments_use_only_the_nouns_and_verbs() -> None:
+    offenders = []
+    for path in sorted((ROOT / "envs").rglob("*.py")):
+        for module in _imports(path):
+            if _within(module, "rlinf") and module.split(".")[1:2] not in ([], ["types"], ["interfaces"]):
+                offenders.append(f"{_relative(path)} imports {module}")
+    assert offenders == []
+
+
+def test_no_module_is_called_utils() -> None:
+    names = {"utils", "util", "helpers", "common", "misc"}
+    assert [_relative(path) for path in FILES if names & set(path.with_suffix("").parts[len(ROOT.parts) :])] == []
+
+
+def test_no_file_is_too_long() -> None:
+    lengths = {_relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert {path: length for path, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_envs_is_a_folder_not_a_package() -> None:
+    assert not (ROOT / "envs" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("modules", "allowed"),
+    [
+        ("rlinf, rlinf.config, rlinf.cli, rlinf.config.plan, rlinf.commands.listing, rlinf.commands.doctor", ()),
+        ("rlinf.algorithms", ("torch",)),
+    ],
+)
+def test_light_modules_stay_light(modules: str, allowed: tuple[str, ...]) -> None:
+    """In a fresh process, so that other tests can not have imported anything before."""
+    probe = f"import sys, {modules}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert set(found.stdout.split()) <= set(allowed)

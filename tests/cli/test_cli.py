@@ -1,0 +1,118 @@
+"""The command line: exit codes, words, and how soon it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import pytest
+
+from rlinf.cli import main
+from rlinf.config import Config
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = str(ROOT / "config" / "math" / "quickstart.yaml")
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A stand-in for the loop, which these tests do not run."""
+    module = types.ModuleType("rlinf.train")
+    monkeypatch.setitem(sys.modules, "rlinf.train", module)
+    return module
+
+
+def test_check_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", QUICKSTART]) == 0
+    assert "32 x 16 = 512 rows" in capsys.readouterr().out
+
+
+def test_overrides_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["check", QUICKSTART, "run.name=a", "--set", "rollout.batch_size=8", "algorithm.group_size=4"]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "8 x 4 = 32 rows" in printed
+    assert "runs/a" in printed
+
+
+def test_wrong_configurations_exit_with_2_and_start_nothing(
+    capsys: pytest.CaptureFixture[str], train: types.ModuleType
+) -> None:
+    assert main(["train", QUICKSTART, "rollout.batch_sze=3", "run.seed=x"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "command line: rollout.batch_sze is not a key. Did you mean rollout.batch_size?"
+    assert told[-1] == "2 problems. Nothing was started."
+
+
+def test_train_hands_over_the_typed_configuration(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, train: types.ModuleType
+) -> None:
+    seen: list[Config] = []
+
+    def run(config: Config) -> types.SimpleNamespace:
+        seen.append(config)
+        return types.SimpleNamespace(run_dir="runs/here")
+
+    monkeypatch.setattr(train, "run", run, raising=False)
+    assert main(["train", QUICKSTART, "num_return_sequences_in_group=4"]) == 0
+    captured = capsys.readouterr()
+    assert seen[0].algorithm.group_size == 4
+    assert "runs/here" in captured.out
+    assert captured.err.count("num_return_sequences_in_group") == 1
+
+
+def test_a_failed_run_shows_its_traceback_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, train: types.ModuleType
+) -> None:
+    def run(config: Config) -> None:
+        raise RuntimeError("the sampler died")
+
+    monkeypatch.setattr(train, "run", run, raising=False)
+    assert main(["train", QUICKSTART]) == 1
+    assert capsys.readouterr().err.count("RuntimeError: the sampler died") == 1
+
+
+def test_interrupting_exits_with_130(monkeypatch: pytest.MonkeyPatch, train: types.ModuleType) -> None:
+    def run(config: Config) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "run", run, raising=False)
+    assert main(["train", QUICKSTART]) == 130
+
+
+@pytest.mark.parametrize("what", ["advantages", "losses", "aggregations", "kl", "policies", "samplers", "learners"])
+def test_lists(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", what]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_an_unknown_list_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "loses"]) == 2
+    assert "Did you mean losses?" in capsys.readouterr().err
+
+
+def test_doctor_names_every_part_and_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor"])
+    printed = capsys.readouterr().out
+    for part in ("python", "torch", "ray", "extra vllm", "library EGL", "disk"):
+        assert part in printed
+    missing = [line for line in printed.splitlines() if line.startswith("missing")]
+    assert all("->" in line for line in missing)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seconds"), [(["--help"], 1.0), (["list", "losses"], 1.0), (["check", QUICKSTART], 2.0)]
+)
+def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
+    """The best of three: the machine may be busy with something else."""
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "rlinf.cli", *arguments], check=True, capture_output=True, cwd=ROOT)
+        taken.append(time.perf_counter() - start)
+        if taken[-1] < seconds:
+            break
+    assert min(taken) < seconds

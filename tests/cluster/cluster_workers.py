@@ -1,0 +1,114 @@
+"""Workers that the tests of the cluster layer spawn: obedient, failing, dying, stalling."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from typing import NoReturn
+
+import torch
+import torch.distributed
+
+from rlinf.cluster import RankInfo
+from rlinf.types import WeightUpdate
+
+
+class Worker:
+    """Does what a test asks of it."""
+
+    def __init__(self, info: RankInfo) -> None:
+        self.info = info
+        self.calls = 0
+        self.sent = 0
+
+    def where(self) -> RankInfo:
+        return self.info
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def threads(self) -> int:
+        return torch.get_num_threads()
+
+    def setting(self, name: str) -> str | None:
+        return os.environ.get(name)
+
+    def count(self) -> int:
+        self.calls += 1
+        return self.calls
+
+    def add(self, left: int, right: int = 0) -> int:
+        return left + right
+
+    def total(self, update: WeightUpdate) -> float:
+        return float(sum(tensor.double().sum() for tensor in update.tensors.values()))
+
+    def weights(self, *, version: int) -> WeightUpdate:
+        return WeightUpdate(version, {"w": torch.arange(50_000, dtype=torch.float32)})
+
+    def numbers(self, count: int, pause_s: float = 0.0) -> Iterator[int]:
+        for number in range(count):
+            self.sent = number + 1
+            yield number
+            time.sleep(pause_s)
+
+    def numbers_then_raise(self) -> Iterator[int]:
+        yield 0
+        raise KeyError("no more")
+
+    def sent_so_far(self) -> int:
+        return self.sent
+
+    def raise_error(self) -> NoReturn:
+        raise ValueError("the loss is not finite")
+
+    def exit(self) -> NoReturn:
+        sys.exit(3)
+
+    def die(self) -> None:
+        print("about to go down", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def stall(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class Collective(Worker):
+    """Ranks that meet through gloo."""
+
+    def __init__(self, info: RankInfo) -> None:
+        super().__init__(info)
+        address = f"tcp://{info.master_address}:{info.master_port}"
+        torch.distributed.init_process_group("gloo", init_method=address, rank=info.rank, world_size=info.size)
+
+    def all_reduce(self) -> float:
+        value = torch.tensor(float(self.info.rank + 1))
+        torch.distributed.all_reduce(value)
+        return value.item()
+
+    def all_reduce_but_raise_on(self, rank: int) -> float:
+        if self.info.rank == rank:
+            time.sleep(0.2)
+            self.raise_error()
+        return self.all_reduce()
+
+    def all_reduce_but_die_on(self, rank: int) -> float:
+        if self.info.rank == rank:
+            time.sleep(0.2)
+            self.die()
+        return self.all_reduce()
+
+
+def slow_on_rank_1(info: RankInfo) -> Worker:
+    if info.rank == 1:
+        time.sleep(30)
+    return Worker(info)
+
+
+def broken_on_rank_1(info: RankInfo) -> Worker:
+    if info.rank == 1:
+        raise FileNotFoundError("no such model folder")
+    return Worker(info)

@@ -1,0 +1,49 @@
+"""One Ray for the whole session; clusters with other deadlines join it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from cluster_workers import Worker
+
+from rlinf.cluster import Cluster, WorkerGroup, connect
+from rlinf.config.schema.cluster import ClusterConfig
+
+CONFIG = ClusterConfig(
+    start_timeout_s=90.0, call_timeout_s=60.0, heartbeat_s=0.5, max_restarts=1, env={"RLINF_TEST_SETTING": "on"}
+)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[Cluster]:
+    with connect(CONFIG) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def hasty(ray_cluster: Cluster) -> Iterator[Cluster]:
+    """A cluster on the same Ray whose calls may take two seconds."""
+    with connect(replace(CONFIG, call_timeout_s=2.0)) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def local_cluster() -> Iterator[Cluster]:
+    with connect(replace(CONFIG, backend="local")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session", params=["local", "ray"])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    found = request.getfixturevalue(f"{request.param}_cluster")
+    assert isinstance(found, Cluster)
+    return found
+
+
+@pytest.fixture(scope="session")
+def pair(cluster: Cluster) -> Iterator[WorkerGroup]:
+    """Two workers that no test breaks."""
+    with cluster.spawn("pair", Worker, n=2) as group:
+        yield group

@@ -1,0 +1,122 @@
+"""What a caller sees is the same on both backends."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cluster_workers import Worker, broken_on_rank_1
+
+from rlinf.cluster import Cluster, ClusterError, WorkerError, WorkerGroup
+from rlinf.types import WeightUpdate
+
+
+def test_results_come_in_rank_order(pair: WorkerGroup) -> None:
+    assert pair.size == 2
+    assert pair.call("add", per_rank=[(1,), (2,)], right=10) == [11, 12]
+    assert pair.call("add", 5) == [5, 5]
+    assert pair.call_one(1, "add", 1, right=2) == 3
+
+
+def test_a_worker_knows_its_place(pair: WorkerGroup) -> None:
+    infos = pair.call("where")
+    assert [info.rank for info in infos] == [0, 1]
+    assert [info.local_rank for info in infos] == [0, 1]
+    assert {(info.size, info.group, info.threads) for info in infos} == {(2, "pair", 1)}
+    assert infos[0].master_address is None
+
+
+def test_threads_and_environment_are_the_configured_ones(pair: WorkerGroup) -> None:
+    assert pair.call("threads") == [1, 1]
+    assert pair.call("setting", "RLINF_TEST_SETTING") == ["on", "on"]
+
+
+def test_tensors_survive_the_way_there_and_back(pair: WorkerGroup) -> None:
+    updates = pair.call("weights", version=7)
+    assert [update.version for update in updates] == [7, 7]
+    assert torch.equal(updates[1].tensors["w"], torch.arange(50_000, dtype=torch.float32))
+    updates[0].tensors["w"].add_(1)  # results belong to the caller, who may write to them
+
+
+def test_a_shared_value_reaches_every_rank(cluster: Cluster, pair: WorkerGroup) -> None:
+    shared = cluster.share(WeightUpdate(1, {"a": torch.ones(40_000), "b": torch.ones(3, dtype=torch.bfloat16)}))
+    assert pair.call("total", shared) == [40_003.0, 40_003.0]
+    assert pair.call("total", update=shared) == [40_003.0, 40_003.0]
+
+
+def test_submitted_calls_can_be_awaited_one_by_one(cluster: Cluster, pair: WorkerGroup) -> None:
+    pending = pair.submit("add", per_rank=[(1,), (2,)])
+    results = []
+    while pending:
+        finished = cluster.wait_any(pending, timeout=30)
+        assert finished
+        assert all(handle.done() for handle in finished)
+        results += [handle.result() for handle in finished]
+        pending = [handle for handle in pending if handle not in finished]
+    assert sorted(results) == [1, 2]
+
+
+def test_items_are_streamed(pair: WorkerGroup) -> None:
+    assert list(pair.stream(0, "numbers", 5)) == [0, 1, 2, 3, 4]
+
+
+def test_a_stream_that_is_closed_stops_the_worker(pair: WorkerGroup) -> None:
+    items = pair.stream(1, "numbers", 200, pause_s=0.02)
+    assert next(iter(items)) == 0
+    items.close()  # type: ignore[attr-defined]
+    assert pair.call_one(1, "sent_so_far") < 200
+
+
+def test_an_error_in_a_stream_follows_the_items_before_it(pair: WorkerGroup) -> None:
+    items = pair.stream(0, "numbers_then_raise")
+    assert next(items) == 0
+    with pytest.raises(WorkerError, match=r"^pair rank 0 of 2 failed in numbers_then_raise:\nTraceback"):
+        next(items)
+
+
+def test_an_error_names_the_worker_and_shows_its_traceback_once(pair: WorkerGroup) -> None:
+    with pytest.raises(WorkerError) as caught:
+        pair.call_one(1, "raise_error")
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "pair rank 1 of 2 failed in raise_error:"
+    assert lines[1] == "Traceback (most recent call last):"
+    assert "cluster_workers.py" in lines[2]  # the first frame is the user's
+    assert lines[-1] == "ValueError: the loss is not finite"
+    assert str(caught.value).count("Traceback") == 1
+    assert caught.value.__cause__ is None
+    assert (caught.value.group, caught.value.rank, caught.value.method) == ("pair", 1, "raise_error")
+    assert pair.call("add", 1) == [1, 1]  # the group goes on
+
+
+def test_a_call_that_cannot_be_right_is_refused(pair: WorkerGroup) -> None:
+    with pytest.raises(ValueError, match=r"per_rank has 1 entries for 2 ranks"):
+        pair.call("add", per_rank=[(1,)])
+    with pytest.raises(TypeError, match="not both"):
+        pair.call("add", 1, per_rank=[(1,), (2,)])
+    with pytest.raises(ValueError, match="ranks 0 to 1, not 2"):
+        pair.call_one(2, "add", 1)
+    with pytest.raises(WorkerError, match="has no attribute 'ad'"):
+        pair.call("ad", 1)
+
+
+def test_a_worker_that_cannot_be_built_says_why(cluster: Cluster) -> None:
+    with pytest.raises(WorkerError, match=r"^broken rank 1 of 2 failed in build:\nTraceback[^$]*no such model folder"):
+        cluster.spawn("broken", broken_on_rank_1, n=2)
+    cluster.spawn("broken", lambda info: Worker(info)).close()  # and its name is free again
+
+
+def test_a_restart_builds_anew_until_they_are_used_up(cluster: Cluster) -> None:
+    with cluster.spawn("restarted", Worker, n=1) as group:
+        assert group.call("count") == [1]
+        assert group.call("count") == [2]
+        group.restart(0)
+        assert group.call("count") == [1]
+        with pytest.raises(WorkerError, match="restarted rank 0 of 1 has used up its restarts"):
+            group.restart(0)
+    with pytest.raises(ClusterError, match="restarted is closed"):
+        group.call("count")
+    group.close()
+
+
+def test_names_are_unique(cluster: Cluster, pair: WorkerGroup) -> None:
+    with pytest.raises(ClusterError, match="there is a group 'pair' already"):
+        cluster.spawn("pair", Worker)

@@ -1,0 +1,95 @@
+"""Workers that die, hang or raise in the middle of a collective, each found early and named."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from cluster_workers import Collective, Worker, slow_on_rank_1
+from conftest import CONFIG
+
+from rlinf.cluster import Cluster, ClusterError, WorkerDied, WorkerError, WorkerTimeout, connect
+
+
+def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_cluster: Cluster) -> None:
+    with ray_cluster.spawn("sampler", Worker, n=2) as group:
+        pid = group.call_one(1, "pid")
+        started = time.monotonic()
+        with pytest.raises(WorkerDied) as caught:
+            group.call_one(1, "die")
+        assert time.monotonic() - started < 20
+        message = str(caught.value)
+        assert message.startswith("sampler rank 1 of 2 died in die")
+        assert f"pid {pid} on " in message
+        assert "about to go down" in message
+        assert group.call_one(0, "add", 1) == 1
+        group.restart(1)
+        assert group.call("add", 1) == [1, 1]
+
+
+def test_a_stalled_call_is_named_with_the_place_where_it_is(hasty: Cluster) -> None:
+    with hasty.spawn("env", Worker) as group:
+        started = time.monotonic()
+        with pytest.raises(WorkerTimeout) as caught:
+            group.call("stall", 30)
+        assert 1.9 < time.monotonic() - started < 10
+        message = str(caught.value)
+        assert message.startswith("env rank 0 of 1: not through with stall after 2 s (cluster.call_timeout_s)")
+        assert "time.sleep(seconds)" in message  # the very line
+        assert "host.py" not in message
+        group.restart(0)
+        assert group.call("add", 1) == [1]
+        with pytest.raises(WorkerError, match="SystemExit: 3"):
+            group.call("exit")
+
+
+def test_waiting_a_while_for_a_result_does_not_end_the_call(ray_cluster: Cluster) -> None:
+    with ray_cluster.spawn("patient", Worker) as group:
+        handle = group.submit_one(0, "stall", 1.5)
+        assert ray_cluster.wait_any([handle], timeout=0.1) == []
+        with pytest.raises(WorkerTimeout, match="patient rank 0 of 1: not through with stall after"):
+            handle.result(timeout=0.1)
+        assert handle.result() is None
+
+
+def test_a_late_worker_is_named(ray_cluster: Cluster) -> None:
+    with connect(replace(CONFIG, start_timeout_s=12.0)) as cluster:
+        with pytest.raises(WorkerTimeout) as caught:
+            cluster.spawn("late", slow_on_rank_1, n=2)
+        message = str(caught.value)
+        assert message.startswith("late rank 1 of 2: not up after 12 s (cluster.start_timeout_s)")
+        assert "in build for" in message
+
+
+def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:
+    group = ray_cluster.spawn("learner", Collective, n=2, rendezvous=True)
+    assert group.call("all_reduce") == [3.0, 3.0]
+    with pytest.raises(ClusterError, match="cannot be replaced one by one"):
+        group.restart(0)
+    pids = group.call("pid")
+    with pytest.raises(WorkerError, match=r"^learner rank 1 of 2 failed in all_reduce_but_raise_on:\nTraceback"):
+        group.call("all_reduce_but_raise_on", 1)
+    give_up = time.monotonic() + 15
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):  # rank 0 hung in the collective
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    with pytest.raises(ClusterError, match="learner is closed"):
+        group.call("all_reduce")
+
+
+def test_of_several_failures_the_death_that_caused_them_is_reported(ray_cluster: Cluster) -> None:
+    group = ray_cluster.spawn("doomed", Collective, n=2, rendezvous=True)
+    with pytest.raises(WorkerDied, match="^doomed rank 1 of 2 died in all_reduce_but_die_on"):
+        group.call("all_reduce_but_die_on", 1)
+
+
+def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) -> None:
+    group = ray_cluster.spawn("tied", Worker, n=2, rendezvous=True)
+    waited = group.submit_one(0, "stall", 50)
+    group.submit_one(1, "die")
+    started = time.monotonic()
+    with pytest.raises(WorkerDied, match="^tied rank 1 of 2 died"):
+        waited.result()
+    assert time.monotonic() - started < 20

@@ -1,0 +1,79 @@
+"""However the driver ends, nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+DRIVER = """
+import os, sys, time
+from rlinf.cluster import connect
+from rlinf.config.schema.cluster import ClusterConfig
+
+class Sleeper:
+    def __init__(self, info): pass
+    def pid(self): return os.getpid()
+    def stall(self): time.sleep(600)
+
+if __name__ == "__main__":
+    try:
+        with connect(ClusterConfig()) as cluster:
+            group = cluster.spawn("sleeper", Sleeper)
+            print(group.call("pid")[0], flush=True)
+            group.call("stall")
+    except KeyboardInterrupt:
+        sys.exit(130)
+"""
+
+
+def _descendants(pid: int) -> set[int]:
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:  # it ended meanwhile
+                continue
+    found, frontier = set(), {pid}
+    while frontier:
+        frontier = {child for child, parent in parents.items() if parent in frontier}
+        found |= frontier
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_a_driver_that_is_stopped_leaves_no_process_behind(tmp_path: Path, kind: signal.Signals, code: int) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    driver = subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert driver.stdout is not None
+    try:
+        worker = int(driver.stdout.readline())
+        family = _descendants(driver.pid)
+        assert worker in family
+        time.sleep(0.5)
+        os.killpg(driver.pid, kind) if kind == signal.SIGINT else driver.kill()
+        assert driver.wait(timeout=20) == code
+        give_up = time.monotonic() + 30
+        while left := {pid for pid in family if _alive(pid)}:
+            assert time.monotonic() < give_up, left
+            time.sleep(0.2)
+    finally:
+        driver.kill()
+        driver.stdout.close()

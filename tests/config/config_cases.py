@@ -1,0 +1,36 @@
+"""What several tests of the configuration start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rlinf.config import ConfigErrors, load
+
+MINIMAL: dict[str, object] = {
+    "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": {"task": "chain_sum"}},
+    "policy": {
+        "architecture": {
+            "model_type": "qwen2",
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+        }
+    },
+    "algorithm": {"group_size": 8},
+    "rollout": {"batch_size": 32},
+}
+QUICKSTART = Path(__file__).parents[2] / "config" / "math" / "quickstart.yaml"
+
+Write = Callable[[str], Path]
+
+
+def mistakes(path: Path, *overrides: str) -> str:
+    """What loading complains of."""
+    with pytest.raises(ConfigErrors) as caught:
+        load(path, overrides)
+    return str(caught.value)
