@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Generator, Tensor, nn
 
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
+from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import activation_module, mlp
 from rlinf.models.actor_critic.options import Activation, ActorCriticOptions
 from rlinf.types import Costs, PolicyOutput
@@ -76,6 +78,7 @@ class SoftActorCritic(nn.Module):
         if options.recurrent != "none" or options.num_action_chunks != 1:
             raise ValueError("loss_type sac knows no recurrent policies and no action chunks")
         self.options = options
+        self._spaces = (observation_space, action_space)
         self.actor_encoder = ObservationEncoder(observation_space, options)
         self.critic_encoder = ObservationEncoder(observation_space, options)
         self.actor_body = mlp(self.actor_encoder.out_features, options.hidden_sizes, options.activation)
@@ -159,6 +162,18 @@ class SoftActorCritic(nn.Module):
         """Every weight and every running statistic, by name."""
         for name, tensor in self.state_dict().items():
             yield name, tensor.detach()
+
+    def save_pretrained(self, folder: str) -> None:
+        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        save_policy(self, folder, self._spaces, self.options)
+
+    @classmethod
+    def from_pretrained(cls, folder: str) -> Self:
+        """The policy of an exported folder; see `actor_critic.export` on trusting it."""
+        observation_space, action_space, options, weights = load_policy(folder)
+        policy = cls(observation_space, action_space, options)
+        policy.load_state_dict(weights)
+        return policy
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """What the environment takes for actions [N, A] of this policy."""

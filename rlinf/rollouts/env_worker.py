@@ -98,7 +98,7 @@ class EnvWorker:
         batch = episodes_batch(self._policy, run.episodes, self._version) if run.episodes else None
         return RolloutPart(batch, [episode.record for episode in run.episodes], run.failures, run.env_steps)
 
-    def evaluate(self, tasks: Sequence[EpisodeTask], *, greedy: bool = True) -> RolloutPart:
+    def evaluate(self, tasks: Sequence[EpisodeTask], greedy: bool = True) -> RolloutPart:
         """Episodes on environments of their own, with the newest weights. No batch; training is not disturbed."""
         if self._evaluation is None:
             self._evaluation = self._evaluation_collector(max(1, min(self._options.evaluation_envs, len(tasks))))
@@ -125,6 +125,11 @@ class EnvWorker:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self._fragments is not None:
             self._fragments.load_state_dict(state)
+
+    def skip_episodes(self, times: int) -> None:
+        """Numbers the coming episodes from so many millions on, away from those that a worker before it ran."""
+        if self._fragments is not None:
+            self._fragments.skip_episodes(times * 1_000_000)
 
     def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
         """Of one environment: observation and action."""

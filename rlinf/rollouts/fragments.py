@@ -258,6 +258,10 @@ class FragmentCollector:
         result[rows[:finals], slots[:finals]] = values[:finals]
         return result
 
+    def skip_episodes(self, count: int) -> None:
+        """Leaves so many episode numbers out, before the first episode."""
+        self._episode += count
+
     def state_dict(self) -> dict[str, Any]:
         """Enough to go on bit for bit, without the environments themselves: they are rebuilt by repeating actions."""
         return {

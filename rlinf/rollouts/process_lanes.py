@@ -35,7 +35,8 @@ class ProcessLanes:
             self._processes.append(process)
             self._pipes.append(pipe)
         self._ready = [False] * num_lanes
-        self.observation_space, self.action_space = [self._spaces(lane) for lane in range(num_lanes)][0]
+        spaces = [self._spaces(lane) for lane in range(num_lanes)]  # all of them: the processes start side by side
+        self.observation_space, self.action_space = spaces[0]
         self.observations = empty_leaves(self.observation_space, (num_lanes,))
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:

@@ -26,7 +26,7 @@ class EpisodeRecord:
     """It was up at the last step."""
 
 
-def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "env") -> Metrics:
+def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
     """Means over the records, and how many there were; without any, only the count."""
     metrics: Metrics = {f"{prefix}/episodes": float(len(records))}
     if records:

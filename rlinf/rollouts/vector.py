@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -55,9 +56,10 @@ class VectorRollout:
         self._env_steps = 0
         self._normalizer = RewardNormalizer(options.gamma) if options.normalize_rewards else None
 
-    def load(self, update: WeightUpdate) -> None:
+    def load(self, update: WeightUpdate) -> Metrics:
         """Sends the weights to every worker."""
         self._workers.call("load", update)
+        return {}
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         started = time.perf_counter()
@@ -78,13 +80,13 @@ class VectorRollout:
         self._recent.extend(record.total for record in episodes)
         return batch, self._metrics(parts, episodes, time.perf_counter() - started)
 
-    def evaluate(self, episodes: int, *, greedy: bool = True) -> Metrics:
-        """Means over ``episodes`` episodes whose starts depend on the evaluation seed and their number only."""
+    def evaluate(self, episodes: int, *, greedy: bool = True) -> list[EpisodeRecord]:
+        """``episodes`` episodes whose starts depend on the evaluation seed and their number only."""
         seed = self._options.evaluation_seed
         tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
-        parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=[(share,) for share in shares])
-        return episode_metrics([record for part in parts for record in part.episodes], "eval")
+        parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=[(share, greedy) for share in shares])
+        return [record for part in parts for record in part.episodes]
 
     def _tasks(self, step: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""
@@ -114,9 +116,10 @@ class VectorRollout:
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
         metrics = episode_metrics(episodes)
         if self._recent:
-            metrics[f"env/return_last_{_RECENT}"] = float(np.mean(self._recent))
-        metrics["env/steps"] = float(self._env_steps)
-        metrics["env/steps_per_s"] = sum(part.env_steps for part in parts) / max(seconds, 1e-9)
+            metrics[f"rollout/return_last_{_RECENT}"] = float(np.mean(self._recent))
+        arrived = sum(part.env_steps for part in parts)
+        metrics |= {"rollout/env_steps": float(arrived), "rollout/env_steps_total": float(self._env_steps)}
+        metrics |= {"time/rollout_s": seconds, "env/steps_per_s": arrived / max(seconds, 1e-9)}
         return metrics | {f"env/{kind}": float(self._failures[kind]) for kind in FAILURE_KINDS}
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,7 +151,7 @@ def lane_ranges(num_envs: int, workers: int) -> list[range]:
     if workers > num_envs:
         raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
     edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]
-    return [range(first, last) for first, last in zip(edges, edges[1:], strict=False)]
+    return [range(first, last) for first, last in itertools.pairwise(edges)]
 
 
 def _without_lonely_rows(batch: Batch) -> Batch:

@@ -6,22 +6,18 @@ Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first 
 
 from __future__ import annotations
 
-import json
-import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor, nn
 
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import CategoricalHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
+from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.actor_critic.spaces import ROOT
@@ -176,21 +172,14 @@ class ActorCritic(nn.Module):
 
     def save_pretrained(self, folder: str) -> None:
         """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.weights()}, target / "model.safetensors")
-        (target / "policy.json").write_text(json.dumps(asdict(self.options), indent=2))
-        (target / "spaces.pkl").write_bytes(pickle.dumps((self._observation_space, self._action_space)))
+        save_policy(self, folder, (self._observation_space, self._action_space), self.options)
 
     @classmethod
     def from_pretrained(cls, folder: str) -> Self:
-        """The policy of an exported folder. It unpickles the two spaces: load only folders that you trust."""
-        source = Path(folder)
-        options = json.loads((source / "policy.json").read_text())
-        options["hidden_sizes"] = tuple(options["hidden_sizes"])
-        observation_space, action_space = pickle.loads((source / "spaces.pkl").read_bytes())
-        policy = cls(observation_space, action_space, ActorCriticOptions(**options))
-        policy.load_state_dict(load_file(source / "model.safetensors"))
+        """The policy of an exported folder; see `export.load_policy` on trusting it."""
+        observation_space, action_space, options, weights = load_policy(folder)
+        policy = cls(observation_space, action_space, options)
+        policy.load_state_dict(weights)
         return policy
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
