@@ -107,6 +107,8 @@ class Trainer:
         """What the learner says of the batch (proximal, reference, critic), then rewards and advantages."""
         began = time.perf_counter()
         self.check(batch)
+        if not self.graph.on_policy:
+            return batch, {}
         stage = self.stage
         if needs_values(self.config) or not stage.old_is_current or stage.objective.needs & {"rollout_logprobs"}:
             current = self.graph.learner.evaluate(batch)
