@@ -81,7 +81,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     return model.eval()
 
 
-def add_lora(model: Any, *, rank: int, alpha: float, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
+def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
     """Low-rank adapters on ``target_modules``; the base weights are frozen (extra: lora)."""
     try:
         from peft import LoraConfig, get_peft_model
