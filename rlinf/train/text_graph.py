@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.learners.stage import Stage
@@ -71,6 +72,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         max_turns=config.env.max_turns,
         max_prompt_length=config.data.max_prompt_length,
         pad_token_id=tokenizer.pad_token_id,
+        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
     )
     evaluator = TextEvaluator(
         rollout,
