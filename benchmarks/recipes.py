@@ -1,23 +1,26 @@
 """The recipes of ``config/math/`` side by side: accuracy after the same number of generated tokens.
 
-    python benchmarks/recipes.py [--seeds 0,1,2] [--recipes grpo,ppo] [--tokens 80000] [--folder FOLDER] [--write]
+    python benchmarks/recipes.py [--seeds 0,1,2] [--recipes grpo,ppo] [--tokens 40000] [--folder FOLDER] [--write]
 
-For each seed the quickstart's supervised warm start runs once, and every recipe goes on from the policy it left. A run
-is stopped after the step with which it comes nearest to the token budget; tokens of responses that are thrown away
-(dynamic sampling) count. Runs that the folder already holds are not made again, so a second call completes a table.
+The quickstart's supervised warm start runs once, and every run goes on from the policy it left: seeds differ in the
+tasks they meet, in what is sampled and in the order of minibatches. A run is stopped after the step with which it comes
+nearest to the token budget; tokens of responses that are thrown away (dynamic sampling) count. Runs that the folder
+already holds are not made again, so a second call completes a table; ``--report`` makes none.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import torch
+
+from rlinf.config import load
+from rlinf.train import run, run_sft
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "config" / "math"
@@ -26,7 +29,7 @@ ALL = (
     *("grpo", "grpo_process", "dr_grpo", "dapo", "gspo", "cispo"),
     *("rloo", "reinforce_pp", "reinforce_pp_baseline", "ppo"),
 )
-FIRST_STEPS = 6
+FIRST_STEPS = 5
 """After so many steps the tokens of a step are known well enough to plan the rest."""
 _T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Student's two-sided 95% quantile by the number of values."""
@@ -48,27 +51,15 @@ class Measured:
     """Mean tokens of a greedy response at the end."""
 
 
-def rlinf(command: str, recipe: str, folder: Path, overrides: Sequence[str]) -> None:
-    """One call of the command line, in a process of its own with one thread."""
-    shared = (f"run.dir={folder}", "cluster.backend=local", "logging.progress=none", "logging.tensorboard=false")
-    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'envs'}"}
-    file = str(RECIPES / f"{recipe}.yaml")
-    done = subprocess.run(
-        [sys.executable, "-m", "rlinf.cli", command, file, *shared, *overrides],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{command} {recipe} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+SHARED = ("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.every=0")
 
 
-def warm_start(seed: int, steps: int, folder: Path) -> Path:
-    """The policy that all recipes of a seed start from."""
-    path = folder / f"warm_{seed}"
+def warm_start(steps: int, folder: Path) -> Path:
+    """The policy that all runs start from."""
+    path = folder / "warm"
     if not (path / "policy").exists():
-        rlinf("sft", "quickstart", path, (f"run.seed={seed}", f"sft.steps={steps}", "evaluation.size=0"))
+        overrides = (f"run.dir={path}", f"sft.steps={steps}", "evaluation.size=0", *SHARED)
+        run_sft(load(RECIPES / "quickstart.yaml", overrides))
     return path / "policy"
 
 
@@ -78,18 +69,18 @@ def measure(recipe: str, seed: int, policy: Path, budget: int, folder: Path) -> 
     kept = path / "measured.json"
     if kept.exists():
         return Measured(**json.loads(kept.read_text()))
+    start = (f"policy.path={policy}", "policy.architecture=null", "sft.steps=0")
     overrides = (
+        f"run.dir={path}",
         f"run.seed={seed}",
-        f"policy.path={policy}",
-        "policy.architecture=null",
-        "sft.steps=0",
+        *start,
         "evaluation.every=0",
-        "checkpoint.every=0",
         "checkpoint.export=false",
+        *SHARED,
     )
     steps = FIRST_STEPS
     while True:
-        rlinf("train", recipe, path, (*overrides, f"run.max_steps={steps}"))
+        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")))
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
         trained = [line for line in lines if "rollout/tokens" in line]
         spent = sum(line["rollout/tokens"] for line in trained)
@@ -170,7 +161,7 @@ def write_section(runs: Sequence[Measured], *, warm_steps: int, budget: int) -> 
     RESULTS.write_text(
         "## Recipes\n\n"
         "`python benchmarks/recipes.py --write`: greedy accuracy on 300 held-out tasks (sums and differences of three "
-        f"digits)\nafter about {budget:,} generated tokens. All recipes of a seed start from the same policy: "
+        f"digits)\nafter about {budget:,} generated tokens. All start from the same policy: "
         f"{warm_steps} supervised steps of the\nquickstart. Mean over seeds with the 95% interval (Student). Seconds "
         "are those of training steps on one thread of a\nmachine that had other work to do: compare them with care.\n\n"
         + table(runs)
@@ -184,17 +175,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--recipes", default=",".join(ALL))
-    parser.add_argument("--tokens", type=int, default=80_000, help="generated tokens of each run")
+    parser.add_argument("--tokens", type=int, default=40_000, help="generated tokens of each run")
     parser.add_argument("--warm-steps", type=int, default=350)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "recipes")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    parser.add_argument("--report", action="store_true", help="only tell what the folder holds")
     options = parser.parse_args()
-    runs = []
-    for seed in (int(text) for text in options.seeds.split(",")):
-        policy = warm_start(seed, options.warm_steps, options.folder)
-        for recipe in options.recipes.split(","):
-            runs.append(measure(recipe, seed, policy, options.tokens, options.folder))
-            print(runs[-1], flush=True)
+    torch.set_num_threads(1)
+    if not options.report:
+        policy = warm_start(options.warm_steps, options.folder)
+        for seed in (int(text) for text in options.seeds.split(",")):
+            for recipe in options.recipes.split(","):
+                print(measure(recipe, seed, policy, options.tokens, options.folder), flush=True)
+    runs = [Measured(**json.loads(path.read_text())) for path in sorted(options.folder.glob("*/measured.json"))]
     print(table(runs), supervision(runs), sep="\n\n")
     if options.write:
         write_section(runs, warm_steps=options.warm_steps, budget=options.tokens)

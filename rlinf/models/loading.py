@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,10 +28,13 @@ def activation_dtype(name: str, device: str) -> torch.dtype:
 
 def load_tokenizer(path: str) -> Any:
     """The tokenizer of a checkpoint; a pad token is set where it has none."""
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        # Asked for a folder with a qwen2 model in it, AutoTokenizer puts Qwen's own splitting rules in the place of
+        # those that a tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
+        kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
+        tokenizer = kind.from_pretrained(path)
     except Exception as error:
         raise PolicyError(f"no tokenizer could be loaded from {path!r}: {error}") from error
     if tokenizer.eos_token_id is None:
@@ -37,6 +42,14 @@ def load_tokenizer(path: str) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def _is_generic(path: str) -> bool:
+    """Whether a folder says that its tokenizer is all in ``tokenizer.json``, of no particular model family."""
+    file = Path(path) / "tokenizer_config.json"
+    if not file.exists():
+        return False
+    return json.loads(file.read_text()).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
 def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, texts: Callable[[], Iterable[str]]) -> Any:

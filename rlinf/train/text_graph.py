@@ -108,6 +108,7 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
     return TextEnvWorker(
         config.env.id,
         {"train": config.env.kwargs, "eval": {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}},
+        max_turns=config.env.max_turns,
     )
 
 
