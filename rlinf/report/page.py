@@ -35,7 +35,7 @@ def render(title: str, payload: Mapping[str, Any]) -> str:
     }
     page = _asset("page.html")
     for name, text in parts.items():
-        page = page.replace(f"<!--{name}-->", text, 1)
+        page = page.replace(f"<!--{name}-->", text)
     return page
 
 

@@ -12,8 +12,18 @@ function signedColour(value, scale) {
 const COLOURINGS = {
   logprob: { label: "log-probability", column: "logprobs", colour: logprobColour, ends: ["certain", "e⁻⁴"], sample: [0, -1, -2, -4].map(logprobColour) },
   advantage: { label: "advantage", column: "advantages", colour: (v) => signedColour(v, 2), ends: ["−2", "+2"], sample: [-2, -1, 0, 1, 2].map((v) => signedColour(v, 2)) },
-  shift: { label: "learner − sampler log-probability", column: "shift", colour: (v) => signedColour(v, 0.2), ends: ["−0.2", "+0.2"], sample: [-0.2, 0, 0.2].map((v) => signedColour(v, 0.2)) },
+  update: { label: "log-ratio after the update", column: "updated_logprobs", base: true, colour: (v) => signedColour(v, 0.2), ends: ["−0.2", "+0.2"], sample: [-0.2, 0, 0.2].map((v) => signedColour(v, 0.2)) },
+  mismatch: { label: "learner − sampler log-probability", column: "old_logprobs", base: true, colour: (v) => signedColour(v, 0.2), ends: ["−0.2", "+0.2"], sample: [-0.2, 0, 0.2].map((v) => signedColour(v, 0.2)) },
 };
+
+/** The values that a colouring shows: a column, or what it adds to the log-probability it is compared with. */
+function colouredValues(row, name) {
+  const kind = COLOURINGS[name];
+  const values = kind && row[kind.column];
+  if (!values || !kind.base) return values;
+  const before = name === "update" && row.old_logprobs ? row.old_logprobs : row.logprobs;
+  return values.map((value, i) => value - before[i]);
+}
 
 /** Which tokens the clip range holds back: the ratio after the update lies beyond it, on the side that the advantage pushes to. */
 function clippedTokens(row, [low, high]) {
@@ -29,7 +39,7 @@ function clippedTokens(row, [low, high]) {
 function responseText(row, colouring, clip) {
   if (!row.pieces) return el("pre", {}, row.response ?? "");
   const kind = COLOURINGS[colouring];
-  const values = colouring === "shift" && row.old_logprobs ? row.old_logprobs.map((v, i) => v - row.logprobs[i]) : kind && row[kind.column];
+  const values = colouredValues(row, colouring);
   const clipped = clippedTokens(row, clip);
   const text = el("pre");
   row.pieces.forEach((piece, i) => {
@@ -79,7 +89,7 @@ function samplesPanel(section, run) {
     return;
   }
   const rows = Object.values(run.samples.steps).flat();
-  const kinds = Object.entries(COLOURINGS).filter(([name, kind]) => name === "shift" ? rows.some((row) => row.old_logprobs) : rows.some((row) => row.pieces && row[kind.column]));
+  const kinds = Object.entries(COLOURINGS).filter(([, kind]) => rows.some((row) => row.pieces && row[kind.column]));
   const state = { step: steps[steps.length - 1], group: null, colouring: kinds[0]?.[0], sort: "reward" };
   const groupSelect = el("select", { id: "group", onchange: () => { state.group = groupSelect.value; draw(); } });
   const legend = el("span", { class: "legend" });
@@ -93,7 +103,8 @@ function samplesPanel(section, run) {
 
   function fill() {
     const found = groups();
-    if (!found.has(state.group)) state.group = found.keys().next().value;
+    const varied = [...found].find(([, members]) => members.some((row) => row.reward !== members[0].reward));
+    if (!found.has(state.group)) state.group = (varied ?? [...found][0])[0];
     groupSelect.replaceChildren(...[...found].map(([name, members]) =>
       el("option", { value: name, selected: name === state.group }, `${name}${members[0].prompt ? `: ${members[0].prompt.slice(0, 80)}` : ""}`)));
     draw();
