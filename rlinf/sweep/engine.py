@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rlinf.sweep.live import LiveView
@@ -15,16 +16,17 @@ from rlinf.sweep.schema import SpaceEntry
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> list[TrialRecord]:
     """Runs what is not finished yet; returns all trials."""
-    waiting = [plan for plan in plans if not _finished(sweep, plan)]
-    with LiveView(sweep, total=_total(sweep, plans), finished=len(plans) - len(waiting)) as view:
+    finished = {trial.folder.name for trial in read_sweep(sweep.folder).trials if trial.status == "finished"}
+    waiting = [plan for plan in plans if plan.folder_name not in finished]
+    with LiveView(sweep, total=_total(sweep, plans), finished=len(finished)) as view:
         if plans and not waiting:
             view.say("every trial is finished already")
         else:
-            _fit(sweep, list(plans), waiting, view)
+            _fit(sweep, waiting)
     return list(read_sweep(sweep.folder).trials)
 
 
-def _fit(sweep: Sweep, plans: list[TrialPlan], waiting: list[TrialPlan], view: LiveView) -> None:
+def _fit(sweep: Sweep, waiting: list[TrialPlan]) -> None:
     # Tune tells these by environment only: no output of its own, and no long wait for a trial that is stopped.
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ.setdefault("TUNE_FORCE_TRIAL_CLEANUP_S", "10")
@@ -41,16 +43,18 @@ def _fit(sweep: Sweep, plans: list[TrialPlan], waiting: list[TrialPlan], view: L
     try:
         wanted = sweep.config.resources
         trainable = tune.with_resources(
-            tune.with_parameters(Trial, sweep=sweep, plans=plans), {"cpu": wanted.cpus, "gpu": wanted.gpus}
+            tune.with_parameters(Trial, sweep=sweep), {"cpu": wanted.cpus, "gpu": wanted.gpus}
         )
-        _tuner(sweep, waiting, trainable, view).fit()
+        _tuner(sweep, waiting, trainable).fit()
     finally:
         if started:
             ray.shutdown()
 
 
-def _tuner(sweep: Sweep, waiting: list[TrialPlan], trainable: Any, view: LiveView) -> Any:
+def _tuner(sweep: Sweep, waiting: list[TrialPlan], trainable: Any) -> Any:
     from ray import tune
+
+    from rlinf.sweep.events import Events
 
     storage = sweep.folder.resolve() / "tune"
     # Without a scheduler or a searcher there is no state to restore: the run directories say everything.
@@ -60,7 +64,7 @@ def _tuner(sweep: Sweep, waiting: list[TrialPlan], trainable: Any, view: LiveVie
     config = sweep.config
     space = None
     if config.search != "optuna":
-        listed = [{"number": plan.number, "setting": plan.setting} for plan in waiting]
+        listed = [{**asdict(plan), "folder": plan.folder_name} for plan in waiting]
         space = {"trial": tune.grid_search(listed)}
     return tune.Tuner(
         trainable,
@@ -78,7 +82,7 @@ def _tuner(sweep: Sweep, waiting: list[TrialPlan], trainable: Any, view: LiveVie
             name=storage.name,
             storage_path=str(storage.parent),
             failure_config=tune.FailureConfig(max_failures=config.retries),
-            callbacks=[view.callback()],
+            callbacks=[Events()],
             verbose=0,
         ),
     )
@@ -152,11 +156,6 @@ def _domain(entry: SpaceEntry) -> Any:
 
 def _drawn(entry: SpaceEntry) -> bool:
     return entry.grid is None and entry.like is None
-
-
-def _finished(sweep: Sweep, plan: TrialPlan) -> bool:
-    folder = sweep.folder / "trials" / plan.folder_name
-    return (folder / "trial.json").exists() and TrialRecord.read(folder).status == "finished"
 
 
 def _total(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -33,6 +33,9 @@ class Shown:
 class LiveView:
     """Trials, status, best so far, time left."""
 
+    current: ClassVar[LiveView | None] = None
+    """The view of this process: Tune reads its callbacks back from disk, which a terminal does not survive."""
+
     def __init__(self, sweep: Sweep, *, total: int, finished: int) -> None:
         self.sweep, self.total, self.done_before = sweep, total, finished
         self.console = Console()
@@ -47,41 +50,16 @@ class LiveView:
         self.say(f"[bold]{self.sweep.name}[/]: {self.total} trials{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
+        LiveView.current = self
         return self
 
     def __exit__(self, *_error: object) -> None:
+        LiveView.current = None
         if self._live is not None:
             self._live.stop()
 
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
-
-    def callback(self) -> Any:
-        """What Tune calls at each event."""
-        from ray.tune import Callback
-
-        view = self
-
-        class Events(Callback):
-            def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-                view.started(trial.trial_id, _name(trial))
-
-            def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
-                view.reported(trial.trial_id, int(result["step"]), float(result["objective"]))
-
-            def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-                view.ended(trial.trial_id)
-
-            def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-                view.failed(trial.trial_id, again=True)
-
-            def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-                view.failed(trial.trial_id, again=False)
-
-            def __getstate__(self) -> dict[str, Any]:
-                return {}  # Tune saves its callbacks; a terminal is not to be saved
-
-        return Events()
 
     def started(self, trial: str, name: str) -> None:
         known = self.trials.get(trial)
@@ -140,13 +118,6 @@ class LiveView:
             table.add_row(shown.name, status, str(shown.step), _number(shown.value))
         best = f"best so far: {_number(self.best[0])} by {self.best[1]}" if self.best else "no result yet"
         return Group(table, Text(best))
-
-
-def _name(trial: Any) -> str:
-    config = trial.config.get("trial", trial.config)
-    number = config.get("number", int(trial.trial_id.rpartition("_")[2]))
-    parts = [f"{key.rpartition('.')[2]}={_number(value)}" for key, value in config["setting"].items()]
-    return "_".join([f"{number:04d}", *parts])
 
 
 def _number(value: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ray import tune
+from ray.tune.search.repeater import TRIAL_INDEX
 
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
@@ -28,19 +29,19 @@ class Trial(tune.Trainable):
     copies of it, which population-based training hands from trial to trial.
     """
 
-    def setup(self, config: dict[str, Any], sweep: Sweep, plans: list[TrialPlan]) -> None:
+    def setup(self, config: dict[str, Any], sweep: Sweep) -> None:
         self.sweep, self.process = sweep, None
-        plan = self._plan(config, plans)
-        folder = sweep.folder.resolve() / "trials" / plan.folder_name
-        path = folder / "trial.json"
-        self.record = TrialRecord.read(folder) if path.exists() else TrialRecord(plan.number, {}, plan.seed, folder=folder)
-        self.record.setting, self.record.status = self._setting(config, plan), "running"
+        plan, folder_name = self._plan(config)
+        folder = sweep.folder.resolve() / "trials" / folder_name
+        known = (folder / "trial.json").exists()
+        self.record = TrialRecord.read(folder) if known else TrialRecord(plan.number, {}, plan.seed, folder=folder)
+        self.record.setting, self.record.status = plan.setting, "running"
         self.record.write()
         self.best: float | None = None
         self.value: float | None = None
         self.steps_seen = 0
         self.tail = MetricTail(self.record.run_dir / "metrics.jsonl")
-        self.run_config = trial_config(sweep, self.record.setting, seed=plan.seed, run_dir=self.record.run_dir)
+        self.run_config = trial_config(sweep, plan.setting, seed=plan.seed, run_dir=self.record.run_dir)
 
     def step(self) -> dict[str, Any]:
         try:
@@ -110,20 +111,17 @@ class Trial(tune.Trainable):
         saved = self.record.run_dir / "config.yaml"
         return not saved.exists() or load(saved) != self.run_config
 
-    def _plan(self, config: dict[str, Any], plans: list[TrialPlan]) -> TrialPlan:
-        if "number" in config:
-            return next(plan for plan in plans if plan.number == config["number"])
-        # A searcher's trial has no number beforehand; its id counts trials as Tune makes them.
+    def _plan(self, config: dict[str, Any]) -> tuple[TrialPlan, str]:
+        """Which trial this is, and its folder's name."""
+        if "trial" in config:
+            # Population-based training changes the setting on the way; the folder keeps its name.
+            given = config["trial"]
+            return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
+        # A searcher's trial has no number beforehand; its id counts the trials as Tune makes them.
         number = int(self.trial_id.rpartition("_")[2])
-        seeds = self.sweep.config.seeds
-        return TrialPlan(number, self._setting(config, None), seeds[int(config.get("__trial_index__", 0))])
-
-    def _setting(self, config: dict[str, Any], plan: TrialPlan | None) -> dict[str, Any]:
-        if plan is not None and "number" not in config:
-            return plan.setting
-        if "setting" in config:
-            return dict(config["setting"])
-        return {key: config[key] for key in self.sweep.keys if key in config}
+        seed = self.sweep.config.seeds[int(config.get(TRIAL_INDEX, 0))]
+        plan = TrialPlan(number, dict(config["setting"]), seed)
+        return plan, plan.folder_name
 
     def _threads(self) -> int:
         return max(1, int(self.sweep.config.resources.cpus))

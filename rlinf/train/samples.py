@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -27,18 +28,22 @@ def write_samples(
     chosen = set(batch.group_ids.unique()[:groups].tolist())
     shown = batch.select([row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen])
     updated = evaluate(shown).logprobs if evaluate is not None and _is_text(shown) else None
-    lines = [_line(shown, row, None if updated is None else updated[row]) for row in range(shown.num_rows)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in sample_lines(shown, updated)))
+
+
+def sample_lines(batch: Batch, updated: Tensor | None = None) -> list[dict[str, Any]]:
+    """Every row as plain data; ``updated`` are the log-probabilities [B, T] after the update."""
+    return [_line(batch, row, None if updated is None else updated[row]) for row in range(batch.num_rows)]
 
 
 def _is_text(batch: Batch) -> bool:
     return batch.actions.ndim == 2 and "prompt_ids" in batch.inputs
 
 
-def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, object]:
+def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
     acted = batch.mask[row]
     reward = batch.rewards[row] if batch.rewards.ndim == 1 else batch.rewards[row].sum()
-    line: dict[str, object] = {
+    line: dict[str, Any] = {
         "group": int(batch.group_ids[row]),
         "reward": float(reward),
         "slots": int(acted.sum()),
