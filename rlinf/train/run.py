@@ -29,8 +29,11 @@ class RunResult:
     run_dir: Path
 
 
-def run(config: Config) -> RunResult:
-    """Trains, or continues what is in the run directory. A finished run says so and is left alone."""
+def run(config: Config, *, report: bool = True) -> RunResult:
+    """Trains, or continues what is in the run directory. A finished run says so and is left alone.
+
+    ``report``: write `report.html` at the end, where the plotting library is installed.
+    """
     began = time.perf_counter()
     folder = RunDirectory.open(config)
     with _display(config) as display:
@@ -54,7 +57,22 @@ def run(config: Config) -> RunResult:
         folder=str(folder.path),
         wall_s=wall,
     )
+    if report:
+        write_page(folder, display)
     return RunResult(state.evaluation, folder.path)
+
+
+def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
+    """`report.html`; a page that fails is told, and does not fail the run that it is about."""
+    from rlinf.report.page import plotting_installed
+    from rlinf.report.write import write_run_report
+
+    if not plotting_installed():
+        return
+    try:
+        display.say(f"Report: {write_run_report(folder.path)}")
+    except Exception as error:
+        display.say(f"[yellow]no report could be written: {type(error).__name__}: {error}")
 
 
 def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, *, wall_s: float) -> None:
