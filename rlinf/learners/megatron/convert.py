@@ -133,6 +133,15 @@ def named_parameters(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Para
             yield name, parameter
 
 
+def mark_split(chunks: Iterable[nn.Module], book: Book) -> None:
+    """Marks the parameters of which every tensor-parallel rank holds another part.
+
+    megatron does so only where it draws the weights itself; without the mark the gradient norm would leave them out.
+    """
+    for name, parameter in named_parameters(chunks):
+        parameter.tensor_model_parallel = book.entry(name).split != "whole"  # type: ignore[attr-defined]
+
+
 @torch.no_grad()
 def load_weights(chunks: Iterable[nn.Module], read: Read, book: Book, place: Place) -> None:
     """Fills this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
-from rlinf.learners.megatron.convert import Book, Read, load_weights, named_parameters, whole_weights
+from rlinf.learners.megatron.convert import Book, Read, load_weights, mark_split, named_parameters, whole_weights
 from rlinf.learners.megatron.layout import arrange
 from rlinf.learners.megatron.optimizer import gradient_norm, make_optimizer, take_step
 from rlinf.learners.megatron.schedule import (
@@ -91,6 +91,7 @@ class MegatronLearner:
     def _wrapped(self, read: Read) -> list[Any]:
         """The chunks with their weights, in the wrappers that sum gradients."""
         chunks: list[Any] = build_chunks(self.source, self.config, self.layout, self.device)
+        mark_split(chunks, self.book)
         load_weights(chunks, read, self.book, self.place)
         if self.dtype == torch.bfloat16:
             chunks = [Float16Module(self.config, chunk) for chunk in chunks]

@@ -100,6 +100,8 @@ def make_stage(*, minibatches: int = 1, epochs: int = 1, reference: bool = False
         name="train",
         objective=objective,
         lr=1e-3,
+        # Adam divides by the gradient: without this, rounding decides where a gradient is nearly zero.
+        eps=1e-5,
         weight_decay=0.1,
         grad_clip=grad_clip,
         schedule="linear",

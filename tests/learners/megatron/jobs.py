@@ -118,3 +118,19 @@ def _continued(learner: Any) -> tuple[list[Metrics], dict[str, Tensor]]:
 
 def export(layout: MegatronConfig, folder: Path, family: str) -> None:
     make_learner(layout, family=family).export(folder)
+
+
+def train_on_nan(layout: MegatronConfig) -> tuple[bool, bool]:
+    """(whether a batch with NaN is refused, whether the weights are the same afterwards)."""
+    from rlinf.learners.torch import NonFiniteUpdate
+
+    learner = make_learner(layout)
+    before = {name: tensor.clone() for name, tensor in learner.weights(version=0).tensors.items()}
+    batch = make_batch()
+    assert batch.advantages is not None
+    try:
+        learner.update(batch.replace(advantages=batch.advantages * float("nan")), step=0)
+    except NonFiniteUpdate:
+        after = learner.weights(version=0).tensors
+        return True, all(torch.equal(after[name], before[name]) for name in before)
+    return False, False
