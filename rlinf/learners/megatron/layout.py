@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
 
 # isort: split
-import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
@@ -41,27 +39,6 @@ class Place:
     def speaker(self) -> int:
         """The global rank that speaks for all: the first of the last stage."""
         return (self.stages - 1) * self.tensor_size * self.data_size
-
-
-def join(
-    *, rank: int, size: int, address: str | None, port: int | None, device: torch.device, timeout_s: float
-) -> None:
-    """Starts the process group (gloo on CPU, NCCL on GPU). megatron wants one even for a single rank."""
-    if dist.is_initialized():
-        return
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    if device.type == "cuda":
-        torch.cuda.set_device(device.index or 0)
-    if size == 1:
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-        return
-    dist.init_process_group(
-        backend,
-        init_method=f"tcp://{address}:{port}",
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=timeout_s),
-    )
 
 
 def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:

@@ -27,7 +27,6 @@ from rlinf.learners.megatron.schedule import (
     run_backward,
     run_forward,
 )
-from rlinf.learners.megatron.shards import write_shards
 
 # isort: split
 import torch
@@ -49,6 +48,7 @@ from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import MegatronConfig
 from rlinf.learners.partition import micro_batches, minibatches, share
 from rlinf.learners.schedule import lr_factor
+from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import NonFiniteUpdate
 from rlinf.models.packing import distinct_prompts
@@ -58,7 +58,7 @@ _FACTS = "learner.json"
 
 
 class MegatronLearner:
-    """One rank. The process group must be up (:func:`rlinf.learners.megatron.layout.join`)."""
+    """One rank. The process group must be up (:func:`rlinf.learners.process_group.join`)."""
 
     def __init__(
         self,
@@ -310,19 +310,6 @@ class _Loss:
             metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
             metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
-
-
-def export_weights(source: Any, weights: Iterator[tuple[str, Tensor]], folder: Path, *, rank: int) -> None:
-    """Writes a Hugging Face folder on rank 0; the other ranks take part in the gathering."""
-    if rank != 0:
-        for _ in weights:
-            pass
-        return
-    from transformers import GenerationConfig
-
-    write_shards(weights, folder)
-    source.save_pretrained(str(folder))
-    GenerationConfig.from_model_config(source).save_pretrained(str(folder))
 
 
 def _refuse(sampling: SamplingParams, layout: MegatronConfig) -> None:

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, tiny_model
+from cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
 from rlinf.config.schema.learner import MegatronConfig
 from rlinf.learners.stage import Stage
-from rlinf.types import Metrics, PolicyOutput
+from rlinf.types import Batch, Metrics, PolicyOutput
 
 Evaluated = tuple[Tensor, PolicyOutput]
 
 
-def make_learner(layout: MegatronConfig, stage: Stage | None = None, *, family: str = "qwen2", tied: bool = True) -> Any:
+def make_learner(
+    layout: MegatronConfig, stage: Stage | None = None, *, family: str = "qwen2", tied: bool = True
+) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
 
     model = tiny_model(family, tied=tied)
@@ -134,3 +136,43 @@ def train_on_nan(layout: MegatronConfig) -> tuple[bool, bool]:
         after = learner.weights(version=0).tensors
         return True, all(torch.equal(after[name], before[name]) for name in before)
     return False, False
+
+
+def make_fsdp_learner(stage: Stage | None = None, family: str = "qwen2") -> Any:
+    from rlinf.learners.fsdp import FSDPLearner
+
+    policy = policy_of(tiny_model(family))
+    return FSDPLearner(policy, stage=stage or make_stage(), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+
+
+def evaluate_and_train_fsdp(
+    stage: Stage, steps: int, family: str
+) -> tuple[Evaluated, list[Metrics], dict[str, Tensor]]:
+    """As :func:`evaluate_and_train`."""
+    learner = make_fsdp_learner(stage, family)
+    evaluated = learner.evaluate(make_batch())
+    metrics = [take_step(learner, step) for step in range(steps)]
+    return evaluated, metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+
+
+def save_then_continue_fsdp(stage: Stage, folder: Path) -> tuple[list[Metrics], dict[str, Tensor]]:
+    learner = make_fsdp_learner(stage)
+    for step in range(2):
+        take_step(learner, step)
+    learner.save(folder)
+    return _continued(learner)
+
+
+def load_and_continue_fsdp(stage: Stage, folder: Path) -> tuple[list[Metrics], dict[str, Tensor]]:
+    learner = make_fsdp_learner(stage)
+    learner.load(folder)
+    return _continued(learner)
+
+
+def export_fsdp(folder: Path) -> None:
+    make_fsdp_learner().export(folder)
+
+
+def evaluate_fsdp(batch: Batch) -> Evaluated:
+    evaluated: Evaluated = make_fsdp_learner().evaluate(batch)
+    return evaluated

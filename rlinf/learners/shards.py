@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +29,15 @@ class SafetensorsFolder:
                 self._files = dict.fromkeys(tensors.keys(), folder / _SINGLE)
         else:
             raise FileNotFoundError(f"{folder} holds neither {_SINGLE} nor {_INDEX}")
+
+    @classmethod
+    def of(cls, path: str) -> SafetensorsFolder:
+        """A folder here, or a checkpoint's name, which is then fetched from the hub."""
+        if Path(path).expanduser().is_dir():
+            return cls(Path(path).expanduser())
+        from huggingface_hub import snapshot_download
+
+        return cls(Path(snapshot_download(path, allow_patterns=["*.safetensors", "*.json"])))
 
     def __call__(self, name: str) -> Tensor:
         """Raises KeyError for a name that the checkpoint does not have."""
@@ -73,3 +83,16 @@ def write_shards(tensors: Iterable[tuple[str, Tensor]], folder: Path, *, shard_b
         weight_map |= dict.fromkeys(names, final.name)
     content = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (folder / _INDEX).write_text(json.dumps(content, indent=2))
+
+
+def export_weights(source: Any, weights: Iterable[tuple[str, Tensor]], folder: Path, *, rank: int) -> None:
+    """Writes a Hugging Face folder on rank 0; the other ranks take part in the gathering."""
+    if rank != 0:
+        for _ in weights:
+            pass
+        return
+    from transformers import GenerationConfig
+
+    write_shards(weights, folder)
+    source.save_pretrained(str(folder))
+    GenerationConfig.from_model_config(source).save_pretrained(str(folder))
