@@ -76,13 +76,17 @@ class FSDPLearner(TorchLearner):
             self._exchange(self._host_reference)
 
     def _exchange(self, others: dict[str, Tensor]) -> None:
+        self._reshard()
         for name, part in self._parts():
             current = part.to("cpu", copy=True)
             part.copy_(others[name])
             others[name] = current
+
+    def _reshard(self) -> None:
+        """Splits again what a forward pass without a backward pass has left whole (embeddings and heads)."""
         for module in self.policy.modules():
             if isinstance(module, FSDPModule):
-                module.reshard()  # what was gathered before the exchange is not to be used after it
+                module.reshard()
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
@@ -92,6 +96,7 @@ class FSDPLearner(TorchLearner):
             for piece in [*pieces, *blanks]:
                 part = batch.select(piece).to(self.device)
                 outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
+        self._reshard()
         del outputs[len(pieces) :]
         empty = (batch.inputs["response_lengths"] == 0).nonzero()[:, 0] if self.rank == 0 else torch.zeros(0).long()
         blank = torch.zeros(len(empty), batch.num_slots)

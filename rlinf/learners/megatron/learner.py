@@ -249,7 +249,8 @@ class MegatronLearner:
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser and reference, every rank its part; any layout can load them."""
-        save_state(folder / "megatron", self.chunks, self.optimizer)
+        # An optimiser that has taken no step has no state, and megatron can not save that.
+        save_state(folder / "megatron", self.chunks, self.optimizer if self.optimizer_steps else None)
         if self._reference is not None:
             with self._as_reference():
                 save_state(folder / "reference", self.chunks)
@@ -264,8 +265,10 @@ class MegatronLearner:
         facts = json.loads((folder / _FACTS).read_text())
         if facts["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
-        load_state(folder / "megatron", self.chunks, self.optimizer)
         self.optimizer_steps = facts["optimizer_steps"]
+        load_state(folder / "megatron", self.chunks, self.optimizer if self.optimizer_steps else None)
+        if not self.optimizer_steps:
+            self.optimizer.reload_model_params()
         if self._reference is not None and (folder / "reference").exists():
             with self._as_reference():
                 load_state(folder / "reference", self.chunks)

@@ -97,10 +97,12 @@ def gathered(evaluated: Evaluated, rows: int) -> Tensor:
     return torch.cat([part[1].logprobs for part in parts])[torch.argsort(order)]
 
 
-def save_then_continue(layout: MegatronConfig, stage: Stage, folder: Path) -> tuple[list[Metrics], dict[str, Tensor]]:
-    """Two steps, a checkpoint, two more steps: the metrics and weights of the latter."""
+def save_then_continue(
+    layout: MegatronConfig, stage: Stage, folder: Path, done: int
+) -> tuple[list[Metrics], dict[str, Tensor]]:
+    """``done`` steps, a checkpoint, two more steps: the metrics and weights of the latter."""
     learner = make_learner(layout, stage)
-    for step in range(2):
+    for step in range(done):
         take_step(learner, step)
     learner.save(folder)
     return _continued(learner)

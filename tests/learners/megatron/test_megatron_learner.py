@@ -142,11 +142,19 @@ def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str)
 def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, saved: str, loaded: str) -> None:
     stage = make_stage(reference=True)
     layout, ranks = LAYOUTS[saved]
-    metrics, weights = gang.run(jobs.save_then_continue, layout, stage, tmp_path, ranks=ranks)[0]
+    metrics, weights = gang.run(jobs.save_then_continue, layout, stage, tmp_path, 2, ranks=ranks)[0]
     layout, ranks = LAYOUTS[loaded]
     found, ends = gang.run(jobs.load_and_continue, layout, stage, tmp_path, ranks=ranks)[0]
     assert_same_metrics(found, metrics, 0.0 if saved == loaded else 1e-4)
     assert_same_weights(ends, weights, 0.0 if saved == loaded else 1e-4)
+
+
+def test_a_checkpoint_before_the_first_step_continues_too(gang: Gang, tmp_path: Path) -> None:
+    stage = make_stage(reference=True)
+    metrics, weights = gang.run(jobs.save_then_continue, TENSOR, stage, tmp_path, 0, ranks=2)[0]
+    found, ends = gang.run(jobs.load_and_continue, TENSOR, stage, tmp_path, ranks=2)[0]
+    assert_same_metrics(found, metrics, 0.0)
+    assert_same_weights(ends, weights, 0.0)
 
 
 @pytest.mark.parametrize(("name", "family"), [("tensor 2, pipeline 2", "qwen3"), ("one", "llama")])
