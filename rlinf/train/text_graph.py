@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,13 +155,17 @@ def _device(gpus: float) -> str:
     return "cuda" if gpus > 0 else "cpu"
 
 
-def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
+    """The learner that ``learner.backend`` names, with the stages of this run."""
+    learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
+    return StagedLearner(learner, {"sft": warm_start_stage(config), "train": training_stage(config)})
+
+
+def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     import torch
 
     from rlinf.learners.ranks import join
     from rlinf.learners.torch import TorchLearner
-    from rlinf.models.causal_lm import CausalLMPolicy
-    from rlinf.models.loading import activation_dtype, add_lora
 
     device = torch.device(_device(gpus_of(config)[0]))
     ranks = join(
@@ -171,6 +176,99 @@ def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
         device=device,
         timeout_s=config.cluster.call_timeout_s,
     )
+    return TorchLearner(
+        _policy(config, tokenizer_path, device.type),
+        stage=first_stage(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        rank=info.rank,
+        size=info.size,
+        ranks=ranks,
+    )
+
+
+def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.fsdp import FSDPLearner
+    from rlinf.learners.process_group import join
+
+    device = torch.device(_device(gpus_of(config)[0]))
+    join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    return FSDPLearner(
+        _policy(config, tokenizer_path, device.type),
+        stage=first_stage(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+    )
+
+
+def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.megatron.learner import MegatronLearner
+    from rlinf.learners.process_group import join
+    from rlinf.learners.shards import SafetensorsFolder
+    from rlinf.models.loading import PolicyError, activation_dtype
+
+    if config.policy.value_head:
+        raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
+    device = torch.device(_device(gpus_of(config)[0]))
+    join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    if config.policy.path is not None:
+        from transformers import AutoConfig
+
+        source, read = AutoConfig.from_pretrained(config.policy.path), SafetensorsFolder.of(config.policy.path)
+    else:
+        model = _model(config, tokenizer_path)
+        source, read = model.config, dict(model.named_parameters()).__getitem__
+    layout = config.learner.megatron
+    if config.policy.gradient_checkpointing and layout.recompute == "none":
+        layout = replace(layout, recompute="full")
+    return MegatronLearner(
+        source,
+        read,
+        layout=layout,
+        stage=first_stage(config),
+        sampling=sampling_params(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        dtype=activation_dtype(config.policy.dtype, device.type),
+    )
+
+
+LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Any]] = {
+    "torch": _torch_learner,
+    "fsdp": _fsdp_learner,
+    "megatron": _megatron_learner,
+}
+"""``learner.backend`` -> what makes one rank of it."""
+
+
+def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
+    """The language model as a policy of a PyTorch learner, with adapters and value head where they are asked for."""
+    import torch
+
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import activation_dtype, add_lora
+
     model = _model(config, tokenizer_path)
     if config.policy.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -184,26 +282,13 @@ def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
             target_modules=lora.target_modules,
             seed=stream_seed(config.run.seed, "lora"),
         )
-    dtype = activation_dtype(config.policy.dtype, device.type)
-    policy = CausalLMPolicy(
+    dtype = activation_dtype(config.policy.dtype, device)
+    return CausalLMPolicy(
         model,
         sampling=sampling_params(config),
         value_head=config.policy.value_head,
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
-    )
-    return StagedLearner(
-        TorchLearner(
-            policy,
-            stage=first_stage(config),
-            seed=config.run.seed,
-            micro_batch_tokens=config.learner.micro_batch_tokens,
-            device=device,
-            rank=info.rank,
-            size=info.size,
-            ranks=ranks,
-        ),
-        {"sft": warm_start_stage(config), "train": training_stage(config)},
     )
 
 
