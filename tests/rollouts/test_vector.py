@@ -17,7 +17,7 @@ from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 from rlinf.types import WeightUpdate
 
-FAULTY = "rlinf_envs.faulty:rlinf/FaultyCartPole-v0"
+FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"
 
 
 class InThisProcess:
