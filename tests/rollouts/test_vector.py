@@ -179,9 +179,13 @@ def test_failures_are_dropped_counted_and_survived(layout):
 
 def test_too_many_failures_stop_with_a_clear_message():
     it = rollout(FAULTY, env={"kwargs": {"raise_every": 5}, "max_failures": 10})
-    with pytest.raises(EnvFailureError, match=r"env\.max_failures"):
+
+    def many_steps():
         for step in range(10):
             it.collect(step)
+
+    with pytest.raises(EnvFailureError, match=r"env\.max_failures"):
+        many_steps()
 
 
 def test_a_process_per_lane_gives_the_same_and_survives_hangs():

@@ -59,7 +59,9 @@ class MetaWorldEnv(gymnasium.Env):
         self._camera: Camera | None = None
         self._steps = 0
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
-        low, high = (np.asarray(b, np.float32) for b in (self._env.observation_space.low, self._env.observation_space.high))
+        low, high = (
+            np.asarray(b, np.float32) for b in (self._env.observation_space.low, self._env.observation_space.high)
+        )
         state = spaces.Box(low, high, dtype=np.float32)
         self.observation_space: spaces.Space = state
         if camera is not None:
