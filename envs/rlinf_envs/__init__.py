@@ -8,11 +8,14 @@ They are made by name::
 
 from __future__ import annotations
 
+from typing import Any
+
 from gymnasium.envs.registration import register, registry
 
-_ENVIRONMENTS = {
-    "rlinf/Math-v0": "rlinf_envs.math.env:MathEnv",
-    "rlinf/ReasoningGym-v0": "rlinf_envs.reasoning_gym.env:ReasoningGymEnv",
+_ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "rlinf/Math-v0": ("rlinf_envs.math.env:MathEnv", {}),
+    "rlinf/MathToolLoop-v0": ("rlinf_envs.math.env:MathEnv", {"tool": "calculator", "max_turns": 8}),
+    "rlinf/ReasoningGym-v0": ("rlinf_envs.reasoning_gym.env:ReasoningGymEnv", {}),
 }
 _SIMULATORS = {
     "rlinf/MetaWorld-v0": "rlinf_envs.sim.metaworld:MetaWorldEnv",
@@ -20,9 +23,9 @@ _SIMULATORS = {
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
 }
 
-for _id, _entry_point in _ENVIRONMENTS.items():
+for _id, (_entry_point, _settings) in _ENVIRONMENTS.items():
     if _id not in registry:
-        register(id=_id, vector_entry_point=_entry_point)
+        register(id=_id, vector_entry_point=_entry_point, kwargs=_settings)
 
 for _id, _entry_point in _SIMULATORS.items():
     if _id not in registry:

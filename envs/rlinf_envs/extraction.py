@@ -11,44 +11,28 @@ ANSWER_FORMATS: tuple[AnswerFormat, ...] = ("tag", "boxed", "####", "plain")
 
 _TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
 _HASHES = re.compile(r"####[ \t]*(\S[^\n]*)")
-_BOX = re.compile(r"\\f?boxed\s*(\{|[0-9A-Za-z])")
+_BRACES = re.compile(r"(?P<box>\\(?:boxed|fbox)\s*\{)|\\boxed\s+(?P<bare>[0-9A-Za-z])|\\.|[{}]", re.DOTALL)
 
 
 def last_boxed(text: str) -> str | None:
     """What the last complete ``\\boxed{...}`` or ``\\fbox{...}`` contains; None where there is none.
 
-    Braces nest; an escaped brace does not count. A box inside another is part of the outer one.
+    Braces nest; an escaped brace does not count. A box inside another is part of the outer one. One pass over the text.
     """
     found: str | None = None
-    position = 0
-    while (opening := _BOX.search(text, position)) is not None:
-        if opening.group(1) != "{":
-            found, position = opening.group(1), opening.end()
-            continue
-        end = closing_brace(text, opening.end())
-        if end is None:
-            position = opening.end()
-            continue
-        found, position = text[opening.end() : end], end + 1
+    open_braces: list[int | None] = []  # where the content of a box starts; None for any other brace
+    for token in _BRACES.finditer(text):
+        if token["box"]:
+            open_braces.append(token.end())
+        elif token["bare"]:
+            found = token["bare"]
+        elif token.group() == "{":
+            open_braces.append(None)
+        elif token.group() == "}" and open_braces:
+            start = open_braces.pop()
+            if start is not None:
+                found = text[start : token.start()]
     return found
-
-
-def closing_brace(text: str, start: int) -> int | None:
-    """The index of the brace that closes the one opened just before ``start``."""
-    depth, index = 1, start
-    while index < len(text):
-        char = text[index]
-        if char == "\\":
-            index += 2
-            continue
-        if char == "{":
-            depth += 1
-        elif char == "}":
-            depth -= 1
-            if depth == 0:
-                return index
-        index += 1
-    return None
 
 
 def last_tag(text: str) -> str | None:

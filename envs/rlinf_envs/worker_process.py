@@ -10,13 +10,14 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-_GRACE = 2.0
-"""The kernel's timer waits this many times the parent's deadline: it acts only where the parent cannot."""
+_PATIENCE = 8.0
+"""The kernel's wall clock waits this many times the CPU time, longer than the parent does: it is the last resort."""
 
 
 def serve(connection: Connection, function: Callable[..., Any]) -> None:
     """Answers calls until the parent closes the connection."""
-    # The default action of the alarm ends the process, also inside a long C call that never returns to Python.
+    # The default action of the timers ends the process, also inside a long C call that never returns to Python.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     # Ctrl-C goes to the whole terminal; the parent decides what happens to its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -26,11 +27,13 @@ def serve(connection: Connection, function: Callable[..., Any]) -> None:
             timeout_s, arguments = connection.recv()
         except EOFError:
             return
-        signal.setitimer(signal.ITIMER_REAL, timeout_s * _GRACE)
+        signal.setitimer(signal.ITIMER_PROF, timeout_s)
+        signal.setitimer(signal.ITIMER_REAL, timeout_s * _PATIENCE)
         try:
             answer = ("done", function(*arguments))
         except Exception as error:
             answer = ("error", f"{type(error).__name__}: {error}"[:500])
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         try:
             connection.send(answer)

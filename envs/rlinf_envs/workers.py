@@ -8,6 +8,7 @@ is ended by the kernel's timer, because no code of its own can run then.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
 START_TIMEOUT_S = 120.0
+_WALL_FACTOR = 4.0
+_TIMERS = (-signal.SIGPROF, -signal.SIGALRM)
 
 
 class WorkerStartError(RuntimeError):
@@ -93,7 +96,9 @@ class WorkerPool:
         """
         Args:
             target: "module:function", called with the arguments given to :meth:`map`; they and its value are pickled.
-            timeout_s: deadline of one call, in seconds from the moment a worker takes it.
+            timeout_s: deadline of one call, in seconds of the worker's CPU time: on a crowded machine an answer gets
+                the same verdict as on an idle one. A call that does not compute either is given up after four times as
+                long by the clock.
             memory_bytes: address space of one worker, in bytes; 0 means no limit.
 
         Raises:
@@ -165,7 +170,7 @@ class WorkerPool:
 
     def _hand_over(self, worker: _Worker, waiting: list[int], calls: Sequence[tuple[Any, ...]]) -> None:
         call = waiting.pop()
-        worker.deadline = time.monotonic() + self.timeout_s
+        worker.deadline = time.monotonic() + self.timeout_s * _WALL_FACTOR
         try:
             worker.connection.send((self.timeout_s, calls[call]))
         except OSError:
@@ -182,8 +187,8 @@ class WorkerPool:
         except (EOFError, OSError):
             if not worker.ready:
                 raise WorkerStartError(f"a worker for {self.target} did not start: {worker.last_words()}") from None
-            # The kernel's timer may be faster than our own clock.
-            late = time.monotonic() >= worker.deadline
+            # Whether the kernel's timers ended it, or something else did.
+            late = worker.process.wait() in _TIMERS
             self.counts.timeouts += late
             self.counts.deaths += not late
             return Outcome("timeout" if late else "died")

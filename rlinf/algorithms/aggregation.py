@@ -80,8 +80,7 @@ def slot_weights(
     sum_norm_divide_by_batch: bool = True,
     counts: LossCounts | None = None,
 ) -> Tensor:
-    """The weight of every slot [B, T] float32, such that the loss is ``(per_slot * weights).sum()``; 0 under a false
-    mask.
+    """The weight of every slot [B, T] float32: the loss is ``(per_slot * weights).sum()``; 0 under a false mask.
 
     ``counts`` are those of the optimiser step where ``mask`` [B, T] is only a part (a micro-batch, a rank) of it. An
     empty batch has weights 0.
@@ -110,8 +109,7 @@ def aggregate(
     max_response_length: int | None = None,
     sum_norm_divide_by_batch: bool = True,
 ) -> Tensor:
-    """The scalar of a whole minibatch from ``values`` [B, T] and ``mask`` [B, T]; what a false mask covers is never
-    read."""
+    """The scalar of a whole minibatch; ``values`` [B, T] are not read where ``mask`` [B, T] is false."""
     weights = slot_weights(
         loss_agg_func,
         mask,

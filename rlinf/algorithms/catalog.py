@@ -65,8 +65,7 @@ STEP_OPTIONS = (
     "rewards_lower_bound",
     "rewards_upper_bound",
 )
-"""Read by ``prepare_batch`` beside those of rewards and advantages. ``dynamic_sampling`` and ``max_resample`` are the
-loop's."""
+"""Read by ``prepare_batch`` beside those of rewards and advantages."""
 
 LOSS_OPTIONS = (
     "loss_agg_func",
@@ -269,7 +268,12 @@ def readers(option: str) -> list[str]:
     >>> readers("tis_cap")
     ['loss_type: tis']
     """
-    shared = {"every adv_type": ADVANTAGE_OPTIONS, "process_rewards": REWARD_OPTIONS, "every loss_type": LOSS_OPTIONS}
+    shared = {
+        "every adv_type": ADVANTAGE_OPTIONS,
+        "process_rewards": REWARD_OPTIONS,
+        "prepare_batch": STEP_OPTIONS,
+        "every loss_type": LOSS_OPTIONS,
+    }
     found = [name for name, options in shared.items() if option in options]
     for key, table in {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}.items():
         found += [f"{key}: {name}" for name, entry in table.items() if option in entry.options]

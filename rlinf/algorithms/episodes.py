@@ -12,8 +12,7 @@ from rlinf.types import Batch, Metrics
 def mask_after_end(
     mask: Tensor, terminated: Tensor | None, truncated: Tensor | None, *, ignore_terminations: bool = False
 ) -> Tensor:
-    """The mask of the first episode of each row [B, T]: its ending slot is in it, what follows is not (without
-    ``auto_reset``).
+    """The mask of each row's first episode [B, T] (without ``auto_reset``): up to its ending slot, that included.
 
     >>> mask_after_end(torch.ones(1, 3).bool(), torch.tensor([[False, True, False]]), None)
     tensor([[ True,  True, False]])

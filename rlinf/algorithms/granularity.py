@@ -64,8 +64,7 @@ class Granularity:
         return self._sum(logprobs, mask, self.logprob_type)
 
     def entropy(self, entropy: Tensor, mask: Tensor) -> Tensor:
-        """[B, C, K, D] -> [B, T] of ``logprob_type``, the slots of the loss: summed to ``entropy_type``, then spread
-        or averaged.
+        """[B, C, K, D] -> [B, T] of ``logprob_type``, summed to ``entropy_type``, then spread or averaged.
 
         >>> g = Granularity(1, 2, logprob_type="token_level", entropy_type="action_level")
         >>> g.entropy(torch.tensor([[[[1., 2.]]]]), torch.ones(1, 1, 1).bool())
@@ -79,8 +78,7 @@ class Granularity:
         return (summed.view_as(parts) * parts).sum(dim=-1) / parts.sum(dim=-1).clamp(min=1)
 
     def mask(self, mask: Tensor) -> Tensor:
-        """[B, C, K] (the actions that were carried out) -> the slots of the loss [B, T]; a chunk is real if an action
-        of it is.
+        """[B, C, K] (the actions carried out) -> the slots of the loss [B, T]; a chunk is real if an action is.
 
         >>> Granularity(2, 2, logprob_type="token_level").mask(torch.tensor([[[True, False]]]))
         tensor([[ True,  True, False, False]])
@@ -92,8 +90,7 @@ class Granularity:
         return self._mask(mask, self.reward_type)
 
     def flags(self, flags: Tensor, mask: Tensor) -> Tensor:
-        """``terminated`` or ``truncated`` [B, C, K] -> the slots of the rewards [B, T]: true if a real action in it
-        has the flag."""
+        """``terminated`` or ``truncated`` [B, C, K] -> slots of rewards [B, T]: true if a real action has it."""
         return self._mask(flags & mask, self.reward_type)
 
     def advantages(self, advantages: Tensor) -> Tensor:

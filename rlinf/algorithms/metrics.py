@@ -89,8 +89,7 @@ def mean_metrics(steps: Iterable[Mapping[str, float]]) -> Metrics:
 
 
 def early_stop(ratio_sum: float, ratio_count: float, limit: float | None) -> bool:
-    """Whether a minibatch takes no optimiser step: its mean ratio over all ranks exceeds ``early_stop_imp_ratio`` or
-    is no number.
+    """Whether a minibatch takes no step: its mean ratio exceeds ``limit`` (``early_stop_imp_ratio``) or is no number.
 
     Sum and count are those of the reduced metric ``ratio``. Without a limit only a ratio that is no number stops.
 

@@ -1,11 +1,10 @@
-"""What the learner minimises: policy loss, value loss, KL to the reference and entropy, as sums with fixed slot
-weights.
+"""What the learner minimises: policy, value, KL and entropy terms, as sums with fixed slot weights.
 
-        objective = Objective("actor", clip_ratio_high=0.28, kl_beta=0.01)
-    weights = objective.weights(mask, counts=...)  # once per optimiser step
-    for rows in micro_batches:
-        loss, metrics = objective(logprobs=..., old_logprobs=..., advantages=..., mask=..., weights=weights[rows])
-        loss.backward()  # the gradients of micro-batches and ranks add up: nothing is left to divide
+    objective = Objective("actor", clip_ratio_high=0.28, kl_beta=0.01)
+weights = objective.weights(mask, counts=...)  # once per optimiser step
+for rows in micro_batches:
+    loss, metrics = objective(logprobs=..., old_logprobs=..., advantages=..., mask=..., weights=weights[rows])
+    loss.backward()  # the gradients of micro-batches and ranks add up: nothing is left to divide
 """
 
 from __future__ import annotations
@@ -66,8 +65,6 @@ class Objective:
         catalog.choose("loss_agg_func", loss_agg_func, catalog.AGGREGATIONS)
         catalog.choose("kl_penalty_type", kl_penalty_type, catalog.KL_PENALTIES)
         catalog.refuse_unknown(f"loss_type: {loss_type}", options, (*catalog.LOSS_OPTIONS, *entry.options))
-        if loss_type == "decoupled" and rollout_correction is not None:
-            raise ValueError("loss_type decoupled is a rollout correction already: leave rollout_correction out")
         self.loss_type = loss_type
         self.loss_agg_func = loss_agg_func
         self.max_response_length = max_response_length
@@ -77,6 +74,8 @@ class Objective:
         self.entropy_bonus = entropy_bonus
         self.calculate_entropy = calculate_entropy
         self.rollout_correction = RolloutCorrection.of(rollout_correction)
+        if loss_type == "decoupled" and self.rollout_correction is not None:
+            raise ValueError("loss_type decoupled is a rollout correction already: leave rollout_correction out")
         self.options = options
 
     @classmethod
@@ -122,8 +121,7 @@ class Objective:
     def select(
         self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, ranks: Ranks = ONE_RANK
     ) -> Tensor | None:
-        """The slots that the loss treats apart, bool [B, T], chosen once for an optimiser step; None for most
-        losses."""
+        """The slots that the loss treats apart, bool [B, T], chosen once for a step; None for most losses."""
         if self.loss_type not in SELECTORS:
             return None
         selector = SELECTORS[self.loss_type]
@@ -173,7 +171,8 @@ class Objective:
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
         facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
         metrics |= {name: mean_over(value, mask) for name, value in facts.items()}
-        metrics["ratio_max"] = torch.where(mask, x.ratio.detach(), 0.0).max().double(), mask.any().double()
+        highest = torch.cat([x.ratio.detach()[mask], x.ratio.new_zeros(1)]).max()
+        metrics["ratio_max"] = highest.double(), mask.any().double()
         return LossOutput(loss, metrics)
 
     def _terms(
@@ -230,8 +229,9 @@ def policy_loss(
     rollout_logprobs: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Metrics]:
-    """The loss of a whole minibatch and its metrics. Every column [B, T]; ``rollout_logprobs`` are the behaviour
-    policy's.
+    """The loss of a whole minibatch and its metrics.
+
+    Every column is [B, T]; ``rollout_logprobs`` are the behaviour policy's.
 
     ``options`` are those of :class:`Objective`; one that is unknown is a TypeError that lists the known ones.
 

@@ -1,5 +1,4 @@
-"""One call per step from a batch of rewards to a batch with advantages: filters, rewards, token rewards, estimator,
-in this order."""
+"""One call per step, from rewards to advantages: filters, rewards, token rewards, estimator, in this order."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from rlinf.algorithms import catalog, filters
 from rlinf.algorithms.advantages import compute_advantages
 from rlinf.algorithms.advantages.registry import WHITENED
 from rlinf.algorithms.kl import KLController, kl_divergence
-from rlinf.algorithms.rewards import RewardState, overlong_penalty, process_rewards
+from rlinf.algorithms.rewards import RewardState, overlong_penalty, process_rewards, row_outcomes
 from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics
 from rlinf.types import Batch, Metrics
 
@@ -28,8 +27,7 @@ class AlgorithmState:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> AlgorithmState:
-        """The state of a run that begins, by ``kl_coef`` and, with ``kl_controller: adaptive``, ``target_kl``
-        and ``kl_horizon``.
+        """That of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and ``kl_horizon``.
 
         >>> AlgorithmState.of({"kl_coef": 0.1}).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}
@@ -53,7 +51,7 @@ def prepare_batch(
     ``options`` is a flat mapping of the config's algorithm keys (``adv_type`` and any others): those that this step
     and the estimator read are taken, those that are None are left to their defaults. ``state`` is updated. Read from
     the batch's metadata where they are there: ``domain`` (task family), ``greedy_reward`` (remax), ``anchor_ids``
-    (gigpo: T ints a row).
+    (gigpo: at most T ints a row).
 
     1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
        not learned from, but still counts in its group's statistics
@@ -63,7 +61,7 @@ def prepare_batch(
     """
     entry = catalog.choose("adv_type", options["adv_type"], catalog.ADVANTAGES)
     given = {name: value for name, value in options.items() if value is not None}
-    outcomes = batch.rewards if batch.rewards.ndim == 1 else torch.where(batch.mask, batch.rewards, 0.0).sum(dim=1)
+    outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, given, ranks)
     mask = batch.mask & kept[:, None]
 
@@ -96,18 +94,24 @@ def prepare_batch(
         step_rewards=batch.step_rewards,
         logprobs=logprobs,
         ref_logprobs=batch.ref_logprobs,
-        greedy_rewards=_column(batch, "greedy_reward", torch.float32),
-        anchor_ids=_column(batch, "anchor_ids", torch.int64),
+        greedy_rewards=_greedy_rewards(batch),
+        anchor_ids=_anchor_ids(batch),
+        acted=batch.mask,
         ranks=ranks,
         **read,
     )
     metrics = _report(batch, outcomes, processed, kept, mask, advantages, ranks)
     if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(given.get("kl_penalty_type", "kl"), logprobs, batch.ref_logprobs)
-        metrics["token_kl"] = _mean(kl, mask, ranks)
-        metrics["kl_coef"] = state.kl.kl_coef
-        state.kl.update(metrics["token_kl"], samples=int(ranks.sum(torch.tensor(batch.num_rows))))
+        metrics |= _follow(state.kl, _mean(kl, mask, ranks), int(ranks.sum(torch.tensor(batch.num_rows))))
     return batch.replace(mask=mask, advantages=advantages, returns=returns), metrics
+
+
+def _follow(controller: KLController, kl: float, samples: int) -> Metrics:
+    """What the KL was and cost in this step; the controller then moves."""
+    metrics = {"token_kl": kl, "kl_coef": controller.kl_coef}
+    controller.update(kl, samples=samples)
+    return metrics
 
 
 def _kept(batch: Batch, outcomes: Tensor, given: Mapping[str, Any], ranks: Ranks) -> Tensor:
@@ -136,10 +140,20 @@ def _with_overlong_penalty(batch: Batch, option: Mapping[str, Any]) -> Tensor:
     return batch.rewards.float() + overlong_penalty(lengths, **option)
 
 
-def _column(batch: Batch, name: str, dtype: torch.dtype) -> Tensor | None:
-    if name not in batch.metadata:
+def _greedy_rewards(batch: Batch) -> Tensor | None:
+    if "greedy_reward" not in batch.metadata:
         return None
-    return torch.tensor(batch.metadata[name], dtype=dtype, device=batch.mask.device)
+    return torch.tensor(batch.metadata["greedy_reward"], dtype=torch.float32, device=batch.mask.device)
+
+
+def _anchor_ids(batch: Batch) -> Tensor | None:
+    """[B, T] from rows that may be shorter than T: batches of several rollouts differ in length."""
+    if "anchor_ids" not in batch.metadata:
+        return None
+    ids = torch.full(batch.mask.shape, -1)
+    for row, anchors in enumerate(batch.metadata["anchor_ids"]):
+        ids[row, : len(anchors)] = torch.tensor(anchors, dtype=torch.int64)
+    return ids.to(batch.mask.device)
 
 
 def _mean(values: Tensor, mask: Tensor, ranks: Ranks) -> float:

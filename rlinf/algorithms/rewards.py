@@ -12,7 +12,15 @@ from torch import Tensor
 from rlinf.algorithms import catalog
 from rlinf.algorithms.running import RewardState, RunningStatistics
 from rlinf.algorithms.scan import next_true
-from rlinf.algorithms.statistics import EPS, ONE_RANK, Ranks, SingletonGroup, group_statistics, settle_singletons
+from rlinf.algorithms.statistics import (
+    EPS,
+    ONE_RANK,
+    Ranks,
+    SingletonGroup,
+    gather_names,
+    group_statistics,
+    settle_singletons,
+)
 
 SCOPES = ("group", "batch", "running")
 
@@ -31,8 +39,7 @@ class RewardNorm:
 
     @classmethod
     def of(cls, option: str | Mapping[str, Any] | None, *, shift: bool = False, scale: bool = False) -> RewardNorm:
-        """From the config: ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale``
-        (std only).
+        """From ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale`` (std only).
 
         >>> RewardNorm.of("group", scale=True), RewardNorm.of({"mean": "group", "std": "batch"})
         (RewardNorm(mean=None, std='group'), RewardNorm(mean='group', std='batch'))
@@ -79,7 +86,7 @@ def process_rewards(
     result = torch.where(present, rewards.double(), 0.0)
     norm = options.get("reward_norm")
     per_domain = norm if isinstance(norm, Mapping) and not set(norm) <= {"mean", "std"} else None
-    names = _all_names(domains, len(group_ids), rewards.device, ranks)
+    names = _rows_of_domains(domains, len(group_ids), rewards.device, ranks)
     if per_domain is not None and set(names) - set(per_domain):
         raise ValueError(f"reward_norm has no entry for the domains {', '.join(sorted(set(names) - set(per_domain)))}")
     for name, rows in names.items():
@@ -102,19 +109,14 @@ def process_rewards(
     return (result.clamp(-clip, clip) if clip else result).float()
 
 
-def _all_names(domains: Sequence[str] | None, rows: int, device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
+def _rows_of_domains(domains: Sequence[str] | None, rows: int, device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
     """For every domain of any rank, in one order everywhere, which rows of this rank are in it (bool [B])."""
     if domains is None:
         return {"": torch.ones(rows, dtype=torch.bool, device=device)}
-    width = 64
-    here = sorted(set(domains))
-    if any(len(name.encode()) > width for name in here):
-        raise ValueError(f"the name of a domain is at most {width} bytes long")
-    encoded = torch.zeros(len(here), width, dtype=torch.uint8)
-    for index, name in enumerate(here):
-        encoded[index, : len(name.encode())] = torch.tensor(list(name.encode()), dtype=torch.uint8)
-    everywhere = {bytes(row).rstrip(b"\0").decode() for row in ranks.gather(encoded).tolist()}
-    return {name: torch.tensor([own == name for own in domains], device=device) for name in sorted(everywhere)}
+    everywhere = gather_names(domains, ranks=ranks)
+    return {
+        name: torch.tensor([own == name for own in domains], dtype=torch.bool, device=device) for name in everywhere
+    }
 
 
 def _normalised(
@@ -147,6 +149,16 @@ def _normalised(
     if "group" in scopes:
         result = settle_singletons(result, values, group_ids, singleton_group, ranks=ranks)
     return result
+
+
+def row_outcomes(rewards: Tensor, mask: Tensor) -> Tensor:
+    """The reward of the whole row, [B] float64: an outcome [B] itself, slot rewards [B, T] summed over true slots.
+
+    >>> row_outcomes(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
+    tensor([3.], dtype=torch.float64)
+    """
+    rewards = rewards.detach().double()
+    return rewards if rewards.ndim == 1 else torch.where(mask, rewards, 0.0).sum(dim=1)
 
 
 def token_rewards(

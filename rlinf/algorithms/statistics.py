@@ -7,6 +7,7 @@ hand is all there is. The sums differ in the last bits between one rank and many
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -44,8 +45,7 @@ class OneRank:
 
 
 class TorchRanks:
-    """The ranks of a ``torch.distributed`` process group (default: all), which exchanges tensors that lie on
-    ``device``."""
+    """The ranks of a ``torch.distributed`` process group (default: all); tensors travel on ``device``."""
 
     def __init__(self, group: dist.ProcessGroup | None = None, *, device: torch.device | str = "cpu") -> None:
         self.group = group
@@ -70,6 +70,23 @@ class TorchRanks:
 
 
 ONE_RANK = OneRank()
+
+
+def gather_names(names: Sequence[str], *, ranks: Ranks = ONE_RANK) -> list[str]:
+    """The distinct names of all ranks, sorted; they travel as bytes and may not be longer than 64 of these.
+
+    >>> gather_names(["math", "code", "math"])
+    ['code', 'math']
+    """
+    width = 64
+    here = sorted(set(names))
+    rows = torch.zeros(len(here), width, dtype=torch.uint8)
+    for row, name in zip(rows, here, strict=True):
+        data = name.encode()
+        if len(data) > width:
+            raise ValueError(f"a name may have {width} bytes, and {name!r} has {len(data)}")
+        row[: len(data)] = torch.tensor(list(data), dtype=torch.uint8)
+    return sorted({bytes(row).rstrip(b"\0").decode() for row in ranks.gather(rows).tolist()})
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class LocalGroup(WorkerGroup):
     def _start(self, rank: int) -> None:
         try:
             self._workers[rank] = self._build(self._infos[rank])
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.failure(rank, "build", capture(error).traceback) from None
 
     def _worker(self, rank: int) -> object:
@@ -70,7 +70,7 @@ class LocalGroup(WorkerGroup):
         value, error = None, None
         try:
             value = getattr(worker, method)(*args, **options)
-        except Exception as raised:
+        except (Exception, SystemExit) as raised:
             error = self.failure(rank, method, capture(raised).traceback)
         return LocalHandle(self.name, rank, method, value, error)
 
@@ -81,7 +81,7 @@ class LocalGroup(WorkerGroup):
         worker = self._worker(rank)
         try:
             yield from getattr(worker, method)(*args, **options)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.failure(rank, method, capture(error).traceback) from None
 
     def restart(self, rank: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ from rlinf.cluster.placement import Placement  # noqa: E402
 from rlinf.cluster.ray_group import CONTROL, RayGroup, RayHandle, Shared  # noqa: E402
 
 _STORE_MB = 256
+_REACH_S = 10.0
 _WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each asks for only keeps the books
 
 
@@ -47,6 +49,7 @@ class RayCluster(Cluster):
         self._owned = not ray.is_initialized()
         self._sigterm_before = signal.getsignal(signal.SIGTERM)
         if self._owned:
+            _check_reachable(config.address)
             try:
                 ray.init(**_init_options(config))
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -110,6 +113,20 @@ class RayCluster(Cluster):
         finally:
             if main:
                 signal.signal(signal.SIGINT, before)
+
+
+def _check_reachable(address: str | None) -> None:
+    """Ray itself tries for minutes before it gives up on an address where nobody answers.
+
+    :raises ClusterError: nothing accepts a connection at ``host:port`` (``auto`` and null name no such place).
+    """
+    host, _, port = (address or "").removeprefix("ray://").partition("?")[0].rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+    except OSError as error:
+        raise ClusterError(f"nothing answers at cluster.address={address!r}: {error}") from None
 
 
 def _actor() -> Any:

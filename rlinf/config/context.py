@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rlinf.config.problems import ConfigProblem, Origin, problem
 from rlinf.config.schema import Config
@@ -16,6 +17,17 @@ def value_of(config: Config, key: str) -> object:
     for name in key.split("."):
         value = getattr(value, name)
     return value
+
+
+def with_default(config: Config, key: str) -> Config:
+    """The same configuration with the default at one dotted key."""
+    changed: Any = default_of(key)
+    sections = key.split(".")
+    for depth in reversed(range(len(sections))):
+        around: Any = value_of(config, ".".join(sections[:depth])) if depth else config
+        changed = replace(around, **{sections[depth]: changed})
+    assert isinstance(changed, Config)
+    return changed
 
 
 @functools.cache

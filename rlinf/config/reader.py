@@ -36,7 +36,13 @@ class Reader:
             what = "is a folder, not a YAML file." if path.is_dir() else "does not exist."
             self.problems.append(problem(origin, "extends" if asked_by else "", f"{path} {what}", _beside(path)))
             return
-        tree = self.read_text(path.read_text(encoding="utf-8"), str(path))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            fix = "Save it as UTF-8, or give the path of a YAML file."
+            self.problems.append(problem(Origin(str(path)), "", "this is not a text file.", fix))
+            return
+        tree = self.read_text(text, str(path))
         for base in self._bases(tree):
             self.read_file(path.parent / str(base.value), base.origin, (*trail, resolved))
         self._append(tree)
@@ -50,7 +56,9 @@ class Reader:
                 return {}
             located = self._convert(node, loader, file, "")
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
+            # A key without its colon is noticed only on the next line; the context is where it stands.
+            colon = error.context_mark is not None and "expected ':'" in str(error.problem)
+            mark = error.context_mark if colon or error.problem_mark is None else error.problem_mark
             line = mark.line + 1 if mark else None
             message = f"this is not valid YAML: {error.problem or error.context}."
             fix = "Look at the indentation, the colons and the quotes here and on the line above."

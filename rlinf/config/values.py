@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
+from rlinf.config.aliases import FLAT
 from rlinf.config.names import hints, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located
@@ -15,6 +17,7 @@ from rlinf.config.tree import Located
 SectionT = TypeVar("SectionT")
 
 _EXAMPLES = {bool: "true", int: "8", float: "0.5", str: "some text"}
+_MAPPING_FIX = "Write `name: value` lines under it, or {name: value}."
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
@@ -70,10 +73,11 @@ class Builder:
         self.problems.append(problem(located.origin, dotted, message, fix))
 
     def _unknown(self, child: Located, dotted: str, siblings: list[str]) -> None:
-        meant = nearest_keys(dotted, siblings)
-        # Whatever was meant has not its value yet: nothing that depends on it can be judged.
-        self.broken.update(meant)
         prefix = dotted.rpartition(".")[0]
+        other_names = FLAT if prefix in ("", "algorithm") else {}
+        meant = nearest_keys(dotted, [*siblings, *other_names])
+        # Whatever was meant has not its value yet: nothing that depends on it can be judged.
+        self.broken.update(FLAT.get(name, name) for name in meant)
         fix = (
             f"Did you mean {' or '.join(meant)}?"
             if meant
@@ -114,10 +118,10 @@ class Builder:
                 return self.value(member, located, dotted)
             except Mismatch as mismatch:
                 mismatches.append(mismatch)
-        expected = " or ".join(mismatch.expected for mismatch in mismatches)
+        expected = " or ".join(mismatch.expected for mismatch in mismatches) or "a mapping"
         if type(None) in members:
             expected += " (or null)"
-        raise Mismatch(expected, mismatches[-1].fix if mismatches else "")
+        raise Mismatch(expected, mismatches[-1].fix if mismatches else _MAPPING_FIX)
 
     def _union_mapping(self, members: tuple[object, ...], located: Located, dotted: str) -> object:
         assert located.branch is not None
@@ -155,7 +159,7 @@ class Builder:
         if located.branch is None:
             if located.value is None:
                 return {}
-            raise Mismatch("a mapping", "Write `name: value` lines under it, or {name: value}.")
+            raise Mismatch("a mapping", _MAPPING_FIX)
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
 
 
@@ -177,6 +181,9 @@ def _int(value: object) -> int:
 
 def _float(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
+        # Every comparison with NaN is false: it would pass all range checks.
+        if not math.isfinite(value):
+            raise Mismatch("a finite number", "For example: 0.5 or 1e-4.")
         return float(value)
     if isinstance(value, str):
         try:
@@ -191,7 +198,7 @@ def _float(value: object) -> float:
 def _str(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if isinstance(value, int | float) else "Write a word.")
+    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if value is not None else "Write a word.")
 
 
 _SCALARS: dict[type, Callable[[object], object]] = {bool: _bool, int: _int, float: _float, str: _str}

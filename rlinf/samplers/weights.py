@@ -1,8 +1,11 @@
-"""Copies a weight update into a transformers model, in place and by name."""
+"""Weight updates on the receiving side: what fits, copies by name, and transport to other processes."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 
 import torch
 from torch import Tensor, nn
@@ -14,47 +17,93 @@ class WeightUpdateError(ValueError):
     """An update that does not fit the model; the message names the weights."""
 
 
+@dataclass(frozen=True)
+class WeightLayout:
+    """The names and shapes of a model's weights, and which names are one parameter."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    owners: Mapping[str, str]
+    """The parameter's first name, for every name of a parameter."""
+
+    @classmethod
+    def of_model(cls, model: nn.Module) -> WeightLayout:
+        state: dict[str, Tensor] = model.state_dict(keep_vars=True)
+        first: dict[int, str] = {}
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            first.setdefault(id(parameter), name)
+        owners = {name: first[id(tensor)] for name, tensor in state.items() if id(tensor) in first}
+        return cls({name: tuple(tensor.shape) for name, tensor in state.items()}, owners)
+
+    @classmethod
+    def of_folder(cls, folder: str) -> WeightLayout:
+        """Of the causal language model whose transformers configuration is in ``folder``; no weights are read."""
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+            model.tie_weights()
+        return cls.of_model(model)
+
+    def distinct(self, update: WeightUpdate) -> dict[str, Tensor]:
+        """The tensors of ``update``, one for each parameter (under its first name) or buffer.
+
+        Tied weights, one parameter under several names, need one of their names only.
+
+        Raises:
+            WeightUpdateError: missing or unexpected names, or other shapes; all of them in one message.
+        """
+        given = update.tensors
+        problems: list[str] = []
+        unexpected = sorted(given.keys() - self.shapes.keys())
+        if unexpected:
+            problems.append(f"the model has no weights named {_listed(unexpected)}")
+        covered = {self.owners[name] for name in given if name in self.owners}
+        missing = sorted(set(self.owners.values()) - covered)
+        if missing:
+            problems.append(f"the update lacks {_listed(missing)}")
+        shapes = [
+            f"{name} {tuple(tensor.shape)} instead of {self.shapes[name]}"
+            for name, tensor in given.items()
+            if name in self.shapes and tuple(tensor.shape) != self.shapes[name]
+        ]
+        if shapes:
+            problems.append(f"other shapes than the model's: {_listed(shapes)}")
+        if problems:
+            raise WeightUpdateError(f"weight update {update.version} does not fit the model: " + "; ".join(problems))
+        return {self.owners.get(name, name): tensor for name, tensor in given.items()}
+
+
 def copy_weights(model: nn.Module, update: WeightUpdate) -> Metrics:
     """Every tensor of ``update`` into the parameter (or buffer) of its name; seconds and bytes.
 
-    Tied weights (one parameter under several names) need one of their names only. Nothing is copied unless all fits.
+    Nothing is copied unless all fits.
 
     Raises:
-        WeightUpdateError: missing or unexpected names, or another shape.
+        WeightUpdateError: see :meth:`WeightLayout.distinct`.
     """
     started = time.perf_counter()
+    tensors = WeightLayout.of_model(model).distinct(update)
     targets: dict[str, Tensor] = model.state_dict(keep_vars=True)
-    _check(model, targets, update)
     with torch.no_grad():
-        for name, tensor in update.tensors.items():
+        for name, tensor in tensors.items():
             targets[name].copy_(tensor)
-    moved = sum(tensor.numel() * tensor.element_size() for tensor in update.tensors.values())
+    moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
 
 
-def _check(model: nn.Module, targets: dict[str, Tensor], update: WeightUpdate) -> None:
-    given = update.tensors
-    problems: list[str] = []
-    unexpected = sorted(given.keys() - targets.keys())
-    if unexpected:
-        problems.append(f"the model has no weights named {_listed(unexpected)}")
-    # A tied parameter appears under several names: it is missing when none of them is given.
-    covered = {id(targets[name]) for name in given if name in targets}
-    missing = sorted(name for name, parameter in model.named_parameters() if id(parameter) not in covered)
-    if missing:
-        problems.append(f"the update lacks {_listed(missing)}")
-    shapes = [
-        f"{name} {tuple(tensor.shape)} instead of {tuple(targets[name].shape)}"
-        for name, tensor in given.items()
-        if name in targets and tensor.shape != targets[name].shape
-    ]
-    if shapes:
-        problems.append(f"other shapes than the model's: {_listed(shapes)}")
-    if problems:
-        raise WeightUpdateError(f"weight update {update.version} does not fit the model: " + "; ".join(problems))
+def packed_for_processes(named: Sequence[tuple[str, Tensor]]) -> bytes:
+    """Handles of shared memory that holds these tensors, for :func:`unpacked` in processes of this machine."""
+    shared = [(name, tensor.detach().to("cpu", copy=True).share_memory_()) for name, tensor in named]
+    return bytes(ForkingPickler.dumps(shared))
 
 
-def _listed(names: list[str], limit: int = 8) -> str:
+def unpacked(blob: bytes) -> list[tuple[str, Tensor]]:
+    """The tensors of :func:`packed_for_processes`; the memory is the sender's."""
+    named: list[tuple[str, Tensor]] = ForkingPickler.loads(blob)
+    return named
+
+
+def _listed(names: Sequence[str], limit: int = 8) -> str:
     """The first few names, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

@@ -89,7 +89,9 @@ class Trainer:
         kept = [_varied(batch)]
         rounds = 0
         while _groups(kept) < groups and rounds < wanted.max_resample:
-            more, _ = self.graph.rollout.collect(step)
+            more, again = self.graph.rollout.collect(step)
+            if "rollout/tokens" in again:
+                metrics["rollout/tokens"] += again["rollout/tokens"]
             offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
             kept.append(_varied(more.replace(group_ids=more.group_ids + offset * (rounds + 1))))
             rounds += 1

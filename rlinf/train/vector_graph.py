@@ -42,9 +42,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
-    evaluator = VectorEvaluator(
-        rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0, folder=folder, config=config
-    )
+    evaluator = VectorEvaluator(rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0)
     return Graph(
         rollout=rollout,
         learner=LearnerPool(learner, cluster),

@@ -245,6 +245,21 @@ def test_empty_rows_and_empty_batches(name):
         assert found.advantages[~mask.bool()].eq(0).all()
 
 
+@pytest.mark.parametrize("name", ADVANTAGES)
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
+def test_a_batch_without_rows_or_slots(name, shape):
+    rows, slots = shape
+    rest = {key: column[:rows, :slots] if column.ndim == 2 else column[:rows] for key, column in extra(name, 6).items()}
+    found = compute_advantages(
+        name,
+        rewards=torch.zeros(rows),
+        mask=torch.ones(shape, dtype=torch.bool),
+        group_ids=torch.zeros(rows, dtype=torch.int64),
+        **rest,
+    )
+    assert found.advantages.shape == found.returns.shape == shape
+
+
 @pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo"])
 def test_a_missing_column_is_named(name):
     with pytest.raises(ValueError, match=rf"adv_type {name} needs {next(iter(EXTRA[name]))}"):

@@ -59,10 +59,9 @@ def test_the_catalog_needs_no_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["rewards", "objective"])
-def test_a_module_can_be_the_first_import_and_stays_light(module):
+def test_the_middle_of_the_package_can_be_the_first_import_and_stays_light():
     heavy = "{'ray', 'vllm', 'megatron', 'transformers', 'gymnasium'}"
-    code = f"import sys, rlinf.algorithms.{module}; raise SystemExit(bool({heavy} & set(sys.modules)))"
+    code = f"import sys, rlinf.algorithms.rewards; raise SystemExit(bool({heavy} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -158,6 +158,7 @@ def test_rollout_correction_refuses_what_it_does_not_know(option, error):
 def test_decoupled_has_its_own_correction():
     with pytest.raises(ValueError, match="correction already"):
         Objective("decoupled", rollout_correction={})
+    assert Objective("decoupled", rollout_correction={"level": "none"}).rollout_correction is None
 
 
 def test_clip_cov_leaves_out_the_share_in_the_band():
@@ -213,6 +214,18 @@ def test_an_all_masked_batch_has_loss_and_gradient_zero():
         (gradient,) = torch.autograd.grad(loss, logprobs)
         assert loss.item() == 0.0
         assert gradient.eq(0).all()
+        assert all(math.isfinite(value) for value in metrics.values())
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_a_part_without_rows_or_slots_adds_nothing(shape):
+    nothing = torch.zeros(shape)
+    for name in LOSSES:
+        columns = dict.fromkeys(
+            ("logprobs", "old_logprobs", "advantages", "values", "returns", "rollout_logprobs"), nothing
+        )
+        loss, metrics = policy_loss(name, **columns, mask=nothing.bool())
+        assert loss.item() == 0.0
         assert all(math.isfinite(value) for value in metrics.values())
 
 

@@ -51,6 +51,13 @@ def test_filters_come_first_and_a_filtered_row_still_counts_in_its_group():
     assert metrics["rows_kept_fraction"] == 0.5
 
 
+def test_a_filtered_row_with_slot_rewards_counts_in_its_group_too():
+    cut = torch.tensor([[False, True], [False, False]])
+    batch = batch_of([[0.5, 0.5], [0.0, 0.0]], [0, 0], truncated=cut)
+    ready, _, _ = run(batch, adv_type="grpo", max_len_mask=True, normalize_by_std=False)
+    close(ready.advantages, torch.tensor([[0.0, 0.0], [-0.5, -0.5]]))
+
+
 def test_group_filters():
     batch = batch_of([1.0, 1.0, 1.0, 0.0], [0, 0, 1, 1])
     for options in ({"difficulty_mask": True}, {"filter_rewards": True, "rewards_upper_bound": 0.9}):

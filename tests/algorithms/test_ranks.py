@@ -20,7 +20,8 @@ from rlinf.algorithms.statistics import ONE_RANK, Ranks, TorchRanks
 from rlinf.types import Batch
 from tests.algorithms.batches import COV, loss_columns, rollout
 
-CUT = 2
+CUTS = (2, 0)
+"""Where the rows are cut in two: in the middle of groups, and so that one rank has nothing."""
 DOMAINS = ["math", "code", "math", "code", "code", "math"]
 
 
@@ -84,8 +85,8 @@ def prepared(columns, ranks):
 def worker(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
-    rows = (slice(0, CUT), slice(CUT, 6))[rank]
-    torch.save(everything(rows, TorchRanks()), Path(folder) / f"{rank}.pt")
+    parts = [everything((slice(0, cut), slice(cut, 6))[rank], TorchRanks()) for cut in CUTS]
+    torch.save(parts, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -93,6 +94,9 @@ def test_two_ranks_equal_one(tmp_path):
     mp.spawn(worker, args=(str(tmp_path),), nprocs=2)
     parts = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     alone = everything(slice(0, 6), ONE_RANK)
-    for name, expected in alone.items():
-        together = torch.cat([part[name] for part in parts])
-        torch.testing.assert_close(together, expected, msg=lambda text, name=name: f"{name}: {text}")
+    for cut, *halves in zip(CUTS, *parts, strict=True):
+        for name, expected in alone.items():
+            together = torch.cat([half[name] for half in halves])
+            torch.testing.assert_close(
+                together, expected, msg=lambda text, said=f"{name}, cut at {cut}": f"{said}: {text}"
+            )

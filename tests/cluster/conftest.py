@@ -9,6 +9,7 @@ import pytest
 from cluster_workers import Worker
 
 from rlinf.cluster import Cluster, WorkerGroup, connect
+from rlinf.cluster.local import LocalCluster
 from rlinf.config.schema.cluster import ClusterConfig
 
 CONFIG = ClusterConfig(
@@ -43,7 +44,20 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def pair(cluster: Cluster) -> Iterator[WorkerGroup]:
-    """Two workers that no test breaks."""
-    with cluster.spawn("pair", Worker, n=2) as group:
+def local_pair(local_cluster: Cluster) -> Iterator[WorkerGroup]:
+    with local_cluster.spawn("pair", Worker, n=2) as group:
         yield group
+
+
+@pytest.fixture(scope="session")
+def ray_pair(ray_cluster: Cluster) -> Iterator[WorkerGroup]:
+    with ray_cluster.spawn("pair", Worker, n=2) as group:
+        yield group
+
+
+@pytest.fixture(scope="session")
+def pair(cluster: Cluster, request: pytest.FixtureRequest) -> WorkerGroup:
+    """Two workers that no test breaks; processes take seconds to start where cores are few."""
+    found = request.getfixturevalue("local_pair" if isinstance(cluster, LocalCluster) else "ray_pair")
+    assert isinstance(found, WorkerGroup)
+    return found

@@ -98,14 +98,18 @@ def test_a_call_that_cannot_be_right_is_refused(pair: WorkerGroup) -> None:
         pair.call("ad", 1)
 
 
+def test_a_worker_that_wants_to_exit_has_failed(pair: WorkerGroup) -> None:
+    with pytest.raises(WorkerError, match="SystemExit: 3"):
+        pair.call("exit")
+
+
 def test_a_worker_that_cannot_be_built_says_why(cluster: Cluster) -> None:
     with pytest.raises(WorkerError, match=r"^broken rank 1 of 2 failed in build:\nTraceback[^$]*no such model folder"):
         cluster.spawn("broken", broken_on_rank_1, n=2)
-    cluster.spawn("broken", lambda info: Worker(info)).close()  # and its name is free again
 
 
-def test_a_restart_builds_anew_until_they_are_used_up(cluster: Cluster) -> None:
-    with cluster.spawn("restarted", Worker, n=1) as group:
+def test_a_restart_builds_anew_until_they_are_used_up(local_cluster: Cluster) -> None:
+    with local_cluster.spawn("restarted", Worker, n=1) as group:
         assert group.call("count") == [1]
         assert group.call("count") == [2]
         group.restart(0)
@@ -115,6 +119,7 @@ def test_a_restart_builds_anew_until_they_are_used_up(cluster: Cluster) -> None:
     with pytest.raises(ClusterError, match="restarted is closed"):
         group.call("count")
     group.close()
+    local_cluster.spawn("restarted", lambda info: Worker(info)).close()  # its name is free again
 
 
 def test_names_are_unique(cluster: Cluster, pair: WorkerGroup) -> None:

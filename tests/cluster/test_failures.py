@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import pytest
 from cluster_workers import Collective, Worker, slow_on_rank_1
 from conftest import CONFIG
 
-from rlinf.cluster import Cluster, ClusterError, WorkerDied, WorkerError, WorkerTimeout, connect
+from rlinf.cluster import Cluster, ClusterError, WorkerDied, WorkerError, WorkerGroup, WorkerTimeout, connect
+from rlinf.cluster.ray_cluster import _check_reachable
 
 
 def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_cluster: Cluster) -> None:
@@ -27,6 +29,8 @@ def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_c
         assert group.call_one(0, "add", 1) == 1
         group.restart(1)
         assert group.call("add", 1) == [1, 1]
+        with pytest.raises(WorkerError, match="sampler rank 1 of 2 has used up its restarts"):
+            group.restart(1)
 
 
 def test_a_stalled_call_is_named_with_the_place_where_it_is(hasty: Cluster) -> None:
@@ -39,28 +43,23 @@ def test_a_stalled_call_is_named_with_the_place_where_it_is(hasty: Cluster) -> N
         assert message.startswith("env rank 0 of 1: not through with stall after 2 s (cluster.call_timeout_s)")
         assert "time.sleep(seconds)" in message  # the very line
         assert "host.py" not in message
-        group.restart(0)
-        assert group.call("add", 1) == [1]
-        with pytest.raises(WorkerError, match="SystemExit: 3"):
-            group.call("exit")
 
 
-def test_waiting_a_while_for_a_result_does_not_end_the_call(ray_cluster: Cluster) -> None:
-    with ray_cluster.spawn("patient", Worker) as group:
-        handle = group.submit_one(0, "stall", 1.5)
-        assert ray_cluster.wait_any([handle], timeout=0.1) == []
-        with pytest.raises(WorkerTimeout, match="patient rank 0 of 1: not through with stall after"):
-            handle.result(timeout=0.1)
-        assert handle.result() is None
+def test_waiting_a_while_for_a_result_does_not_end_the_call(ray_cluster: Cluster, ray_pair: WorkerGroup) -> None:
+    handle = ray_pair.submit_one(0, "stall", 1.5)
+    assert ray_cluster.wait_any([handle], timeout=0.1) == []
+    with pytest.raises(WorkerTimeout, match="pair rank 0 of 2: not through with stall after"):
+        handle.result(timeout=0.1)
+    assert handle.result() is None
 
 
 def test_a_late_worker_is_named(ray_cluster: Cluster) -> None:
-    with connect(replace(CONFIG, start_timeout_s=12.0)) as cluster:
+    with connect(replace(CONFIG, start_timeout_s=8.0)) as cluster:
         with pytest.raises(WorkerTimeout) as caught:
             cluster.spawn("late", slow_on_rank_1, n=2)
         message = str(caught.value)
-        assert message.startswith("late rank 1 of 2: not up after 12 s (cluster.start_timeout_s)")
-        assert "in build for" in message
+        # A busy machine may hold up rank 0 as well.
+        assert re.match(r"late ranks? (0, )?1 of 2: not up after 8 s \(cluster.start_timeout_s\)\nlate rank", message)
 
 
 def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:
@@ -79,9 +78,10 @@ def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:
         group.call("all_reduce")
 
 
+@pytest.mark.slow
 def test_of_several_failures_the_death_that_caused_them_is_reported(ray_cluster: Cluster) -> None:
     group = ray_cluster.spawn("doomed", Collective, n=2, rendezvous=True)
-    with pytest.raises(WorkerDied, match="^doomed rank 1 of 2 died in all_reduce_but_die_on"):
+    with pytest.raises(WorkerDied, match=r"^doomed rank 1 of 2 died in all_reduce_but_die_on"):
         group.call("all_reduce_but_die_on", 1)
 
 
@@ -90,6 +90,15 @@ def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) 
     waited = group.submit_one(0, "stall", 50)
     group.submit_one(1, "die")
     started = time.monotonic()
-    with pytest.raises(WorkerDied, match="^tied rank 1 of 2 died"):
+    with pytest.raises(WorkerDied, match=r"^tied rank 1 of 2 died"):
         waited.result()
     assert time.monotonic() - started < 20
+
+
+def test_an_address_where_nobody_answers_is_refused_at_once() -> None:
+    started = time.monotonic()
+    with pytest.raises(ClusterError, match=r"nothing answers at cluster.address='127.0.0.1:1'"):
+        _check_reachable("127.0.0.1:1")
+    assert time.monotonic() - started < 15
+    _check_reachable(None)
+    _check_reachable("auto")

@@ -54,7 +54,10 @@ def _alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow)],
+)
 def test_a_driver_that_is_stopped_leaves_no_process_behind(tmp_path: Path, kind: signal.Signals, code: int) -> None:
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
@@ -67,10 +70,11 @@ def test_a_driver_that_is_stopped_leaves_no_process_behind(tmp_path: Path, kind:
         worker = int(driver.stdout.readline())
         family = _descendants(driver.pid)
         assert worker in family
-        time.sleep(0.5)
+        # As a terminal does: Ctrl-C goes to the whole foreground group.
         os.killpg(driver.pid, kind) if kind == signal.SIGINT else driver.kill()
-        assert driver.wait(timeout=20) == code
-        give_up = time.monotonic() + 30
+        assert driver.wait(timeout=30) == code
+        # After kill -9 Ray's two agents take a minute to notice, since they first try to report.
+        give_up = time.monotonic() + (20 if kind == signal.SIGINT else 120)
         while left := {pid for pid in family if _alive(pid)}:
             assert time.monotonic() < give_up, left
             time.sleep(0.2)

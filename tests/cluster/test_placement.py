@@ -30,7 +30,7 @@ def test_groups_of_a_bundle_share_its_place(ray_cluster: Cluster) -> None:
     together = Resources(cpus=0.5, bundle="main")
     with (
         ray_cluster.spawn("learner", Worker, resources=together) as learner,
-        ray_cluster.spawn("sampler", Worker, n=2, resources=together) as sampler,
+        ray_cluster.spawn("sampler", Worker, resources=together) as sampler,
     ):
         assert {info.node for info in learner.call("where") + sampler.call("where")} == {learner.call("where")[0].node}
         with pytest.raises(PlacementError, match="bundle 'main' was made without GPUs"):

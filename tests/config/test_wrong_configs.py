@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from config_cases import Write, mistakes
 
-from rlinf.config import ConfigErrors, load
+from rlinf.config import ConfigErrors, ConfigProblem, load
+from rlinf.config.checks.ranges import ABOVE, AT_LEAST
+from rlinf.config.names import leaves
+from rlinf.config.plan import plan
 
 SIMULATOR = """
 env: {id: CartPole-v1, kwargs: {task: null}, num_envs: 8}
@@ -20,6 +23,7 @@ MEGATRON = "learner: {backend: megatron, num_workers: 4, megatron: {"
 WRONG = [
     ("rollout: {batch_sze: 4}", "rollout.batch_sze is not a key.", "Did you mean rollout.batch_size?"),
     ("group_size: 4", "group_size is not a key.", "Did you mean algorithm.group_size?"),
+    ("rollout_batch_sise: 4", "rollout_batch_sise is not a key.", "Did you mean rollout_batch_size?"),
     ("rolout: {batch_size: 4}", "rolout is not a key.", "Did you mean rollout"),
     ('run: {seed: "8"}', 'run.seed must be a whole number, not the text "8".', "Write 8, without quotes."),
     ("run: {max_steps: 3.0}", "run.max_steps must be a whole number, not 3.0.", "Write 3."),
@@ -67,7 +71,11 @@ WRONG = [
     ("env: {id: 'rlinf_env:rlinf/Math-v0'}", "there is no module rlinf_env here", "rlinf_envs:rlinf/ReasoningGym-v0"),
     ("algorithm: {loss_type: sac}", "loss_type: sac trains simulator policies", "Choose loss_type: actor."),
     ("policy: {architecture: null}", "neither a path nor an architecture", "Set policy.path"),
-    ("policy: {path: ./nowhere, architecture: null}", "policy.path: ./nowhere does not exist.", "Give the path"),
+    (
+        "policy: {path: ./nowhere, architecture: null}",
+        "policy.path: ./nowhere does not exist.",
+        "Give the path of something in",
+    ),
     ("env: {kwargs: {path: data/train.jsonl}}", "env.kwargs.path: data/train.jsonl does not exist.", "no folder data"),
     ("checkpoint: {best_metric: accuracy}", "is not an evaluation metric.", "Write eval/accuracy"),
     (MEGATRON + "tensor_parallel: 3}}", "= 3 does not divide learner.num_workers 4:", "use 6 ranks"),
@@ -144,3 +152,33 @@ def test_overrides_that_are_none(minimal: Path) -> None:
     assert "command line: rollout.batch_sise is not a key. Did you mean rollout.batch_size?" in mistakes(
         minimal, "rollout.batch_sise=4"
     )
+
+
+def test_a_missing_colon_names_its_own_line(tmp_path: Path) -> None:
+    path = tmp_path / "colon.yaml"
+    path.write_text("run: {seed: 1}\nrollout\n  batch_size: 2\n")
+    assert f"{path}:2: this is not valid YAML: could not find expected ':'" in mistakes(path)
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "this is not a text file. Save it as UTF-8" in mistakes(path)
+
+
+@pytest.mark.parametrize("key", sorted({*AT_LEAST, *ABOVE}))
+def test_numbers_out_of_range_give_one_message_and_never_a_crash(minimal: Path, key: str) -> None:
+    found = mistakes(minimal, f"{key}=-5")
+    assert f"{key} must be" in found
+    assert found.count("\n") == 0
+
+
+@pytest.mark.parametrize("value", ["x", "-5", "null", "[]", "0", ".nan"])
+def test_any_value_anywhere_loads_or_is_explained(minimal: Path, value: str) -> None:
+    for key in leaves():
+        told: list[ConfigProblem] = []
+        try:
+            plan(load(minimal, [f"{key}={value}"]))
+        except ConfigErrors as errors:
+            told = errors.problems
+        assert all(problem.fix for problem in told), key

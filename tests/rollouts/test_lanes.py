@@ -94,6 +94,7 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
     torch.testing.assert_close(RewardNormalizer(0.9)(batch).rewards, rewards / spread)
     halves = RewardNormalizer(0.9)
     for part in (slice(0, 250), slice(250, 500)):
-        columns = {n: getattr(batch, n)[:, part] for n in ("actions", "mask", "logprobs", "policy_version", "terminated")}
+        names = ("actions", "mask", "logprobs", "policy_version", "terminated")
+        columns = {name: getattr(batch, name)[:, part] for name in names}
         last = halves(batch.replace(rewards=rewards[:, part], **columns))
     torch.testing.assert_close(last.rewards, (rewards / spread)[:, 250:])

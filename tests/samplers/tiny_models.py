@@ -11,12 +11,12 @@ VOCABULARY = 48
 EOS, PAD = 1, 0
 
 
-def tiny_qwen2(*, tied: bool = True, seed: int = 0) -> PreTrainedModel:
+def tiny_qwen2(*, tied: bool = True, seed: int = 0, head_dim: int = 8) -> PreTrainedModel:
     """Qwen2 of 2 layers with grouped heads, its random weights enlarged until next-token choices differ clearly."""
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=VOCABULARY,
-        hidden_size=32,
+        hidden_size=4 * head_dim,
         intermediate_size=64,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -30,7 +30,7 @@ def tiny_qwen2(*, tied: bool = True, seed: int = 0) -> PreTrainedModel:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
-                parameter.mul_(8.0)
+                parameter.mul_(8.0 if head_dim == 8 else 4.0)
     return model
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rlinf_envs import datasets
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.math.calculator import Calculator
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S, VerifierPool
 from rlinf_envs.math.rows import Fields, tasks_of
 from rlinf_envs.rewards import RewardSum
@@ -44,6 +45,8 @@ class MathEnv(TextTaskEnv):
         few_shot: Sequence[Mapping[str, str]] = (),
         reward: Mapping[str, Any] | None = None,
         steps: Mapping[str, Any] | None = None,
+        tool: Literal["calculator"] | None = None,
+        max_turns: int = 1,
     ) -> None:
         """
         Args:
@@ -60,6 +63,8 @@ class MathEnv(TextTaskEnv):
                 Answers are found in any of them.
             verify_timeout: deadline of one answer, seconds. verify_workers: verifier processes.
             prompt_template, system_prompt, few_shot, reward, steps: as for ``rlinf/ReasoningGym-v0``.
+            tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
+            max_turns: responses per conversation, after which it is truncated; 1 without a tool.
 
         Raises:
             DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
@@ -70,6 +75,10 @@ class MathEnv(TextTaskEnv):
             raise ValueError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
         if limit is not None and limit < 1:
             raise ValueError(f"limit must be at least 1, got {limit}")
+        if tool not in (None, "calculator"):
+            raise ValueError(unknown("tool", str(tool), ("calculator",)))
+        if tool is None and max_turns != 1:
+            raise ValueError(f"max_turns is for conversations with a tool; without one it must be 1, got {max_turns}")
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         selection = datasets.select(path, split, subset)
         tasks, self.complaints = tasks_of(
@@ -96,6 +105,8 @@ class MathEnv(TextTaskEnv):
             system_prompt=system_prompt,
             rewards=RewardSum(reward, default_format=chosen),
             step_grader=StepGrader(steps) if steps is not None else None,
+            dialogue=Calculator() if tool else None,
+            max_turns=max_turns,
         )
 
     @property

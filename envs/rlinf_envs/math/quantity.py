@@ -17,7 +17,7 @@ _FRACTION = re.compile(
     r"(?:(?:\\frac)\s*\{\s*(?P<above>-?[\d,]+)\s*\}\s*\{\s*(?P<below>-?[\d,]+)\s*\}|(?P<left>[\d,]+)\s*/\s*(?P<right>[\d,]+))$"
 )
 _REPEATING = re.compile(r"([-+]?)\s*(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}$")
-_CURRENCY = re.compile(r"([-+]?)\s*(?:\\\$|\$|€|£|¥|\\pounds|\\euro|USD|US\$)\s*")
+_CURRENCY = re.compile(r"([-+]?)\s*(\\\$|\$|€|£|¥|\\pounds|\\euro|USD|US\$)\s*")
 _PERCENT = re.compile(r"\s*(?:\\?%|\bpercent|\bper cent)$", re.IGNORECASE)
 _DEGREES = re.compile(r"\s*(?:\^\{\\circ\}|\bdegrees?)\s*([CF])?$")
 _UNIT = re.compile(r"([a-zA-Z]+(?:\s+[a-zA-Z]+){0,3}|[a-zA-Z]+\s*/\s*[a-zA-Z]+)\s*(?:\^\s*\{?\s*([23])\s*\}?)?$")
@@ -35,6 +35,7 @@ for _dimension, _table in {
     "time": {"s sec second": "1", "min minute": "60", "h hr hour": "3600", "day": "86400"},
     "volume": {"ml milliliter millilitre": "1/1000", "l liter litre": "1"},
     "money": {"cent": "1/100", "dollar usd": "1"},
+    "other money": {"euro": "1"},
     "speed": {"km/h kmh kph": "1", "kilometers per hour": "1"},
     "imperial speed": {"mph mile/h mile/hour": "1", "miles per hour": "1"},
     "metric speed": {"m/s": "1", "meters per second": "1"},
@@ -44,55 +45,15 @@ for _dimension, _table in {
         for _name in [_names] if " per " in _names else _names.split():
             _SCALES[_name] = (_dimension, Fraction(_scale))
 
+_MONEY = {"€": "euro", "\\euro": "euro", "£": "pound", "\\pounds": "pound", "¥": "yen"}
 _NEUTRAL = frozenset({"unit", "square unit", "sq unit", "cubic unit"})
 # Words that change a value or join two of them are no units.
-_NO_UNIT = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "to",
-        "than",
-        "more",
-        "less",
-        "times",
-        "over",
-        "plus",
-        "minus",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "dozen",
-        "half",
-        "third",
-        "quarter",
-        "is",
-        "are",
-        "no",
-        "none",
-        "infinity",
-        "undefined",
-        "only",
-        "mod",
-        "base",
-        "root",
-        "sqrt",
-        "sin",
-        "cos",
-        "tan",
-        "log",
-        "ln",
-        "pi",
-        "if",
-        "for",
-        "all",
-        "by",
-        "squared",
-        "cubed",
-        "choose",
-    ]
-)
+_NO_UNIT = frozenset({
+    "and", "or", "not", "to", "than", "more", "less", "times", "over", "plus", "minus", "hundred", "thousand",
+    "million", "billion", "dozen", "half", "third", "quarter", "is", "are", "no", "none", "infinity", "undefined",
+    "only", "mod", "base", "root", "sqrt", "sin", "cos", "tan", "log", "ln", "pi", "if", "for", "all", "by",
+    "squared", "cubed", "choose",
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,7 +108,11 @@ def quantity(text: str) -> Quantity | None:
     if money is not None:
         text = money.group(1) + text[money.end() :]
         inner = quantity(text)
-        return inner if inner is None or inner.unit else Quantity(inner.value, inner.percent, "dollar")
+        return (
+            inner
+            if inner is None or inner.unit
+            else Quantity(inner.value, inner.percent, _MONEY.get(money.group(2), "dollar"))
+        )
     for pattern in (_PERCENT, _DEGREES):
         if (found := pattern.search(text)) is not None:
             value = number(text[: found.start()])

@@ -8,6 +8,7 @@ from typing import Any
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
+from rlinf_envs.reasoning_gym.worked import DemonstrationStyles
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_side
 from rlinf_envs.steps import StepGrader
@@ -40,6 +41,7 @@ class ReasoningGymEnv(TextTaskEnv):
         few_shot: Sequence[Mapping[str, str]] = (),
         reward: Mapping[str, Any] | None = None,
         steps: Mapping[str, Any] | None = None,
+        demonstrations: Mapping[str, float] | None = None,
     ) -> None:
         """
         Args:
@@ -59,7 +61,9 @@ class ReasoningGymEnv(TextTaskEnv):
             prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
             reward: see ``rlinf_envs.rewards``.
             steps: see ``rlinf_envs.steps``.
+            demonstrations: shares of the styles of demonstrations, see ``rlinf_envs.reasoning_gym.worked``.
         """
+        self._styles = DemonstrationStyles(demonstrations)
         if answer_format not in ANSWER_FORMATS:
             raise ValueError(unknown("answer_format", answer_format, ANSWER_FORMATS))
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
@@ -84,6 +88,10 @@ class ReasoningGymEnv(TextTaskEnv):
             rewards=RewardSum(reward, default_format=chosen),
             step_grader=StepGrader(steps) if steps is not None else None,
         )
+
+    def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+        """(prompt, correct response) for each id, in the styles that were asked for."""
+        return [(self.prompt(i), self._styles.response(self._task(i), self._judge.render)) for i in task_ids]
 
 
 class FamilyJudge:

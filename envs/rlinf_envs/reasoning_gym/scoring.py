@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from rlinf_envs.reasoning_gym.families import Family, make_family
 from rlinf_envs.workers import WorkerPool
 
-_HARMLESS = frozenset(
-    (
-        "utils",
-        "compute_decimal_reward",
-        "strip",
-        "lower",
-        "upper",
-        "replace",
-        "split",
-        "splitlines",
-        "join",
-        "isinstance",
-    )
-    + ("str", "len", "dict", "list", "set", "float", "max", "min", "abs", "zip", "sum", "all", "any", "enumerate")
-    + ("startswith", "endswith", "ValueError", "Exception")
-)
+_HARMLESS = frozenset({
+    "utils", "compute_decimal_reward", "strip", "lower", "upper", "replace", "split", "splitlines", "join",
+    "isinstance", "str", "len", "dict", "list", "set", "float", "max", "min", "abs", "zip", "sum", "all", "any",
+    "enumerate", "startswith", "endswith", "ValueError", "Exception",
+})  # fmt: skip
 """Names that a scoring function may use without being suspected of parsing or running the answer."""
 
 
@@ -66,7 +54,7 @@ class FamilyScorer:
             workers: processes for families that are not cheap; none starts before it is needed.
             timeout_s: deadline of one answer, in seconds.
         """
-        self.pool = WorkerPool("rlinf_envs.reasoning_gym.scoring:score_in_worker", workers=workers, timeout_s=timeout_s)
+        self.pool = WorkerPool("rlinf_envs.reasoning_gym.score_worker:score", workers=workers, timeout_s=timeout_s)
 
     def score(self, rows: Sequence[tuple[FamilySpec, str, Mapping[str, Any]]]) -> list[float | None]:
         """Scores in [0, 1] of (family, answer, entry) rows, in order."""
@@ -89,14 +77,3 @@ class FamilyScorer:
     def close(self) -> None:
         """Ends the worker processes."""
         self.pool.close()
-
-
-def score_in_worker(recipe: str, answer: str, entry: dict[str, Any]) -> float:
-    """One score, in a worker process."""
-    return float(_family(recipe).score_answer(answer, entry))
-
-
-@lru_cache(maxsize=64)
-def _family(recipe: str) -> Family:
-    task, seed, size, params, curriculum = json.loads(recipe)
-    return make_family(task, seed=seed, size=size, params=params, curriculum=curriculum)

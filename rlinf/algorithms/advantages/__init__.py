@@ -1,5 +1,4 @@
-"""Advantage estimators. A new one is a file here, a line in ``registry.ADVANTAGES``, an entry in
-``catalog.ADVANTAGES`` and a test."""
+"""Advantage estimators. A new one: a file here, a line in ``registry``, an entry in ``catalog`` and a test."""
 
 from rlinf.algorithms.advantages.estimate import compute_advantages
 from rlinf.algorithms.advantages.inputs import Advantages

@@ -1,4 +1,9 @@
-"""From rewards to advantages: token rewards, the estimator, and what comes after it."""
+"""From rewards to advantages.
+
+Order: token rewards (minus ``kl_coef`` times the KL of ``logprobs`` from ``ref_logprobs``, then ``reward_clip``),
+``whiten_rewards``, the estimator, ``normalize_advantages`` (reinforce_pp and its baseline form always do) with
+``keep_zero_groups``, ``advantage_clip``, ``use_valid_token_scale``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from rlinf.algorithms import catalog
 from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.registry import ADVANTAGES, WHITENED
 from rlinf.algorithms.kl import kl_divergence
-from rlinf.algorithms.rewards import token_rewards
+from rlinf.algorithms.rewards import row_outcomes, token_rewards
 from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics, whiten
 
 
@@ -30,20 +35,18 @@ def compute_advantages(
     ref_logprobs: Tensor | None = None,
     greedy_rewards: Tensor | None = None,
     anchor_ids: Tensor | None = None,
+    acted: Tensor | None = None,
     ranks: Ranks = ONE_RANK,
     **options: Any,
 ) -> Advantages:
-    """Advantages and returns [B, T] float32 by ``adv_type``; nothing under a false mask is read, and 0 is returned
-    there.
+    """Advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
 
     ``rewards`` [B] (the outcome, which stands at the row's last true slot) or [B, T] (the outcome is the row's sum);
     ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T]. With ``ranks`` these are
     the rows of one rank, and all statistics are over all ranks.
 
-    Order: token rewards (minus ``kl_coef`` times the KL of ``logprobs`` from ``ref_logprobs``, then ``reward_clip``),
-    ``whiten_rewards``, the estimator, ``normalize_advantages`` (reinforce_pp and its baseline form always do)
-    with ``keep_zero_groups``, ``advantage_clip``, ``use_valid_token_scale``. A row without a true slot counts in its
-    group's statistics (it was answered) and gets 0.
+    A row without a true slot gets 0, but its reward counts in its group's statistics: it was answered. Where a filter
+    took rows out of ``mask``, ``acted`` is the mask before (read for the row's outcome if ``rewards`` are [B, T]).
 
     An unknown ``adv_type``, a missing column or a reward that is no number is a ValueError; an option that
     ``adv_type`` does not read is a TypeError that lists those it does.
@@ -59,7 +62,7 @@ def compute_advantages(
     shared = {name: value for name, value in options.items() if name not in entry.options}
     mask = mask.bool()
     slot_rewards = _slot_rewards(rewards, mask, logprobs, ref_logprobs, ranks, shared)
-    task_outcomes = token_rewards(rewards, mask).sum(dim=1) if rewards.ndim == 2 else rewards.detach().double()
+    task_outcomes = row_outcomes(rewards, mask if acted is None else acted)
     unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
     inputs = AdvantageInputs(
         outcomes=slot_rewards.sum(dim=1) + unanswered,

@@ -9,8 +9,7 @@ from rlinf.algorithms.scan import discounted_sum, episode_ends, next_true, shift
 
 
 def gae(x: AdvantageInputs, *, gamma: float = 1.0, gae_lambda: float = 0.95) -> Advantages:
-    """``delta_t = r_t + gamma V_{t+1} (1 - terminated_t) - V_t``, summed with ``gamma gae_lambda`` up to the
-    episode's end.
+    """``delta_t = r_t + gamma V_{t+1} (1 - terminated_t) - V_t``, summed with ``gamma gae_lambda`` in the episode.
 
     ``V_{t+1}`` is the value at the row's next true slot; where ``truncated`` and at the row's last true slot it is
     ``bootstrap_values`` (0 without them: the row is over), where ``terminated`` 0. A truncated slot without

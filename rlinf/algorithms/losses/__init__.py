@@ -38,5 +38,4 @@ LOSSES: dict[str, Callable[..., SlotLoss]] = {
 """``loss(inputs, **options) -> SlotLoss``; the options are its keyword-only parameters."""
 
 SELECTORS: dict[str, Callable[..., Tensor]] = {"clip_cov": covariance.in_band, "kl_cov": covariance.highest}
-"""``select(old_logprobs, advantages, mask, ranks=, **options) -> bool [B, T]``: the losses that treat some slots
-apart."""
+"""``select(old_logprobs, advantages, mask, ranks=, **options) -> bool [B, T]``, for losses that single out slots."""

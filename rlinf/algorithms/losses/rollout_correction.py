@@ -29,8 +29,7 @@ class RolloutCorrection:
 
     @classmethod
     def of(cls, option: RolloutCorrection | Mapping[str, object] | None) -> Self | RolloutCorrection | None:
-        """From the config's mapping ``{level, mode, cap}``; null or ``level: none`` is no correction, an unknown key
-        a TypeError.
+        """From ``{level, mode, cap}``; null or ``level: none`` is no correction, an unknown key a TypeError.
 
         >>> RolloutCorrection.of({"level": "sequence"})
         RolloutCorrection(level='sequence', mode='truncate', cap=2.0)

@@ -8,8 +8,7 @@ from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 
 
 def sapo(x: LossInputs, *, sapo_tau_positive: float = 1.0, sapo_tau_negative: float = 1.05) -> SlotLoss:
-    """``-A sigmoid(tau (rho - 1)) 4 / tau`` [B, T], ``sapo_tau_positive`` where A > 0 and ``sapo_tau_negative``
-    elsewhere.
+    """``-A sigmoid(tau (rho - 1)) 4 / tau`` [B, T], tau = ``sapo_tau_positive`` where A > 0, else the other.
 
     At rho = 1 the gradient is that of ``-A rho``; away from it the gate closes smoothly. rho = 1, tau = 1 -> gate 2:
 

@@ -14,8 +14,9 @@ def value_loss(
     value_clip: float | None = None,
     huber_delta: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``max(h(R - V), h(R - V_clip))``, ``V_clip = V_old + clamp(V - V_old, +-value_clip)``; with where the clip
-    decided, both [B, T].
+    """``max(h(R - V), h(R - V_clip))`` with ``V_clip = V_old + clamp(V - V_old, +-value_clip)``.
+
+    Returns the loss and where the clip decided it (bool), both [B, T].
 
     h is the squared error, or with ``huber_delta`` the Huber loss (e^2 / 2 within delta, delta (|e| - delta / 2)
     beyond). A ``value_clip`` without ``old_values`` is a ValueError.

@@ -52,4 +52,8 @@ def _suggest(path: Path) -> str:
         return f"There is no folder {path.parent} here; paths start at the folder you run in ({Path.cwd()})."
     names = sorted(entry.name for entry in path.parent.iterdir())
     close = nearest(path.name, names)
-    return f"Did you mean {path.parent / close[0]}?" if close else f"Give the path of what exists in {path.parent}."
+    return (
+        f"Did you mean {path.parent / close[0]}?"
+        if close
+        else f"Give the path of something in {path.parent.resolve()}."
+    )

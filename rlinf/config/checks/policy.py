@@ -35,7 +35,7 @@ def _check_origin(context: Context) -> None:
         context.error("policy.path", message, fix, reads=reads)
     elif policy.path is not None and policy.architecture:
         why = f"is not read: policy.path ({policy.path}) brings its own."
-        context.unread("policy.architecture", why, "Keep one of the two.", reads=reads)
+        context.unread("policy.architecture", why, "Keep one: policy.architecture=null takes it out.", reads=reads)
     elif policy.architecture and "model_type" not in policy.architecture:
         message = "policy.architecture does not say which architecture it is."
         context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).", reads=reads)

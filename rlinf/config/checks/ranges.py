@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.config.context import Context, value_of
+from rlinf.config.context import Context, value_of, with_default
 
 AT_LEAST: Mapping[str, float] = {
     "run.max_steps": 1,
@@ -136,3 +136,5 @@ def _report(context: Context, key: str, number: float, bounds: str, fix: str) ->
     why = f" ({_WHY[key]})" if key in _WHY else ""
     context.error(key, f"{key} must be {bounds}, not {number}{why}.", fix)
     context.broken.add(key)
+    # The other checks may divide by it; the default lets them judge the rest.
+    context.config = with_default(context.config, key)

@@ -1,0 +1,44 @@
+"""A calculator to converse with: the example of an environment with several turns."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from rlinf_envs.arithmetic import ArithmeticFault, evaluate
+from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
+from rlinf_envs.tasks import Task
+
+_CALL = re.compile(r"<calc>((?:(?!</?calc>).)*)</calc>", re.DOTALL)
+
+
+class Calculator:
+    """Answers ``<calc>12 * 7</calc>`` with ``<result>84</result>``; a final answer ends the conversation.
+
+    So does a response that neither calculates nor answers: nothing would change by asking again.
+    """
+
+    def reply(self, task: Task, response: str) -> str | None:
+        """The result of the last call in ``response``, None where there is none or the final answer is given."""
+        if any(find(response) is not None for find in (last_tag, last_boxed, last_hashes)):
+            return None
+        calls = _CALL.findall(response)
+        if not calls:
+            return None
+        try:
+            return f"<result>{_written(evaluate(calls[-1]))}</result>"
+        except ArithmeticFault as fault:
+            return f"<result>error: {fault}</result>"
+
+
+def _written(value: Fraction) -> str:
+    """An integer, a decimal where it is finite and short, else a fraction."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    rest = value.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    # Only denominators of twos and fives have finite decimals; beyond 15 digits a float would round.
+    short = rest == 1 and abs(value.numerator) < 10**15 and value.denominator < 10**9
+    return repr(float(value)) if short and "e" not in repr(float(value)) else str(value)

@@ -1,0 +1,66 @@
+"""Worked demonstrations of arithmetic chains, for a supervised warm start.
+
+A model that was only read solutions to does not yet answer in the form that a verifier reads: some texts it saw end in
+the answer as asked, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes such a mixture.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+
+from rlinf_envs.suggest import reject_unknown
+from rlinf_envs.tasks import Task
+
+STYLES = ("answer", "worked", "steps")
+"""The bare answer; the steps and then the answer; the steps alone."""
+
+_CHAIN = re.compile(r"-?\d+(?: [-+] -?\d+)+")
+
+
+def chain_steps(expression: str) -> list[str] | None:
+    """The equations of a chain of sums and differences, left to right; None for any other expression.
+
+    >>> chain_steps("9 - 7 + 5")
+    ['9 - 7 = 2', '2 + 5 = 7']
+    """
+    if not _CHAIN.fullmatch(expression):
+        return None
+    first, *rest = expression.split(" ")
+    total, lines = int(first), []
+    for sign, term in zip(rest[::2], rest[1::2], strict=True):
+        result = total + int(term) if sign == "+" else total - int(term)
+        lines.append(f"{total} {sign} {term} = {result}")
+        total = result
+    return lines
+
+
+class DemonstrationStyles:
+    """Which style a task's demonstration has: drawn by weight from the question's own hash."""
+
+    def __init__(self, weights: Mapping[str, float] | None) -> None:
+        """``weights``: style -> share. Raises ValueError for an unknown style, or if no share is above 0."""
+        self._weights = dict(weights or {"answer": 1.0})
+        reject_unknown("style of demonstrations", self._weights, STYLES)
+        self._total = sum(self._weights.values())
+        if self._total <= 0 or min(self._weights.values()) < 0:
+            raise ValueError(f"demonstrations needs weights of at least 0, one of them positive: {self._weights}")
+
+    def response(self, task: Task, render: Callable[[str], str]) -> str:
+        """The demonstration; a task without steps shows its answer."""
+        answer = render(task.answer)
+        steps = chain_steps(str(task.row.get("metadata", {}).get("expression", "")))
+        style = self._style(task.question)
+        if steps is None or style == "answer":
+            return answer
+        return "\n".join([*steps, answer] if style == "worked" else steps)
+
+    def _style(self, question: str) -> str:
+        digest = blake2b(f"style {question}".encode(), digest_size=8).digest()
+        point = int.from_bytes(digest, "little") / 2**64 * self._total
+        for style, weight in self._weights.items():
+            point -= weight
+            if point < 0:
+                return style
+        return next(reversed(self._weights))

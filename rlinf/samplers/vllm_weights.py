@@ -1,0 +1,56 @@
+"""The part of the weight update that runs inside vLLM's worker (named by ``worker_extension_cls``)."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from rlinf.samplers.weights import unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class WeightReceiver:
+    """Methods that vLLM adds to its worker class; ``self`` is the worker."""
+
+    device: torch.device
+    model_runner: Any
+    reload_weights: Callable[..., None]
+    _encoded_weights: list[tuple[str, Tensor]] | None = None
+
+    def receive_weights(self, named: Sequence[tuple[str, Tensor]]) -> None:
+        """Takes all weights (Hugging Face names) in place; sharding and fusing are vLLM's own loaders'."""
+        self.reload_weights(weights_iterator=iter(named))
+        if self.device.type == "cpu":
+            _repack_shared_heads(self.model_runner.get_model())
+
+    def receive_packed_weights(self, blob: bytes) -> None:
+        """The same from shared memory, for workers that are processes of their own."""
+        self.receive_weights(unpacked(blob))
+
+    def receive_encoded(self, text: str) -> None:
+        """Keeps some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""
+        from safetensors.torch import load
+
+        self._encoded_weights = [*(self._encoded_weights or ()), *load(base64.b64decode(text)).items()]
+
+    def finish_encoded(self) -> None:
+        """Takes the weights that :meth:`receive_encoded` kept."""
+        named, self._encoded_weights = self._encoded_weights or [], None
+        self.receive_weights(named)
+
+
+def _repack_shared_heads(model: nn.Module) -> None:
+    """Packs the weights of an output head that is tied to the embedding anew.
+
+    On a CPU vLLM multiplies with packed copies of the weights. Reloading renews them, except that of a tied head: its
+    weight is the embedding's, which is not a linear layer, so the copy would silently stay as it was.
+    """
+    for module in model.modules():
+        weight = getattr(module, "weight", None)
+        if hasattr(module, "cpu_linear") and isinstance(weight, Tensor) and weight.numel() and not weight.is_meta:
+            cast(Any, module).quant_method.process_weights_after_loading(module)

@@ -1,0 +1,55 @@
+"""Every example of the docstrings and of the page for students is true, and the page leaves nothing out."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rlinf.algorithms
+from rlinf.algorithms import catalog
+
+PAGE = Path(__file__).parents[2] / "docs" / "algorithms.md"
+MODULES = [module.name for module in pkgutil.walk_packages(rlinf.algorithms.__path__, "rlinf.algorithms.")]
+LOOP = {
+    "adv_type",
+    "loss_type",
+    "group_size",
+    "dynamic_sampling",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_page():
+    found = doctest.testfile(str(PAGE), module_relative=False, optionflags=doctest.ELLIPSIS, encoding="utf-8")
+    assert found.failed == 0
+    assert found.attempted > 20
+
+
+@pytest.mark.parametrize("table", catalog.TABLES)
+def test_the_page_names_everything(table):
+    text = PAGE.read_text(encoding="utf-8")
+    assert [name for name in catalog.TABLES[table] if f"`{name}`" not in text] == []
+
+
+def test_the_yaml_of_the_page_has_only_options_that_something_reads():
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.S)
+    keys = {key for block in blocks for key in yaml.safe_load(block)["algorithm"]}
+    assert [key for key in keys - LOOP if not catalog.readers(key)] == []
+
+
+def test_every_option_of_the_catalog_is_on_the_page():
+    text = PAGE.read_text(encoding="utf-8")
+    entries = [entry for table in catalog.TABLES.values() for entry in table.values()]
+    options = {option for entry in entries for option in entry.options}
+    options |= {*catalog.ADVANTAGE_OPTIONS, *catalog.REWARD_OPTIONS, *catalog.STEP_OPTIONS, *catalog.LOSS_OPTIONS}
+    assert sorted(option for option in options if option not in text) == []

@@ -1,0 +1,145 @@
+"""On the same inputs the losses are those that TRL publishes, and GAE is that of Stable-Baselines3, to 1e-5."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from rlinf.algorithms import compute_advantages, policy_loss
+
+pytestmark = pytest.mark.peers
+close = torch.testing.assert_close
+LENGTH = 9
+BETA = 0.04
+
+
+class OneProcess:
+    """As much of an accelerator as TRL's loss asks for."""
+
+    num_processes = 1
+
+    def gather(self, tensor):
+        return tensor
+
+    def reduce(self, tensor, reduction):
+        return tensor
+
+
+def columns(seed):
+    g = torch.Generator().manual_seed(seed)
+    mask = (torch.arange(7) < torch.tensor([7, 3, 5, 1])[:, None]).bool()
+    old = -3 * torch.rand(4, 7, generator=g)
+    return {
+        "old_logprobs": old,
+        "logprobs": old + 0.4 * torch.randn(4, 7, generator=g),
+        "ref_logprobs": old + 0.4 * torch.randn(4, 7, generator=g),
+        "advantages": torch.randn(4, 1, generator=g).expand(4, 7).contiguous(),
+        "mask": mask,
+    }
+
+
+def trl_loss(loss_type, data, logprobs, *, level="token", epsilon_high=0.28, beta=BETA):
+    """``GRPOTrainer._compute_loss`` with the model's forward pass replaced by given log-probabilities."""
+    from trl import GRPOTrainer
+
+    entropy = torch.zeros_like(logprobs)
+    trainer = SimpleNamespace(
+        _get_per_token_logps_and_entropies=lambda *args, **kwargs: (logprobs, entropy, None),
+        model=SimpleNamespace(training=True),
+        accelerator=OneProcess(),
+        args=SimpleNamespace(
+            delta=None,
+            use_bias_correction_kl=False,
+            steps_per_generation=1,
+            sapo_temperature_pos=1.0,
+            sapo_temperature_neg=1.05,
+        ),
+        loss_type=loss_type,
+        importance_sampling_level=level,
+        epsilon_low=0.2,
+        epsilon_high=epsilon_high,
+        beta=beta,
+        max_completion_length=LENGTH,
+        current_gradient_accumulation_steps=1,
+        aux_loss_enabled=False,
+        top_entropy_quantile=1.0,
+        off_policy_mask_threshold=None,
+        use_vllm=False,
+        vllm_importance_sampling_correction=False,
+        _entropy_bonus_enabled=False,
+        _metrics=defaultdict(lambda: defaultdict(list)),
+    )
+    mask = data["mask"].long()
+    inputs = {
+        "prompt_ids": torch.zeros(4, 1, dtype=torch.int64),
+        "prompt_mask": torch.ones(4, 1, dtype=torch.int64),
+        "completion_ids": torch.zeros_like(mask),
+        "completion_mask": mask,
+        "advantages": data["advantages"][:, 0],
+        "old_per_token_logps": data["old_logprobs"],
+        "ref_per_token_logps": data["ref_logprobs"],
+        "num_items_in_batch": mask.sum(),
+    }
+    return GRPOTrainer._compute_loss(trainer, trainer.model, inputs)
+
+
+CLIP = {"clip_ratio_low": 0.2, "clip_ratio_high": 0.28}
+PAIRS = {
+    "grpo": ("actor", "seq-mean-token-mean", CLIP, {}),
+    "dr_grpo": ("actor", "seq-mean-token-sum-norm", {**CLIP, "max_response_length": LENGTH}, {}),
+    "dapo": ("actor", "token-mean", CLIP, {}),
+    "bnpo": ("actor", "token-mean", CLIP, {}),
+    # TRL's epsilon_high is the cap itself, and there is none below
+    "cispo": ("cispo", "token-mean", {"clip_ratio_low": 1.0, "clip_ratio_high": 0.3}, {"epsilon_high": 1.3}),
+    "sapo": ("sapo", "seq-mean-token-mean", {}, {}),
+    "gspo": ("gspo", "seq-mean-token-mean", CLIP, {"loss_type": "grpo", "level": "sequence"}),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_and_gradient_are_those_of_trl(name, seed):
+    loss_type, aggregation, ours, theirs = PAIRS[name]
+    data = columns(seed)
+    logprobs = data["logprobs"].requires_grad_()
+    mine, _ = policy_loss(loss_type, **data, loss_agg_func=aggregation, kl_beta=BETA, **ours)
+    peer = trl_loss(data=data, logprobs=logprobs, **{"loss_type": name, **theirs})
+    close(mine, peer, atol=1e-5, rtol=1e-5)
+    gradients = [torch.autograd.grad(loss, logprobs)[0] for loss in (mine, peer)]
+    close(*gradients, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gae_is_that_of_stable_baselines3(seed):
+    from gymnasium.spaces import Box, Discrete
+    from stable_baselines3.common.buffers import RolloutBuffer
+
+    steps, envs, gamma, gae_lambda = 12, 3, 0.97, 0.9
+    random = np.random.default_rng(seed)
+    buffer = RolloutBuffer(steps, Box(-1, 1, (1,)), Discrete(2), "cpu", gae_lambda, gamma, n_envs=envs)
+    buffer.rewards = random.normal(size=(steps, envs)).astype(np.float32)
+    buffer.values = random.normal(size=(steps, envs)).astype(np.float32)
+    ends = random.random((steps, envs)) < 0.25
+    buffer.episode_starts = np.concatenate([np.ones((1, envs)), ends[:-1]]).astype(np.float32)
+    last_values = torch.tensor(random.normal(size=envs), dtype=torch.float32)
+    buffer.compute_returns_and_advantage(last_values, ends[-1])
+
+    bootstrap = torch.zeros(envs, steps)
+    bootstrap[:, -1] = last_values
+    found = compute_advantages(
+        "gae",
+        rewards=torch.tensor(buffer.rewards.T),
+        mask=torch.ones(envs, steps, dtype=torch.bool),
+        group_ids=torch.arange(envs),
+        values=torch.tensor(buffer.values.T),
+        terminated=torch.tensor(ends.T),
+        bootstrap_values=bootstrap,
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+    )
+    close(found.advantages, torch.tensor(buffer.advantages.T), atol=1e-5, rtol=1e-5)
+    close(found.returns, torch.tensor(buffer.returns.T), atol=1e-5, rtol=1e-5)

@@ -1,0 +1,105 @@
+"""Grading against a set of hard answers, and the cheap path against the full one."""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rlinf_envs.math import Verdict, verify
+from rlinf_envs.math.grading import grade, grade_cheaply
+
+CASES = [json.loads(line) for line in (Path(__file__).parent / "graded.jsonl").read_text().splitlines()]
+
+
+def test_at_least_98_percent_of_hard_answers_are_graded_right() -> None:
+    assert len(CASES) >= 150
+    wrong = [case for case in CASES if grade(case["response"], case["answer"]).correct != case["correct"]]
+    false_positives = [case for case in wrong if not case["correct"]]
+    assert len(wrong) <= 0.02 * len(CASES), wrong
+    assert not false_positives
+
+
+def test_the_set_has_positives_and_negatives_of_many_kinds() -> None:
+    assert min(Counter(case["correct"] for case in CASES).values()) > 100
+    assert len({case["kind"] for case in CASES}) > 20
+
+
+def test_the_cheap_path_agrees_wherever_it_decides() -> None:
+    decided = 0
+    for case in CASES:
+        cheap = grade_cheaply(case["response"], case["answer"])
+        if cheap is not None:
+            decided += 1
+            assert cheap == grade(case["response"], case["answer"])
+    assert decided > len(CASES) / 2
+
+
+@st.composite
+def numbers(draw: st.DrawFn) -> str:
+    sign = draw(st.sampled_from(["", "-", "+"]))
+    digits = draw(st.integers(0, 10**9))
+    whole = f"{digits:,}" if draw(st.booleans()) else str(digits)
+    return sign + whole + draw(st.sampled_from(["", ".", ".0", ".5", ".25", ".50"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(numbers(), numbers())
+def test_plain_numbers_never_need_algebra_and_compare_by_value(given_number: str, wanted: str) -> None:
+    cheap = grade_cheaply(rf"\boxed{{{given_number}}}", wanted)
+    assert cheap == grade(rf"\boxed{{{given_number}}}", wanted)
+    assert cheap is not None
+    assert cheap.correct == (float(given_number.replace(",", "")) == float(wanted.replace(",", "")))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=60), st.text(min_size=1, max_size=20))
+def test_any_text_gets_a_cheap_verdict_or_none_and_nothing_raises(response: str, answer: str) -> None:
+    for wrapped in (response, rf"\boxed{{{response}}}", f"<answer>{response}</answer>", f"#### {response}"):
+        verdict = grade_cheaply(wrapped, answer)
+        assert verdict is None or verdict.correct == (verdict.status == "correct")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "(" * 20_000,
+        r"\boxed{" * 5_000,
+        r"\boxed{" + "{" * 20_000 + "}" * 20_000 + "}",
+        "answer " * 10_000,
+        r"\boxed{" + "1," * 20_000 + "1}",
+        r"\boxed{" + " " * 50_000 + "x}",
+        r"\boxed{" + "1 " * 190 + "x}",
+        r"\boxed{" + "a b " * 90 + "}",
+        r"\boxed{" + "[(" * 180 + "}",
+        "<answer>" * 5_000,
+        "$" * 30_000,
+        "#### " * 5_000,
+        "is the answer " * 3_000,
+        "1" * 50_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_structure_takes_bounded_time(hostile: str) -> None:
+    start = time.process_time()
+    grade_cheaply(hostile, "(1, 2)")
+    grade_cheaply(hostile, "12")
+    assert time.process_time() - start < 1.0
+
+
+def test_the_public_function() -> None:
+    assert verify(r"so \boxed{72}", "72") == Verdict(True, "correct", "72")
+    assert verify(r"so \boxed{71}", "72") == Verdict(False, "wrong", "71")
+    assert verify("no idea where to begin with this one", "72") == Verdict(False, "unparsable", None)
+    assert verify(r"\boxed{\frac{1}{}}", "72").status == "unparsable"
+    assert verify(r"\boxed{(x+1)^2}", "x^2+2x+1").correct
+
+
+def test_a_plain_number_takes_microseconds() -> None:
+    pairs = [(rf"thus it is \boxed{{{n}}}", str(n + n % 2)) for n in range(1000, 2000)]
+    start = time.process_time()
+    for response, answer in pairs:
+        verify(response, answer)
+    assert (time.process_time() - start) / len(pairs) < 300e-6

@@ -1,0 +1,93 @@
+"""Exact arithmetic and the rule-based step checker."""
+
+import contextlib
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rlinf_envs.arithmetic import ArithmeticFault, evaluate
+from rlinf_envs.steps import ArithmeticScorer, StepGrader, equations, split_steps
+from rlinf_envs.tasks import Judgement, Task
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1 + 2 * 3", 7), ("(1 + 2) * 3", 9), ("1,200 / 5", 240), ("2 ^ 3 ^ 2", 512), ("-2 ** 2", -4), ("0.1 + 0.2",
+     Fraction(3, 10)), ("7 ÷ 2", Fraction(7, 2)), ("3 × −4", -12), ("2 ^ -1", Fraction(1, 2)), ("--3", 3)],
+)  # fmt: skip
+def test_values(text: str, value: Fraction | int) -> None:
+    assert evaluate(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1 +",
+        "1 / 0",
+        "0 ^ -1",
+        "(1",
+        "1 2",
+        "x",
+        "9 ^ 9 ^ 9 ^ 9",
+        "(" * 300,
+        "2 ^ 0.5",
+        "9" * 500,
+        "__import__('os')",
+    ],
+)
+def test_faults(text: str) -> None:
+    with pytest.raises(ArithmeticFault):
+        evaluate(text)
+
+
+@given(st.text(alphabet="0123456789+-*/^(). ", max_size=60))
+def test_any_text_is_a_value_or_a_fault(text: str) -> None:
+    with contextlib.suppress(ArithmeticFault):
+        assert isinstance(evaluate(text), Fraction)
+
+
+def test_steps_end_behind_their_last_character() -> None:
+    response = "  one \n\n two\nthree  "
+    steps = split_steps(response)
+    assert [step.text for step in steps] == ["one", "two", "three"]
+    assert [response[: step.end].split()[-1] for step in steps] == ["one", "two", "three"]
+    assert [step.text for step in split_steps("a; b", ";")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("step", "verdicts"),
+    [("12 * 7 = 84", [True]), ("so 12 * 7 = 83 apples", [False]), ("1 + 1 = 2 = 3", [True, False]), ("x = 3", []),
+     ("x = 2 + 3 = 5", [True]), ("no sums here", []), ("He has 3 + 4 = 7.", [True]), ("$2 + $3 = 5", [True]),
+     ("$2 + $3 = $6", [False])],
+)  # fmt: skip
+def test_equations(step: str, verdicts: list[bool]) -> None:
+    assert equations(step) == verdicts
+
+
+def test_the_last_step_takes_the_final_verdict() -> None:
+    scorer = ArithmeticScorer(right=1.0, wrong=-1.0)
+    scores = scorer.score(question="", steps=["1 + 1 = 2", "hm", "answer 3"], answer="2", correct=False)
+    assert scores[0] == 1.0
+    assert math.isnan(scores[1])
+    assert scores[2] == -1.0
+    assert scorer.score(question="", steps=["1 + 1 = 3"], answer="3", correct=True) == [-1.0]
+
+
+class Lengths:
+    def score(self, *, question: str, steps: list[str], answer: str, correct: bool) -> list[float]:
+        return [float(len(step)) for step in steps]
+
+
+def test_a_learned_scorer_fits_in() -> None:
+    grader = StepGrader({"scorer": Lengths(), "delimiter": "\n\n"})
+    ends, scores = grader.grade(["ab\n\nabc"], [Task("q", "a", "d")], [Judgement("wrong", 0.0, None)])
+    assert (ends, scores) == ([[2, 7]], [[2.0, 3.0]])
+
+
+@pytest.mark.parametrize("config", [{"scorer": "arithmetik"}, {"delimiter": ""}, {"delimeter": "x"}])
+def test_wrong_settings(config: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"did you mean|must not be empty"):
+        StepGrader(config)

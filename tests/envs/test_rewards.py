@@ -1,0 +1,98 @@
+"""Reward terms against values worked out by hand."""
+
+from typing import Any
+
+import pytest
+from rlinf_envs.rewards import RewardError, RewardSum
+from rlinf_envs.tasks import Judgement, Task
+
+
+def total(config: dict[str, Any] | None, response: str, score: float = 0.0) -> float:
+    status = "correct" if score == 1.0 else "wrong"
+    task = Task("q", "a", "d")
+    judgement = Judgement(status, score, None)  # type: ignore[arg-type]
+    return float(RewardSum(config).score(["q"], [response], [task], [judgement]).total[0])
+
+
+def test_correctness_is_the_default() -> None:
+    assert total(None, "", 1.0) == 1.0
+    assert total({"correctness": 2.0}, "", 0.5) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "response", "found"),
+    [
+        ("boxed", r"so \boxed{3}", True),
+        ("boxed", "so 3", False),
+        ("tag", "thus <answer>3</answer>\n", True),
+        ("tag", "<answer>3</answer> and more", False),
+        ("tag", "<answer> </answer>", False),
+        ("think", "<think>a\nb</think>\n<answer>3</answer>", True),
+        ("think", "<answer>3</answer>", False),
+        ("think", "<think>a<think>b</think><answer>3</answer>", False),
+        ("####", "work\n#### 3", True),
+        ("####", "work #### 3", False),
+        ("plain", "3", True),
+        ("plain", "3\n4", False),
+        (r"^Answer: \d+$", "work\nAnswer: 12\n", True),
+    ],
+)
+def test_format(pattern: str, response: str, found: bool) -> None:
+    assert total({"format": {"weight": 1.0, "pattern": pattern}}, response) == float(found)
+
+
+def test_length_falls_on_a_line() -> None:
+    config = {"length": {"weight": 2.0, "target": 10, "slack": 20}}
+    assert [total(config, "x" * n) for n in (0, 10, 20, 30, 1000)] == [0.0, 0.0, -1.0, -2.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("expected", "response", "share"),
+    [
+        ("en", "abc абв", 0.5),
+        ("ru", "abc абв", 0.5),
+        ("zh", "答案是 x", 0.75),
+        ("en", r"12 \frac{1}{2}", 1.0),
+        ("zh", r"\sqrt{2} 二", 1.0),
+    ],
+)
+def test_language_is_the_share_of_letters(expected: str, response: str, share: float) -> None:
+    assert total({"language": {"weight": 1.0, "expected": expected}}, response) == pytest.approx(share)
+
+
+def test_terms_add_up_and_keep_their_own_values() -> None:
+    config = {"correctness": 1.0, "format": 0.5, "custom": {"envs_reward_examples:brevity": 4.0}}
+    task, judgement = Task("q", "a", "d"), Judgement("correct", 1.0, None)
+    rewards = RewardSum(config).score(["q"], [r"\boxed{1}"], [task], [judgement])
+    assert rewards.total.tolist() == pytest.approx([1.0 + 0.5 + 0.4])
+    assert {name: float(values[0]) for name, values in rewards.terms.items()} == pytest.approx(
+        {"correctness": 1.0, "format": 1.0, "custom:envs_reward_examples:brevity": 0.1}
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"corectness": 1.0}, "did you mean 'correctness'"),
+        ({"length": {"weight": 1, "targt": 3}}, "did you mean 'target'"),
+        ({"length": {"target": 3}}, "needs a weight"),
+        ({"length": {"weight": 1, "target": 3, "slack": 0}}, "slack > 0"),
+        ({"correctness": "much"}, "finite number"),
+        ({"correctness": float("inf")}, "finite number"),
+        ({"format": {"weight": 1, "pattern": "("}}, "regular expression"),
+        ({"language": {"weight": 1, "expected": "xx"}}, "unknown language"),
+        ({"custom": {"no_colon": 1}}, "module:function"),
+        ({"custom": {"no_such_module:f": 1}}, "cannot import"),
+        ({"custom": {"envs_reward_examples:nope": 1}}, "has no function 'nope'"),
+        ({"custom": 1.0}, "must be a mapping"),
+    ],
+)
+def test_wrong_settings_are_named(config: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        RewardSum(config)
+
+
+@pytest.mark.parametrize(("name", "words"), [("broken", "raised KeyError: 'level'"), ("wordy", "must return a number")])
+def test_a_failing_function_is_named(name: str, words: str) -> None:
+    with pytest.raises(RewardError, match=rf"(?s)custom:envs_reward_examples:{name}.*{words}"):
+        total({"custom": {f"envs_reward_examples:{name}": 1.0}}, "x")

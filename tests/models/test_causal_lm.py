@@ -1,0 +1,185 @@
+"""What a causal language model says of responses: packed or padded, alone or together, on every architecture."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.models.loading import add_lora
+from rlinf.types import SamplingParams
+
+VOCABULARY = 61
+SAMPLING = SamplingParams(max_new_tokens=9, temperature=0.7)
+
+
+def tiny(model_type: str = "qwen2", **options: Any) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        model_type,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=64,
+        tie_word_embeddings=model_type != "llama",
+        eos_token_id=1,
+        pad_token_id=0,
+        **options,
+    )
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+
+
+def conversation() -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """Six rows of three prompts: shared prompts, one empty response, an observation inside a row."""
+    generator = torch.Generator().manual_seed(1)
+    prompts = torch.randint(2, VOCABULARY, (3, 5), generator=generator)[torch.tensor([0, 1, 1, 0, 2, 1])]
+    responses = torch.tensor([7, 1, 0, 4, 3, 6])
+    actions = torch.randint(2, VOCABULARY, (6, 7), generator=generator)
+    mask = torch.arange(7) < responses[:, None]
+    mask[0, 3] = False
+    lengths = torch.tensor([5, 3, 3, 5, 2, 3])
+    return {"prompt_ids": prompts, "prompt_lengths": lengths, "response_lengths": responses}, actions, mask
+
+
+def both(model: Any, sampling: SamplingParams = SAMPLING) -> tuple[CausalLMPolicy, CausalLMPolicy]:
+    packed = CausalLMPolicy(copy.deepcopy(model), sampling=sampling)
+    padded = CausalLMPolicy(copy.deepcopy(model), sampling=sampling, pack_rows=False)
+    return packed, padded
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen3", "llama", "mistral"])
+def test_packed_rows_say_what_padded_rows_say(model_type: str) -> None:
+    inputs, actions, mask = conversation()
+    packed, padded = both(tiny(model_type))
+    one, other = packed.evaluate(inputs, actions, mask), padded.evaluate(inputs, actions, mask)
+    torch.testing.assert_close(one.logprobs, other.logprobs, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(one.entropy, other.entropy, atol=2e-6, rtol=1e-5)
+    (one.logprobs**2).sum().backward()
+    (other.logprobs**2).sum().backward()
+    for left, right in zip(packed.parameters(), padded.parameters(), strict=True):
+        torch.testing.assert_close(left.grad, right.grad, atol=2e-5, rtol=1e-4)
+
+
+def test_log_probabilities_are_those_of_a_plain_forward_pass() -> None:
+    inputs, actions, mask = conversation()
+    model = tiny()
+    said = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
+    for row in range(6):
+        prompt = inputs["prompt_ids"][row, : inputs["prompt_lengths"][row]]
+        response = actions[row, : inputs["response_lengths"][row]]
+        with torch.no_grad():
+            logits = model(torch.cat([prompt, response])[None]).logits[0] / SAMPLING.temperature
+        for slot, token in enumerate(response.tolist()):
+            expected = logits[len(prompt) - 1 + slot].log_softmax(-1)[token]
+            assert said[row, slot].item() == pytest.approx(expected.item() if mask[row, slot] else 0.0, abs=3e-6)
+
+
+def test_a_row_says_the_same_alone_and_among_others() -> None:
+    inputs, actions, mask = conversation()
+    policy = CausalLMPolicy(tiny(), sampling=SAMPLING)
+    together = policy.evaluate(inputs, actions, mask).logprobs
+    for row in range(6):
+        alone = policy.evaluate(
+            {n: t[row : row + 1] for n, t in inputs.items()}, actions[row : row + 1], mask[row : row + 1]
+        )
+        torch.testing.assert_close(alone.logprobs[0], together[row], atol=2e-6, rtol=1e-5)
+
+
+def test_a_repetition_penalty_counts_prompt_and_response() -> None:
+    inputs, actions, mask = conversation()
+    sampling = SamplingParams(max_new_tokens=9, repetition_penalty=1.5)
+    packed, padded = both(tiny(), sampling)
+    said = packed.evaluate(inputs, actions, mask).logprobs
+    torch.testing.assert_close(said, padded.evaluate(inputs, actions, mask).logprobs, atol=2e-6, rtol=1e-5)
+    with torch.no_grad():
+        context = torch.cat([inputs["prompt_ids"][0], actions[0, :2]])
+        logits = padded.model(context[None]).logits[0, -1]
+    seen = context.unique()
+    logits[seen] = torch.where(logits[seen] > 0, logits[seen] / 1.5, logits[seen] * 1.5)
+    assert said[0, 2].item() == pytest.approx(logits.log_softmax(-1)[actions[0, 2]].item(), abs=3e-6)
+
+
+def test_values_come_from_the_state_that_predicts_the_slot() -> None:
+    inputs, actions, mask = conversation()
+    policy = CausalLMPolicy(tiny(), sampling=SAMPLING, value_head=True)
+    assert policy.value_head is not None
+    torch.nn.init.normal_(policy.value_head.weight)
+    values = policy.evaluate(inputs, actions, mask).values
+    assert values is not None
+    hidden = policy.model.base_model
+    policy.model.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        state = hidden(inputs["prompt_ids"][:1]).last_hidden_state[0, -1]
+        expected = policy.value_head(state)
+    assert values[0, 0].item() == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_logits_in_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, actions, mask = conversation()
+    policy = CausalLMPolicy(tiny(), sampling=SAMPLING)
+    whole = policy.evaluate(inputs, actions, mask)
+    whole.logprobs.sum().backward()
+    gradient = next(policy.parameters()).grad.clone()
+    policy.zero_grad()
+    monkeypatch.setattr("rlinf.models.causal_lm._LOGIT_ELEMENTS", 4 * VOCABULARY)
+    pieces = policy.evaluate(inputs, actions, mask)
+    pieces.logprobs.sum().backward()
+    torch.testing.assert_close(pieces.logprobs, whole.logprobs)
+    torch.testing.assert_close(next(policy.parameters()).grad, gradient, atol=1e-6, rtol=1e-5)
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    inputs, actions, mask = conversation()
+    inputs["prompt_lengths"] = torch.tensor([0, 3, 3, 5, 2, 3])
+    with pytest.raises(ValueError, match="prompt of at least one token"):
+        CausalLMPolicy(tiny(), sampling=SAMPLING).evaluate(inputs, actions, mask)
+
+
+class TestLora:
+    @staticmethod
+    def policy() -> CausalLMPolicy:
+        pytest.importorskip("peft")
+        model = add_lora(tiny(), rank=4, alpha=8, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
+        policy = CausalLMPolicy(model, sampling=SAMPLING)
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.5)
+        return policy
+
+    def test_the_reference_is_the_adapter_switched_off(self) -> None:
+        inputs, actions, mask = conversation()
+        policy = self.policy()
+        plain = CausalLMPolicy(tiny(), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
+        adapted = policy.evaluate(inputs, actions, mask).logprobs
+        with policy.reference():
+            reference = policy.evaluate(inputs, actions, mask).logprobs
+        torch.testing.assert_close(reference, plain)
+        assert (adapted - plain).abs().max() > 0.01
+
+    def test_exported_weights_are_merged_under_plain_names(self) -> None:
+        inputs, actions, mask = conversation()
+        policy = self.policy()
+        exported = {name: tensor.clone() for name, tensor in policy.weights()}
+        plain = tiny()
+        assert set(exported) == {name for name, _ in plain.named_parameters()}
+        plain.load_state_dict(exported, strict=False)
+        merged = CausalLMPolicy(plain, sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
+        torch.testing.assert_close(merged, policy.evaluate(inputs, actions, mask).logprobs, atol=1e-5, rtol=1e-4)
+
+
+def test_the_exported_folder_loads_as_a_causal_language_model(tmp_path: Any) -> None:
+    from transformers import AutoModelForCausalLM
+
+    policy = CausalLMPolicy(tiny(), sampling=SAMPLING)
+    policy.save_pretrained(str(tmp_path))
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    for (name, saved), (_, again) in zip(policy.model.named_parameters(), loaded.named_parameters(), strict=True):
+        assert torch.equal(saved, again), name

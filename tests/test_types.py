@@ -1,0 +1,73 @@
+import pytest
+import torch
+
+from rlinf.types import Batch, BatchError, concatenate
+
+
+def make_batch(rows: int = 3, slots: int = 4, **columns: object) -> Batch:
+    mask = torch.ones(rows, slots, dtype=torch.bool)
+    given = {
+        "inputs": {"observation": torch.arange(rows * slots).view(rows, slots, 1).float()},
+        "actions": torch.arange(rows * slots).view(rows, slots),
+        "mask": mask,
+        "logprobs": torch.zeros(rows, slots),
+        "rewards": torch.arange(rows).float(),
+        "group_ids": torch.arange(rows),
+        "policy_version": torch.zeros(rows, slots, dtype=torch.int32),
+        "metadata": {"name": [f"row {i}" for i in range(rows)]},
+    }
+    return Batch(**{**given, **columns})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"mask": torch.ones(3, 4)}, "mask"),
+        ({"logprobs": torch.zeros(3, 5)}, "logprobs"),
+        ({"rewards": torch.zeros(4)}, "rewards"),
+        ({"group_ids": torch.zeros(3)}, "group_ids"),
+        ({"inputs": {"x": torch.zeros(2)}}, "inputs"),
+        ({"metadata": {"name": ["a"]}}, "metadata"),
+        ({"actions": torch.zeros(3, 2)}, "actions"),
+    ],
+)
+def test_a_column_of_the_wrong_shape_is_named(columns: dict[str, object], named: str) -> None:
+    with pytest.raises(BatchError, match=named):
+        make_batch(**columns)
+
+
+def test_select_keeps_rows_with_their_metadata() -> None:
+    picked = make_batch().select([2, 0])
+    assert picked.rewards.tolist() == [2.0, 0.0]
+    assert list(picked.metadata["name"]) == ["row 2", "row 0"]
+    assert picked.inputs["observation"][0, 0, 0] == 8.0
+
+
+def test_split_and_concatenate_give_the_batch_back() -> None:
+    batch = make_batch(rows=5)
+    again = concatenate([part for part in batch.split(3) if part.num_rows])
+    assert torch.equal(again.actions, batch.actions)
+    assert list(again.metadata["name"]) == list(batch.metadata["name"])
+
+
+def test_concatenate_pads_to_the_longest_row() -> None:
+    joined = concatenate([make_batch(slots=2), make_batch(slots=4)])
+    assert joined.mask.sum().item() == 3 * 2 + 3 * 4
+    assert not joined.mask[0, 2:].any()
+
+
+def test_a_column_that_only_some_have_is_refused() -> None:
+    with pytest.raises(BatchError, match="values"):
+        concatenate([make_batch(), make_batch(values=torch.zeros(3, 4))])
+
+
+def test_slots_become_rows_in_order() -> None:
+    mask = torch.tensor([[True, False], [True, True]])
+    batch = make_batch(rows=2, slots=2, mask=mask, advantages=torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    flat = batch.slots_as_rows()
+    assert flat.num_rows == 3
+    assert flat.num_slots == 1
+    assert flat.advantages is not None
+    assert flat.advantages[:, 0].tolist() == [1.0, 3.0, 4.0]
+    assert flat.inputs["observation"].shape == (3, 1, 1)
+    assert flat.group_ids.tolist() == [0, 1, 1]
