@@ -43,7 +43,7 @@ def _check_text(context: Context) -> None:
 def _check_simulators(context: Context) -> None:
     config = context.config
     envs, workers = config.env.num_envs, config.env.num_workers
-    reads = ("env.num_envs", "policy.name")
+    reads: tuple[str, ...] = ("env.num_envs", "policy.name")
     if workers > envs:
         message = f"env.num_workers {workers} is more than env.num_envs {envs}: some would have nothing to step."
         context.error("env.num_workers", message, f"Use at most {envs}.", reads=reads)
