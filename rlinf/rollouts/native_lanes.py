@@ -24,8 +24,8 @@ class NativeLanes:
     def __init__(self, options: EnvOptions, num_lanes: int) -> None:
         if options.wrappers or options.ignore_terminations or options.frame_stack > 1 or options.num_action_chunks > 1:
             raise ValueError(
-                "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack and "
-                "num_action_chunks need 'sync' or 'async'"
+                "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
+                "and num_action_chunks need 'sync' or 'async'"
             )
         self._options = options
         limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
