@@ -28,7 +28,9 @@ class NativeLanes:
                 "and num_action_chunks need 'sync' or 'async'"
             )
         self._options = options
-        limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+        limit: dict[str, Any] = {}
+        if options.max_episode_steps is not None:
+            limit["max_episode_steps"] = options.max_episode_steps
         self._env: Any = gymnasium.make_vec(
             options.id, num_lanes, vectorization_mode="vector_entry_point", **limit, **options.kwargs
         )

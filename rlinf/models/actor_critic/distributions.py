@@ -99,7 +99,7 @@ class CategoricalHead(ActionHead):
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         if self.scalar:
             return actions + self.starts[0]
-        return (actions + self.starts).reshape(-1, *self.space.shape).astype(self.space.dtype)
+        return (actions + self.starts).reshape(-1, *(self.space.shape or ())).astype(self.space.dtype)
 
 
 class BoxHead(ActionHead):
