@@ -210,7 +210,7 @@ def set_end_probability(model: Any, end: int, probability: float) -> None:
         embeddings[end, 0] += bias / float(scale)
 
 
-# -- the two libraries --------------------------------------------------------------------------------------------------
+# -- the two libraries -------------------------------------------------------------------------------------------------
 
 
 def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
@@ -293,7 +293,7 @@ def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
 ENGINES: dict[str, Callable[[Case, Path, Path, int], Figures]] = {"rlinf": run_rlinf, "trl": run_trl}
 
 
-# -- repeats and the report ---------------------------------------------------------------------------------------------
+# -- repeats and the report --------------------------------------------------------------------------------------------
 
 
 def measure(engine: str, name: str, policy: Path, steps: int) -> Figures:
