@@ -19,6 +19,7 @@ children; the first steps of a process are not counted.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -28,7 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -40,7 +41,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "grpo_vs_trl.md"
 PROMPTS, GROUP = 8, 8
 TASKS = 512
 VOCABULARY = 512
-WARM_UP_STEPS = 3
+WARM_UP_STEPS = 2
 LEARNING_RATE = 1e-6
 CONSTANT_CHANNEL = 1.0
 ARCHITECTURE = {
@@ -116,6 +117,10 @@ class Figures:
     @property
     def speed(self) -> float:
         return self.tokens / self.cpu_s
+
+
+Results = dict[str, dict[str, list[Figures]]]
+"""Case -> library -> repeats."""
 
 
 class StepClock:
@@ -322,7 +327,7 @@ def measure_apart(engine: str, name: str, policy: Path, steps: int) -> Figures:
     return Figures(**json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-def table(results: Mapping[str, Mapping[str, Sequence[Figures]]]) -> str:
+def table(results: Results) -> str:
     """A Markdown table; the ratio is that of the medians."""
     lines = [
         "| case | library | tokens per CPU-second (median, min to max) | mean length | mean reward | times TRL |",
@@ -342,17 +347,18 @@ def table(results: Mapping[str, Mapping[str, Sequence[Figures]]]) -> str:
     return "\n".join(lines)
 
 
-def report(text: str, options: argparse.Namespace) -> str:
-    """The results page: what was measured, with what, how and when."""
+def report(results: Results, options: argparse.Namespace) -> str:
+    """The results page of the cases so far: what was measured, with what, how and when."""
     versions = ", ".join(f"{name} {version(name)}" for name in ("trl", "transformers", "torch"))
     settings = ", ".join(f"`{name}={value}`" for name, value in TRL_SETTINGS.items())
+    counts = " or ".join(sorted({str(len(runs)) for engines in results.values() for runs in engines.values()}))
     return (
         "## The whole GRPO step beside TRL\n\n"
         f"`python benchmarks/grpo_vs_trl.py --repeats {options.repeats} --steps {options.steps} "
-        f"--cases {options.cases} --write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
+        f"--cases {','.join(results)} --write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
         f"Python {platform.python_version()}, {platform.machine()}, one thread, float32.\n\n"
-        f"{text}\n\n"
-        f"Medians over {options.repeats} processes of {options.steps} steps each, after {WARM_UP_STEPS} that are not "
+        f"{table(results)}\n\n"
+        f"Medians over {counts} processes of {options.steps} steps each, after {WARM_UP_STEPS} that are not "
         f"counted; the libraries take turns. {PROMPTS} prompts x {GROUP} responses a step, Qwen2 architecture with "
         "0.9M parameters, the same weights, tokenizer, prompts and reward function; the script's docstring says what "
         "the cases are. rlinf: `cluster.backend=local`, `rollout.sampler=hf`, everything else at its default. "
@@ -374,20 +380,20 @@ def main() -> None:
         return
     os.environ.update(ENVIRONMENT)
     sys.path[:0] = ENVIRONMENT["PYTHONPATH"].split(os.pathsep)
-    results: dict[str, dict[str, list[Figures]]] = {}
+    results: Results = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name in options.cases.split(","):
+        for repeat, name in itertools.product(range(options.repeats), options.cases.split(",")):
             policy = Path(scratch) / name
-            save_policy(CASES[name], policy)
-            results[name] = {engine: [] for engine in ENGINES}
-            for _ in range(options.repeats):
-                for engine, runs in results[name].items():
-                    runs.append(measure_apart(engine, name, policy, options.steps))
-                    print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)
+            if repeat == 0:
+                save_policy(CASES[name], policy)
+                results[name] = {engine: [] for engine in ENGINES}
+            for engine, runs in results[name].items():
+                runs.append(measure_apart(engine, name, policy, options.steps))
+                print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)
+            if options.write:
+                RESULTS.parent.mkdir(parents=True, exist_ok=True)
+                RESULTS.write_text(report(results, options))
     print(table(results))
-    if options.write:
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text(report(table(results), options))
 
 
 if __name__ == "__main__":
