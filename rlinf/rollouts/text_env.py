@@ -64,7 +64,8 @@ class TextEnvWorker:
             turns = getattr(inner, "max_turns", 1)
             if turns > 1 and self._max_turns == 1:
                 raise ValueError(
-                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: set env.max_turns: {turns}"
+                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: "
+                    f"set env.max_turns: {turns}"
                 )
             if turns > self._max_turns:
                 inner.max_turns = self._max_turns
