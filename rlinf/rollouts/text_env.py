@@ -56,7 +56,7 @@ class TextEnvWorker:
     def _env(self, side: str, rows: int) -> Any:
         if (side, rows) not in self._envs:
             env = gymnasium.make_vec(self._env_id, num_envs=rows, **self._sides[side])
-            inner = env.unwrapped
+            inner: Any = env.unwrapped
             if not hasattr(inner, "num_tasks"):
                 raise TypeError(
                     f"{self._env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one"
