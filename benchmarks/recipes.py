@@ -58,7 +58,7 @@ def warm_start(steps: int, folder: Path) -> Path:
     """The policy that all runs start from."""
     path = folder / "warm"
     if not (path / "policy").exists():
-        overrides = (f"run.dir={path}", f"sft.steps={steps}", "evaluation.size=0", *SHARED)
+        overrides = (f"run.dir={path}", f"sft.steps={steps}", *SHARED)
         run_sft(load(RECIPES / "quickstart.yaml", overrides))
     return path / "policy"
 
