@@ -14,7 +14,7 @@ class SimulatedFaultError(RuntimeError):
 
 
 class Faulty(gymnasium.Wrapper):
-    """Raises, hangs or returns NaN once in so many steps (0: never); each episode draws its faults from its own seed."""
+    """Raises, hangs or returns NaN once in so many steps (0: never); an episode draws its faults from its seed."""
 
     def __init__(
         self, env: gymnasium.Env, raise_every: int = 0, hang_every: int = 0, nan_every: int = 0, hang_s: float = 3600.0
@@ -50,8 +50,5 @@ class Faulty(gymnasium.Wrapper):
 def faulty_cartpole(
     raise_every: int = 0, hang_every: int = 0, nan_every: int = 0, hang_s: float = 3600.0
 ) -> gymnasium.Env:
-    """CartPole that breaks (`rlinf_envs.faulty:rlinf/FaultyCartPole-v0`)."""
+    """CartPole that breaks (`rlinf_envs:rlinf/FaultyCartPole-v0`)."""
     return Faulty(gymnasium.make("CartPole-v1"), raise_every, hang_every, nan_every, hang_s)
-
-
-gymnasium.register("rlinf/FaultyCartPole-v0", entry_point="rlinf_envs.faulty:faulty_cartpole")

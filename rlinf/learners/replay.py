@@ -1,4 +1,4 @@
-"""Replay buffer: the newest transitions of every lane, sampled uniformly, with n-step returns that know where episodes end.
+"""Replay buffer: the newest transitions of every lane, sampled uniformly, with n-step returns that stop at ends.
 
 Time by lanes [C, N, ...], as a ring over time: the successor of a transition is the next row of its lane.
 """

@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al., arXiv:1812.05905): entropy-regularised off-policy learning from a replay buffer."""
+"""Soft actor-critic (Haarnoja et al., arXiv:1812.05905): off-policy learning with an entropy bonus."""
 
 from __future__ import annotations
 

@@ -61,7 +61,20 @@ def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, tex
 
 def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: int) -> Any:
     """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
+
+    config = architecture_config(architecture, tokenizer)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return model.eval()
+
+
+def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
+    """The transformers configuration of ``policy.architecture``."""
+    from transformers import AutoConfig
 
     options = dict(architecture)
     model_type = options.pop("model_type", None)
@@ -73,13 +86,7 @@ def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: in
             f"policy.architecture.vocab_size {options['vocab_size']} is below the tokenizer's {len(tokenizer)}"
         )
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
-    config = AutoConfig.for_model(model_type, **{**special, **options})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    return model.eval()
+    return AutoConfig.for_model(model_type, **{**special, **options})
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
@@ -94,7 +101,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     return model.eval()
 
 
-def add_lora(model: Any, *, rank: int, alpha: float, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
+def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
     """Low-rank adapters on ``target_modules``; the base weights are frozen (extra: lora)."""
     try:
         from peft import LoraConfig, get_peft_model

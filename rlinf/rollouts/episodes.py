@@ -93,7 +93,7 @@ class EpisodeCollector:
     def run(
         self, policy: SimulatorPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False
     ) -> EpisodeRun:
-        """All of ``tasks`` to their ends. Noise is keyed by (run seed, ``step``, row, attempt); ``greedy`` needs none."""
+        """All of ``tasks`` to their ends. Noise is keyed by (run seed, step, row, attempt); ``greedy`` needs none."""
         waiting = [(task, 0) for task in reversed(tasks)]
         busy: dict[int, _Slot] = {}
         history: list[tuple[list[int], Arrays, np.ndarray, np.ndarray]] = []
@@ -200,8 +200,8 @@ class EpisodeCollector:
         self._total_failures += 1
         if self._total_failures > self._max_failures:
             raise EnvFailureError(
-                f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures allows; "
-                "step one by hand to see why, or raise the limit"
+                f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures "
+                "allows; step one by hand to see why, or raise the limit"
             )
         self._lanes.restart(lane)
 
@@ -230,7 +230,7 @@ def _cut(
 
 
 def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:
-    """Rows padded to the longest episode; log-probabilities by evaluating whole rows, a bounded number of slots at a time."""
+    """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of slots at a time."""
     rows, slots = len(episodes), max(len(episode.rewards) for episode in episodes)
     lengths = [len(episode.rewards) for episode in episodes]
     mask = torch.arange(slots) < torch.tensor(lengths)[:, None]

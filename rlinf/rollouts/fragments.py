@@ -1,4 +1,4 @@
-"""Fragments: a fixed number of decisions of every lane, episodes one after the other in a row (PPO's layout, SAC's too).
+"""Fragments: a fixed number of decisions of every lane, several episodes in a row (PPO's layout, and SAC's).
 
 Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, lane, number of the episode), and
 each decision's noise is drawn from (run seed, step, lane): a lane's history does not depend on who runs beside it.
@@ -194,8 +194,8 @@ class FragmentCollector:
         self._total_failures += 1
         if self._total_failures > self._max_failures:
             raise EnvFailureError(
-                f"environments failed {self._total_failures} times (last: {kind!r} in env {self._lane_ids[lane]}), more "
-                "than env.max_failures allows; step one by hand to see why, or raise the limit"
+                f"environments failed {self._total_failures} times (last: {kind!r} in env {self._lane_ids[lane]}), "
+                "more than env.max_failures allows; step one by hand to see why, or raise the limit"
             )
         self._lanes.restart(lane)
 

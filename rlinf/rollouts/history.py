@@ -6,7 +6,7 @@ import numpy as np
 
 
 class ActionHistory:
-    """Decisions of N lanes. Appending is one list operation for all lanes; slicing per lane happens at a checkpoint only."""
+    """Decisions of N lanes. Appending is one list operation for all lanes; slicing happens at checkpoints only."""
 
     def __init__(self, num_lanes: int) -> None:
         self._decisions: list[np.ndarray] = []  # each [N, ...]

@@ -1,7 +1,7 @@
 """Environments side by side. A lane is one environment with its running number; lanes never reset by themselves.
 
 Explicit resets are what makes a rollout a function of the seed: the caller names the seed of every episode, so an
-episode depends on its seed and its actions alone, whatever steps beside it. They also make restarts and resuming simple:
+episode depends on its seed and its actions alone, whatever steps beside it. They make restarts and resuming simple:
 reset with the episode's seed and repeat its actions.
 """
 

@@ -24,11 +24,13 @@ class NativeLanes:
     def __init__(self, options: EnvOptions, num_lanes: int) -> None:
         if options.wrappers or options.ignore_terminations or options.frame_stack > 1 or options.num_action_chunks > 1:
             raise ValueError(
-                "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack and "
-                "num_action_chunks need 'sync' or 'async'"
+                "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
+                "and num_action_chunks need 'sync' or 'async'"
             )
         self._options = options
-        limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+        limit: dict[str, Any] = {}
+        if options.max_episode_steps is not None:
+            limit["max_episode_steps"] = options.max_episode_steps
         self._env: Any = gymnasium.make_vec(
             options.id, num_lanes, vectorization_mode="vector_entry_point", **limit, **options.kwargs
         )

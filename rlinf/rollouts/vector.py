@@ -109,13 +109,13 @@ class VectorRollout:
             self._env_steps += part.env_steps
         if self._failures.total() > self._options.max_failures:
             raise EnvFailureError(
-                f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than env.max_failures "
-                f"= {self._options.max_failures}"
+                f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than "
+                f"env.max_failures = {self._options.max_failures}"
             )
 
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
         metrics = episode_metrics(episodes)
-        if self._recent:
+        if len(self._recent) == _RECENT:
             metrics[f"rollout/return_last_{_RECENT}"] = float(np.mean(self._recent))
         arrived = sum(part.env_steps for part in parts)
         metrics |= {"rollout/env_steps": float(arrived), "rollout/env_steps_total": float(self._env_steps)}

@@ -19,7 +19,7 @@ class IgnoreTerminations(gymnasium.Wrapper):
 
 
 class TokenizeText(gymnasium.ObservationWrapper):
-    """Text entries of a Dict observation (`mission`) become token ids (`mission_tokens`): int64 [max_words], 0 is padding.
+    """Text entries of a Dict observation (`mission`) become ids (`mission_tokens`): int64 [max_words], 0 is padding.
 
     Ids are checksums of words, so no vocabulary has to be collected, saved or agreed on between workers; among a
     few dozen words of an instruction language two share an id rarely.

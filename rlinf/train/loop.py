@@ -211,7 +211,13 @@ class Trainer:
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging
         if logging.samples_every and (self.progress.step - 1) % logging.samples_every == 0:
-            write_samples(self.folder.path, self.progress.step, batch, groups=logging.sample_groups)
+            write_samples(
+                self.folder.path,
+                self.progress.step,
+                batch,
+                groups=logging.sample_groups,
+                evaluate=self.graph.learner.evaluate,
+            )
 
     def log(self, from_step: int) -> Any:
         return MetricLog(self.folder.path, self.config, from_step=from_step)

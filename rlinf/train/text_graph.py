@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
 from rlinf.rollouts.text import TextRollout
 from rlinf.rollouts.text_env import TextEnvWorker
+from rlinf.samplers.build import SamplerSpec
 from rlinf.streams import numpy_generator, stream_seed
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of
@@ -50,7 +52,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     sampler = SamplerPool(
         cluster.spawn(
             "sampler",
-            functools.partial(_build_sampler, config, path),
+            functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
             n=config.rollout.num_samplers,
             resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
         ),
@@ -153,13 +155,17 @@ def _device(gpus: float) -> str:
     return "cuda" if gpus > 0 else "cpu"
 
 
-def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
+    """The learner that ``learner.backend`` names, with the stages of this run."""
+    learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
+    return StagedLearner(learner, {"sft": warm_start_stage(config), "train": training_stage(config)})
+
+
+def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     import torch
 
     from rlinf.learners.ranks import join
     from rlinf.learners.torch import TorchLearner
-    from rlinf.models.causal_lm import CausalLMPolicy
-    from rlinf.models.loading import activation_dtype, add_lora
 
     device = torch.device(_device(gpus_of(config)[0]))
     ranks = join(
@@ -170,6 +176,99 @@ def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
         device=device,
         timeout_s=config.cluster.call_timeout_s,
     )
+    return TorchLearner(
+        _policy(config, tokenizer_path, device.type),
+        stage=first_stage(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        rank=info.rank,
+        size=info.size,
+        ranks=ranks,
+    )
+
+
+def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.fsdp import FSDPLearner
+    from rlinf.learners.process_group import join
+
+    device = torch.device(_device(gpus_of(config)[0]))
+    join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    return FSDPLearner(
+        _policy(config, tokenizer_path, device.type),
+        stage=first_stage(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+    )
+
+
+def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.megatron.learner import MegatronLearner
+    from rlinf.learners.process_group import join
+    from rlinf.learners.shards import SafetensorsFolder
+    from rlinf.models.loading import PolicyError, activation_dtype
+
+    if config.policy.value_head:
+        raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
+    device = torch.device(_device(gpus_of(config)[0]))
+    join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    if config.policy.path is not None:
+        from transformers import AutoConfig
+
+        source, read = AutoConfig.from_pretrained(config.policy.path), SafetensorsFolder.of(config.policy.path)
+    else:
+        model = _model(config, tokenizer_path)
+        source, read = model.config, dict(model.named_parameters()).__getitem__
+    layout = config.learner.megatron
+    if config.policy.gradient_checkpointing and layout.recompute == "none":
+        layout = replace(layout, recompute="full")
+    return MegatronLearner(
+        source,
+        read,
+        layout=layout,
+        stage=first_stage(config),
+        sampling=sampling_params(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        dtype=activation_dtype(config.policy.dtype, device.type),
+    )
+
+
+LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Any]] = {
+    "torch": _torch_learner,
+    "fsdp": _fsdp_learner,
+    "megatron": _megatron_learner,
+}
+"""``learner.backend`` -> what makes one rank of it."""
+
+
+def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
+    """The language model as a policy of a PyTorch learner, with adapters and value head where they are asked for."""
+    import torch
+
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import activation_dtype, add_lora
+
     model = _model(config, tokenizer_path)
     if config.policy.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -183,26 +282,13 @@ def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
             target_modules=lora.target_modules,
             seed=stream_seed(config.run.seed, "lora"),
         )
-    dtype = activation_dtype(config.policy.dtype, device.type)
-    policy = CausalLMPolicy(
+    dtype = activation_dtype(config.policy.dtype, device)
+    return CausalLMPolicy(
         model,
         sampling=sampling_params(config),
         value_head=config.policy.value_head,
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
-    )
-    return StagedLearner(
-        TorchLearner(
-            policy,
-            stage=first_stage(config),
-            seed=config.run.seed,
-            micro_batch_tokens=config.learner.micro_batch_tokens,
-            device=device,
-            rank=info.rank,
-            size=info.size,
-            ranks=ranks,
-        ),
-        {"sft": warm_start_stage(config), "train": training_stage(config)},
     )
 
 
@@ -223,28 +309,55 @@ class StagedLearner:
         return getattr(self._learner, name)
 
 
-def _build_sampler(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    from rlinf.models.loading import activation_dtype, load_tokenizer
-    from rlinf.samplers.hf import HFSampler
+def _build_sampler(config: Config, spec: SamplerSpec, info: RankInfo) -> Any:
+    from rlinf.samplers.build import build_sampler
 
-    device = _device(gpus_of(config)[1])
-    tokenizer = load_tokenizer(tokenizer_path)
-    model = _model(config, tokenizer_path, dtype=activation_dtype(config.policy.dtype, device)).to(device)
-    return HFSampler(
-        model,
-        eos_token_ids=eos_token_ids(model, tokenizer),
+    return build_sampler(config.rollout, spec)
+
+
+def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
+    """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    from transformers import AutoConfig
+
+    from rlinf.models.loading import architecture_config
+
+    if config.policy.path is None:
+        model = str(folder / "architecture")
+        architecture = architecture_config(config.policy.architecture, tokenizer)
+        architecture.architectures = [_causal_class(architecture)]
+        architecture.save_pretrained(model)
+    else:
+        model = config.policy.path
+        architecture = AutoConfig.from_pretrained(model)
+    return SamplerSpec(
+        model=model,
+        eos_token_ids=eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
-        generation_batch_size=config.rollout.generation_batch_size,
         max_model_len=config.data.max_prompt_length + config.rollout.max_new_tokens,
+        device=_device(gpus_of(config)[1]),
+        dtype=config.policy.dtype,
+        attention=config.policy.attention,
+        random_weights=config.policy.path is None,
     )
 
 
-def eos_token_ids(model: Any, tokenizer: Any) -> set[int]:
-    """The tokenizer's end, and whatever the checkpoint's generation config adds (chat models have several)."""
-    named = model.generation_config.eos_token_id
-    listed: Iterable[int] = named if isinstance(named, list) else [named]
-    return {tokenizer.eos_token_id, *(token for token in listed if token is not None)}
+def _causal_class(architecture: Any) -> str:
+    """The class name that other engines find a model by."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
+
+
+def eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's end, and whatever the checkpoint's configurations add (chat models have several)."""
+    from transformers import GenerationConfig
+
+    named = [architecture.eos_token_id]
+    if (Path(model) / "generation_config.json").exists():
+        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
+    listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
+    return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))
 
 
 def _demonstrations(

@@ -1,11 +1,9 @@
-"""Evaluation of simulator policies on start states of their own, with intervals, and videos where they are asked for."""
+"""Evaluation of simulator policies on start states of their own, with intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from rlinf.config import Config
 from rlinf.rollouts.records import EpisodeRecord
 from rlinf.rollouts.vector import VectorRollout
 from rlinf.train.evaluation import Evaluation
@@ -16,9 +14,8 @@ from rlinf.types import Metrics
 class VectorEvaluator:
     """The same episodes each time: starts depend on `evaluation.seed` alone."""
 
-    def __init__(self, rollout: VectorRollout, *, size: int, greedy: bool, folder: Path, config: Config) -> None:
+    def __init__(self, rollout: VectorRollout, *, size: int, greedy: bool) -> None:
         self.rollout, self.size, self.greedy = rollout, size, greedy
-        self.folder, self.config = folder, config
 
     def evaluate(self) -> Evaluation:
         records = self.rollout.evaluate(self.size, greedy=self.greedy)

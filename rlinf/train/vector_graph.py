@@ -8,6 +8,7 @@ from typing import Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
+from rlinf.config.checks.batch import collects_episodes
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
@@ -41,9 +42,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
-    evaluator = VectorEvaluator(
-        rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0, folder=folder, config=config
-    )
+    evaluator = VectorEvaluator(rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0)
     return Graph(
         rollout=rollout,
         learner=LearnerPool(learner, cluster),
@@ -56,8 +55,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
 
 def layout_of(config: Config) -> Layout:
     """Critics learn from fragments of a fixed length; everything else judges whole episodes."""
-    critic = config.algorithm.adv_type == "gae" or config.algorithm.loss_type == OFF_POLICY
-    return "fragments" if critic else "episodes"
+    return "episodes" if collects_episodes(config) else "fragments"
 
 
 def env_options(config: Config) -> EnvOptions:

@@ -17,7 +17,7 @@ from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 from rlinf.types import WeightUpdate
 
-FAULTY = "rlinf_envs.faulty:rlinf/FaultyCartPole-v0"
+FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"
 
 
 class InThisProcess:
@@ -179,9 +179,13 @@ def test_failures_are_dropped_counted_and_survived(layout):
 
 def test_too_many_failures_stop_with_a_clear_message():
     it = rollout(FAULTY, env={"kwargs": {"raise_every": 5}, "max_failures": 10})
-    with pytest.raises(EnvFailureError, match=r"env\.max_failures"):
+
+    def many_steps():
         for step in range(10):
             it.collect(step)
+
+    with pytest.raises(EnvFailureError, match=r"env\.max_failures"):
+        many_steps()
 
 
 def test_a_process_per_lane_gives_the_same_and_survives_hangs():

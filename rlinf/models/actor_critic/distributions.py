@@ -28,7 +28,7 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class ActionHead(nn.Module):
-    """One distribution family. ``forward``: features [N, F] to parameters [N, ...]; log-probs and entropies are [N, A]."""
+    """One distribution family. ``forward``: features [N, F] to parameters [N, ...]; log-probs, entropies: [N, A]."""
 
     noise_kind: NoiseKind
     noise_size: int
@@ -99,7 +99,7 @@ class CategoricalHead(ActionHead):
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         if self.scalar:
             return actions + self.starts[0]
-        return (actions + self.starts).reshape(-1, *self.space.shape).astype(self.space.dtype)
+        return (actions + self.starts).reshape(-1, *(self.space.shape or ())).astype(self.space.dtype)
 
 
 class BoxHead(ActionHead):
@@ -152,7 +152,7 @@ class GaussianHead(BoxHead):
 
 
 class SquashedGaussianHead(GaussianHead):
-    """tanh of a normal, stretched to the bounds. Actions are kept before the tanh, so the density is exact at the edges.
+    """tanh of a normal, stretched to the bounds. Actions are kept before the tanh: the density is exact at the edges.
 
     Densities are those of tanh(u) on [-1, 1]; stretching to the bounds would only add a constant.
     """
@@ -237,7 +237,7 @@ def log_tanh_slope(values: Tensor) -> Tensor:
 
 
 def action_head(features: int, space: spaces.Space, distribution: Distribution, init_log_std: float) -> ActionHead:
-    """The head for an action space; a distribution that does not fit the space is a ValueError that says which would."""
+    """The head for an action space; a distribution that does not fit is a ValueError that says which would."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         if distribution not in ("auto", "categorical"):
             raise ValueError(f"policy.distribution {distribution!r} does not fit {space}: it wants 'categorical'")

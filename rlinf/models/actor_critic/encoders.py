@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -111,8 +112,9 @@ class ObservationEncoder(nn.Module):
         super().__init__()
         self.leaves = observation_leaves(space)
         # Module names may not hold dots.
-        self.parts = nn.ModuleDict({_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()})
-        self.out_features = sum(int(part.out_features) for part in self.parts.values())
+        parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()}
+        self.parts = nn.ModuleDict(parts)
+        self.out_features = sum(part.out_features for part in parts.values())
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
         encoded = [self.parts[_key(name)](inputs[name]) for name in self.leaves]

@@ -94,7 +94,7 @@ class ActorCritic(nn.Module):
     def act(
         self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
     ) -> tuple[Tensor, PolicyOutput]:
-        """One decision for observations [N, ...]; recurrent policies go on from ``recurrent_state`` where it is given."""
+        """One decision for observations [N, ...]; recurrent policies go on from a given ``recurrent_state``."""
         leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
         rows = len(next(iter(leaves.values())))
         state = inputs.get("recurrent_state", torch.zeros(rows, self.state_size))
@@ -152,7 +152,7 @@ class ActorCritic(nn.Module):
 
     @torch.no_grad()
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Takes the true slots [B, T, ...] into the running statistics. Call it after the update of a batch, on every rank."""
+        """Takes the true slots [B, T, ...] into the running statistics: after a batch's update, on every rank."""
         if not self.options.normalize_observations:
             return
         rows = {name: tensor[mask] for name, tensor in inputs.items() if name in self.encoder.leaves}

@@ -16,7 +16,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
-    """Name and space of every leaf. A leaf without a fixed shape (Text, Graph, Sequence) is a TypeError that says what to do."""
+    """Name and space of every leaf. One without a fixed shape (Text, Graph, Sequence) is a TypeError with advice."""
     if isinstance(space, spaces.Dict):
         return {
             n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()

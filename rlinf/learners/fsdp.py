@@ -1,0 +1,229 @@
+"""The torch learner with weights, gradients and optimiser state split over its ranks (PyTorch's FSDP2).
+
+Every layer's weights come together for its forward and backward pass only. So all ranks must run the same number of
+micro-batches: a rank that has fewer adds some in which nothing counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as checkpoint
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor
+
+from rlinf.algorithms.metrics import PartialMetrics, early_stop, finalise_metrics, reduce_metrics
+from rlinf.algorithms.statistics import TorchRanks
+from rlinf.learners.partition import micro_batches, share
+from rlinf.learners.shards import export_weights
+from rlinf.learners.stage import Stage
+from rlinf.learners.torch import NonFiniteUpdate, TorchLearner
+from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
+
+
+class FSDPLearner(TorchLearner):
+    """Trains a causal language model; the process group must be up (:func:`rlinf.learners.process_group.join`)."""
+
+    def __init__(
+        self, policy: Any, *, stage: Stage, seed: int, micro_batch_tokens: int, device: torch.device | str = "cpu"
+    ) -> None:
+        """Raises ValueError for a policy with adapters, which can not be merged while they are split."""
+        if policy.is_lora:
+            raise ValueError("learner.backend: fsdp does not cover policy.lora: use torch")
+        self._host_reference: dict[str, Tensor] | None = None
+        super().__init__(
+            _split(policy.to(device)),
+            stage=stage,
+            seed=seed,
+            micro_batch_tokens=micro_batch_tokens,
+            device=device,
+            rank=dist.get_rank(),
+            size=dist.get_world_size(),
+            ranks=TorchRanks(device=device),
+        )
+
+    def start(self, stage: Stage) -> None:
+        """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
+        self._host_reference = None
+        super().start(stage)
+
+    def refresh_reference(self) -> None:
+        """The reference becomes what the policy is now; this rank's part of it waits on the host."""
+        self._host_reference = {name: part.to("cpu", copy=True) for name, part in self._parts()}
+
+    def _parts(self) -> Iterator[tuple[str, Tensor]]:
+        """This rank's part of each parameter."""
+        for name, parameter in self.policy.named_parameters():
+            yield name, (parameter.to_local() if isinstance(parameter, DTensor) else parameter).detach()
+
+    @contextmanager
+    def _as_reference(self) -> Iterator[None]:
+        """The reference weights in the policy's place, for a while."""
+        if self._host_reference is None:
+            raise ValueError(f"stage {self.stage.name!r} keeps no reference policy")
+        self._exchange(self._host_reference)
+        try:
+            yield
+        finally:
+            self._exchange(self._host_reference)
+
+    def _exchange(self, others: dict[str, Tensor]) -> None:
+        self._reshard()
+        for name, part in self._parts():
+            current = part.to("cpu", copy=True)
+            part.copy_(others[name])
+            others[name] = current
+
+    def _reshard(self) -> None:
+        """Splits again what a forward pass without a backward pass has left whole (embeddings and heads)."""
+        for module in self.policy.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+        """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
+        pieces, blanks = self._pieces(batch, torch.arange(batch.num_rows), self.costs(batch))
+        outputs: list[PolicyOutput] = []
+        with torch.no_grad(), self._as_reference() if reference else nullcontext():
+            for piece in [*pieces, *blanks]:
+                part = batch.select(piece).to(self.device)
+                outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
+        self._reshard()
+        del outputs[len(pieces) :]
+        empty = (batch.inputs["response_lengths"] == 0).nonzero()[:, 0] if self.rank == 0 else torch.zeros(0).long()
+        blank = torch.zeros(len(empty), batch.num_slots)
+
+        def joined(name: str) -> Tensor:
+            return torch.cat([*(getattr(output, name).float().cpu() for output in outputs), blank])
+
+        values = joined("values") if self.policy.value_head is not None else None
+        return torch.cat([*pieces, empty]), PolicyOutput(joined("logprobs"), joined("entropy"), values)
+
+    def _pieces(self, batch: Batch, rows: Tensor, costs: Costs) -> tuple[list[Tensor], list[Tensor]]:
+        """(this rank's micro-batches, rows to run in vain until all ranks have run as many).
+
+        Rows without a response are left out: nothing is to be said of them, and a pass over them would be cut short.
+        """
+        responses = batch.inputs["response_lengths"]
+        rows = rows[responses[rows] > 0]
+        if not len(rows):
+            return [], []
+        cuts = [
+            micro_batches(share(rows, costs, rank=rank, size=self.size), costs, budget=self.micro_batch_tokens)
+            for rank in range(self.size)
+        ]
+        mine = cuts[self.rank]
+        return mine, [rows[:1]] * (max(map(len, cuts)) - len(mine))
+
+    def _optimise(self, batch: Batch, costs: Costs, rows: Tensor) -> tuple[Metrics, bool]:
+        """One optimiser step over the minibatch ``rows``; (metrics, whether it was skipped)."""
+        objective = self.stage.objective
+        mini = batch.select(rows)
+        assert mini.advantages is not None
+        weights = objective.weights(mini.mask)
+        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
+        selected = objective.select(old_logprobs=proximal, advantages=mini.advantages, mask=mini.mask)
+        place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
+        place[rows] = torch.arange(len(rows))
+        self.optimizer.zero_grad(set_to_none=True)
+        pieces, blanks = self._pieces(batch, rows, costs)
+        partial = [self._backward(mini, place[piece], weights, selected) for piece in pieces]
+        nothing = mini.replace(mask=mini.mask & False)
+        partial += [self._backward(nothing, place[piece], weights * 0, selected) for piece in blanks]
+        merged: PartialMetrics = reduce_metrics(partial, ranks=self.ranks)
+        ratio, count = merged["ratio"]
+        if self.stage.early_stop_imp_ratio is not None and early_stop(
+            float(ratio), float(count), self.stage.early_stop_imp_ratio
+        ):
+            return finalise_metrics(merged), True
+        norm = self._step(float(merged["loss"][0]))
+        return {**finalise_metrics(merged), "grad_norm": norm}, False
+
+    def _step(self, loss: float) -> float:
+        """Clips and applies the gradient; returns its norm before clipping."""
+        trained = [parameter for parameter in self.policy.parameters() if parameter.grad is not None]
+        total = nn.utils.get_total_norm([parameter.grad for parameter in trained])
+        whole = total.full_tensor() if isinstance(total, DTensor) else total
+        norm = float(whole)
+        if not (math.isfinite(norm) and math.isfinite(loss)):
+            raise NonFiniteUpdate(
+                f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, "
+                f"gradient norm {norm}; the weights were left as they were"
+            )
+        if self.stage.grad_clip > 0:
+            nn.utils.clip_grads_with_norm_(trained, self.stage.grad_clip, whole)
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * self._factor()
+        self.optimizer.step()
+        self.optimizer_steps += 1
+        return norm
+
+    def _whole_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """(name, whole tensor on the CPU), one at a time, on rank 0; every rank must run through it."""
+        for name, tensor in self.policy.weights():
+            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            if self.rank == 0:
+                yield name, whole.cpu()
+
+    def weights(self, *, version: int) -> WeightUpdate:
+        """The policy's weights on the CPU, complete on rank 0 and empty on the others."""
+        return WeightUpdate(version, dict(self._whole_weights()))
+
+    def _state(self) -> dict[str, Any]:
+        model, optimizer = get_state_dict(self.policy, self.optimizer)
+        return {"policy": model, "optimizer": optimizer}
+
+    def save(self, folder: Path) -> None:
+        """Weights, optimiser and reference, every rank its part; any number of ranks can load them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint.save(self._state(), checkpoint_id=folder / "fsdp")
+        if self._host_reference is not None:
+            with self._as_reference():
+                checkpoint.save({"policy": self._state()["policy"]}, checkpoint_id=folder / "reference")
+        if self.rank == 0:
+            facts = {"stage": self.stage.name, "optimizer_steps": self.optimizer_steps}
+            torch.save(facts, folder / "learner.pt")
+        dist.barrier()
+
+    def load(self, folder: Path) -> None:
+        """Continues where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
+        facts = torch.load(folder / "learner.pt", weights_only=True)
+        if facts["stage"] != self.stage.name:
+            raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
+        state = self._state()
+        checkpoint.load(state, checkpoint_id=folder / "fsdp")
+        set_state_dict(
+            self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
+        )
+        self.optimizer_steps = facts["optimizer_steps"]
+        if self._host_reference is not None and (folder / "reference").exists():
+            with self._as_reference():
+                reference = {"policy": self._state()["policy"]}
+                checkpoint.load(reference, checkpoint_id=folder / "reference")
+
+    def export(self, folder: Path) -> None:
+        """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
+        export_weights(self.policy.model.config, self._whole_weights(), folder, rank=self.rank)
+        dist.barrier()
+
+
+def _split(policy: Any) -> Any:
+    """Each decoder layer a unit of its own, the rest (embeddings, last norm, heads) one more."""
+    for layer in policy.model.base_model.layers:
+        fully_shard(layer)
+    fully_shard(policy)
+    register_fsdp_forward_method(policy, "evaluate")
+    for module in policy.modules():
+        if isinstance(module, FSDPModule):
+            # The loss is a sum whose weights are fixed beforehand: gradients of ranks add up.
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+    return policy

@@ -1,0 +1,63 @@
+"""Where a rank stands: its place along tensors, layers and data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
+
+# isort: split
+import torch.distributed as dist
+from megatron.core import parallel_state
+from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
+
+from rlinf.config.schema.learner import MegatronConfig
+
+
+@dataclass(frozen=True)
+class Place:
+    """One rank among ``tensor x pipeline x data`` ranks; those of a tensor group are neighbours, stages far apart."""
+
+    rank: int
+    tensor: int
+    tensor_size: int
+    stage: int
+    stages: int
+    data: int
+    data_size: int
+
+    @property
+    def is_last_stage(self) -> bool:
+        return self.stage == self.stages - 1
+
+    @property
+    def reports(self) -> bool:
+        """Whether this rank speaks for its data-parallel rank: the last stage has the logits, its ranks agree."""
+        return self.is_last_stage and self.tensor == 0
+
+    @property
+    def speaker(self) -> int:
+        """The global rank that speaks for all: the first of the last stage."""
+        return (self.stages - 1) * self.tensor_size * self.data_size
+
+
+def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
+    """Divides the ranks; a layout that was in force before is given up."""
+    if parallel_state.model_parallel_is_initialized():
+        parallel_state.destroy_model_parallel()
+    parallel_state.initialize_model_parallel(
+        layout.tensor_parallel,
+        layout.pipeline_parallel,
+        layout.virtual_pipeline,
+        context_parallel_size=layout.context_parallel,
+    )
+    model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
+    return Place(
+        rank=dist.get_rank(),
+        tensor=parallel_state.get_tensor_model_parallel_rank(),
+        tensor_size=parallel_state.get_tensor_model_parallel_world_size(),
+        stage=parallel_state.get_pipeline_model_parallel_rank(),
+        stages=parallel_state.get_pipeline_model_parallel_world_size(),
+        data=parallel_state.get_data_parallel_rank(),
+        data_size=parallel_state.get_data_parallel_world_size(),
+    )

@@ -1,0 +1,51 @@
+"""megatron's Adam, over all parameters or with its state spread over data-parallel ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
+
+# isort: split
+import torch
+from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
+from torch import nn
+
+from rlinf.learners.stage import Stage
+
+
+def make_optimizer(
+    stage: Stage, chunks: Sequence[nn.Module], *, distributed: bool, dtype: torch.dtype
+) -> MegatronOptimizer:
+    """AdamW with weight decay on every parameter, as the torch learner has it (megatron's own habit spares vectors)."""
+    config = OptimizerConfig(
+        optimizer="adam",
+        lr=stage.lr,
+        weight_decay=stage.weight_decay,
+        adam_beta1=stage.betas[0],
+        adam_beta2=stage.betas[1],
+        adam_eps=stage.eps,
+        bf16=dtype == torch.bfloat16,
+        params_dtype=dtype,
+        use_distributed_optimizer=distributed,
+        clip_grad=0.0,
+    )
+    return get_megatron_optimizer(config, list(chunks))
+
+
+def gradient_norm(optimizer: MegatronOptimizer) -> float:
+    """Of the whole model, before clipping; the same on all ranks. Makes the gradients ready for :func:`take_step`."""
+    optimizer.prepare_grads()
+    return float(optimizer.get_grad_norm())
+
+
+def take_step(optimizer: MegatronOptimizer, *, lr: float, norm: float, clip: float) -> None:
+    """Scales the ready gradients to a norm of at most ``clip`` (0 is off) and applies them."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    for part in optimizer.chained_optimizers:
+        parameters = part.get_parameters()
+        if clip > 0 and parameters:
+            clip_grad_by_total_norm_fp32(parameters, max_norm=clip, total_norm=norm)
+    optimizer.step_with_ready_grads()

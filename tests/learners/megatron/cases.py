@@ -1,0 +1,113 @@
+"""A tiny model, a batch with shared prompts and masked slots, and the stages that learners are compared on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms.objective import Objective
+from rlinf.learners.stage import Stage
+from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.types import Batch, SamplingParams
+
+VOCABULARY = 101
+SAMPLING = SamplingParams(max_new_tokens=8, temperature=0.7)
+MICRO_BATCH_TOKENS = 48
+
+
+def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4) -> Any:
+    """Random weights, enlarged until the logits spread; vectors (norms, biases) are random too."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16 if family == "qwen3" else 8,
+        max_position_embeddings=128,
+        tie_word_embeddings=tied,
+        initializer_range=0.2,
+        bos_token_id=None,
+        eos_token_id=1,
+        pad_token_id=0,
+        **({"rope_parameters": _LLAMA3} if family == "llama" else {}),
+    )
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                parameter.normal_(0.0 if name.endswith("bias") else 1.0, 0.1)
+    return model.eval()
+
+
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def policy_of(model: Any) -> CausalLMPolicy:
+    return CausalLMPolicy(model, sampling=SAMPLING)
+
+
+def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
+    """Rows of a group share their prompt; responses of 1 to 8 tokens, a few slots masked."""
+    random = torch.Generator().manual_seed(seed)
+
+    def integers(low: int, high: int, shape: tuple[int, ...]) -> Tensor:
+        return torch.randint(low, high, shape, generator=random)
+
+    rows, width, slots = groups * group_size, 6, 8
+    group = torch.arange(groups).repeat_interleave(group_size)
+    lengths, responses = integers(1, width + 1, (groups,))[group], integers(1, slots + 1, (rows,))
+    valid = torch.arange(slots) < responses[:, None]
+    mask = valid & (torch.rand(rows, slots, generator=random) > 0.1)
+    mask[:, 0] = True
+    prompts = integers(2, VOCABULARY, (groups, width))[group]
+    return Batch(
+        inputs={
+            "prompt_ids": torch.where(torch.arange(width) < lengths[:, None], prompts, 0),
+            "prompt_lengths": lengths,
+            "response_lengths": responses,
+        },
+        actions=torch.where(valid, integers(2, VOCABULARY, (rows, slots)), 0),
+        mask=mask,
+        logprobs=-5.0 * torch.rand(rows, slots, generator=random) * mask,
+        rewards=torch.rand(rows, generator=random),
+        group_ids=group,
+        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
+        advantages=torch.randn(rows, 1, generator=random) * mask,
+    )
+
+
+def make_stage(*, minibatches: int = 1, epochs: int = 1, reference: bool = False, grad_clip: float = 1.0) -> Stage:
+    """A clipped objective with entropy bonus and, where there is a reference, a KL term; weight decay on."""
+    objective = Objective(
+        "actor", clip_ratio_high=0.28, entropy_bonus=0.01, kl_beta=0.05 if reference else 0.0, calculate_entropy=True
+    )
+    return Stage(
+        name="train",
+        objective=objective,
+        lr=1e-3,
+        # Adam divides by the gradient: without this, rounding decides where a gradient is nearly zero.
+        eps=1e-5,
+        weight_decay=0.1,
+        grad_clip=grad_clip,
+        schedule="linear",
+        warmup_steps=2,
+        steps=4,
+        epochs=epochs,
+        minibatches=minibatches,
+        reference=reference,
+    )

@@ -1,0 +1,29 @@
+"""The gang of processes; modules beside the tests are imported by their short names."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+import pytest
+import torch
+from gang import Gang
+
+# Looked for, not imported: the import hook of rlinf.learners.megatron.cpu has to come first.
+collect_ignore = (
+    []
+    if importlib.util.find_spec("megatron")
+    else ["test_megatron_learner.py", "test_vocabulary.py", "test_convert.py"]
+)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def gang() -> Iterator[Gang]:
+    made = Gang(4)
+    yield made
+    made.close()

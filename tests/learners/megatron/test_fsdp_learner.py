@@ -1,0 +1,69 @@
+"""The FSDP learner gives the torch learner's numbers over one, two and three ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jobs
+import pytest
+import torch
+from cases import make_batch, make_stage, tiny_model
+from gang import Gang
+from test_megatron_learner import assert_same_metrics, assert_same_weights, expected
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_one_step_is_that_of_the_torch_learner(gang: Gang, ranks: int) -> None:
+    stage = make_stage()
+    (rows, output), metrics, weights = expected(stage, 1, "qwen2")
+    answers = gang.run(jobs.evaluate_and_train_fsdp, stage, 1, "qwen2", ranks=ranks)
+    order = torch.argsort(torch.cat([answer[0][0] for answer in answers]))
+    for column in ("logprobs", "entropy"):
+        found = torch.cat([getattr(answer[0][1], column) for answer in answers])[order]
+        torch.testing.assert_close(found, getattr(output, column)[torch.argsort(rows)], atol=1e-4, rtol=0)
+    for answer in answers:
+        assert_same_metrics(answer[1], metrics, 1e-4)
+    assert_same_weights(answers[0][2], weights, 1e-5)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_three_updates_give_the_same_metrics(gang: Gang, family: str) -> None:
+    stage = make_stage(minibatches=2, reference=True)
+    _, metrics, weights = expected(stage, 3, family)
+    answers = gang.run(jobs.evaluate_and_train_fsdp, stage, 3, family, ranks=2)
+    for answer in answers:
+        assert_same_metrics(answer[1], metrics, 1e-4)
+    assert_same_weights(answers[0][2], weights, 1e-4)
+
+
+@pytest.mark.parametrize("loading", [2, 1])
+def test_a_checkpoint_continues_over_another_number_of_ranks(gang: Gang, tmp_path: Path, loading: int) -> None:
+    stage = make_stage(reference=True)
+    metrics, weights = gang.run(jobs.save_then_continue_fsdp, stage, tmp_path, ranks=2)[0]
+    found, ends = gang.run(jobs.load_and_continue_fsdp, stage, tmp_path, ranks=loading)[0]
+    assert_same_metrics(found, metrics, 0.0 if loading == 2 else 1e-4)
+    assert_same_weights(ends, weights, 0.0 if loading == 2 else 1e-4)
+
+
+def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    gang.run(jobs.export_fsdp, tmp_path, ranks=2)
+    found = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
+    wanted = tiny_model().state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+
+
+def test_rows_without_a_response_are_answered_with_zeros(gang: Gang) -> None:
+    batch = make_batch()
+    responses = batch.inputs["response_lengths"].clone()
+    responses[:3] = 0
+    mask = batch.mask & (responses > 0)[:, None]
+    short = batch.replace(inputs={**batch.inputs, "response_lengths": responses}, mask=mask)
+    answers = gang.run(jobs.evaluate_fsdp, short, ranks=2)
+    rows = torch.cat([answer[0] for answer in answers])
+    logprobs = torch.cat([answer[1].logprobs for answer in answers])[torch.argsort(rows)]
+    assert sorted(rows.tolist()) == list(range(batch.num_rows))
+    assert not logprobs[:3].any()
+    assert (logprobs[3:] != 0).any(dim=1).all()

@@ -1,0 +1,173 @@
+"""The megatron learner gives the torch learner's numbers at every layout, and its checkpoints move between layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jobs
+import pytest
+import torch
+from cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
+from gang import Gang
+from torch import Tensor
+
+from rlinf.config.schema.learner import MegatronConfig
+from rlinf.learners.stage import Stage
+from rlinf.learners.torch import TorchLearner
+from rlinf.types import Metrics
+
+pytestmark = pytest.mark.megatron
+
+TENSOR = MegatronConfig(tensor_parallel=2)
+SEQUENCE = MegatronConfig(tensor_parallel=2, sequence_parallel=True)
+PIPELINE = MegatronConfig(pipeline_parallel=2)
+INTERLEAVED = MegatronConfig(pipeline_parallel=2, virtual_pipeline=2)
+DATA = MegatronConfig()
+BOTH = MegatronConfig(tensor_parallel=2, pipeline_parallel=2, sequence_parallel=True)
+
+LAYOUTS = {
+    "one": (DATA, 1),
+    "tensor 2": (TENSOR, 2),
+    "tensor 2, sequence, recompute": (
+        MegatronConfig(tensor_parallel=2, sequence_parallel=True, recompute="full"),
+        2,
+    ),
+    "pipeline 2": (PIPELINE, 2),
+    "pipeline 2 x 2": (INTERLEAVED, 2),
+    "data 2": (DATA, 2),
+    "data 2, plain optimizer": (MegatronConfig(distributed_optimizer=False), 2),
+    "tensor 2, pipeline 2": (BOTH, 4),
+    "tensor 2, data 2": (TENSOR, 4),
+    "pipeline 2, data 2, recompute": (MegatronConfig(pipeline_parallel=2, recompute="selective"), 4),
+}
+every_layout = pytest.mark.parametrize("name", LAYOUTS)
+
+
+def torch_learner(stage: Stage, family: str = "qwen2") -> TorchLearner:
+    return TorchLearner(policy_of(tiny_model(family)), stage=stage, seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+
+
+def expected(stage: Stage, steps: int, family: str) -> tuple[Any, list[Metrics], dict[str, Tensor]]:
+    learner = torch_learner(stage, family)
+    evaluated = learner.evaluate(make_batch())
+    metrics = [jobs.take_step(learner, step) for step in range(steps)]
+    return evaluated, metrics, dict(learner.weights(version=1).tensors)
+
+
+def assert_same_metrics(found: list[Metrics], wanted: list[Metrics], tolerance: float) -> None:
+    assert len(found) == len(wanted)
+    for here, there in zip(found, wanted, strict=True):
+        assert here == pytest.approx(there, rel=tolerance, abs=tolerance)
+
+
+def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor], tolerance: float) -> None:
+    assert {name.removeprefix("model.") for name in found} == {name.removeprefix("model.") for name in wanted}
+    worst = {name: float((found[name] - wanted[name]).abs().max()) for name in wanted}
+    assert max(worst.values()) <= tolerance, max(worst.items(), key=lambda item: item[1])
+
+
+@pytest.mark.parametrize("name", ["one", "tensor 2", "pipeline 2 x 2", "tensor 2, pipeline 2"])
+@pytest.mark.parametrize(("family", "tied"), [("qwen2", True), ("qwen3", False), ("llama", True), ("llama", False)])
+def test_weights_come_back_as_they_went_in(gang: Gang, name: str, family: str, tied: bool) -> None:
+    layout, ranks = LAYOUTS[name]
+    found, *others = gang.run(jobs.round_trip, layout, family, tied, ranks=ranks)
+    wanted = dict(tiny_model(family, tied=tied).named_parameters())
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+    assert not any(others)
+
+
+@every_layout
+def test_logits_are_those_of_transformers(gang: Gang, name: str) -> None:
+    layout, ranks = LAYOUTS[name]
+    for family, tied in (("qwen2", True), ("qwen3", False), ("llama", False)):
+        found = gang.run(jobs.first_logits, layout, family, tied, ranks=ranks)[-1]
+        model, batch = tiny_model(family, tied=tied), make_batch()
+        for (_, logits), rows in zip(found, ([0, 1], [5]), strict=True):
+            part = batch.select(rows)
+            prompt = int(part.inputs["prompt_lengths"][0])
+            start = prompt
+            for row, length in enumerate(part.inputs["response_lengths"].tolist()):
+                ids = torch.cat([part.inputs["prompt_ids"][row, :prompt], part.actions[row, : length - 1]])
+                with torch.no_grad():
+                    wanted = model(input_ids=ids[None]).logits[0]
+                torch.testing.assert_close(logits[:prompt], wanted[:prompt], atol=1e-4, rtol=0)
+                torch.testing.assert_close(logits[start : start + length - 1], wanted[prompt:], atol=1e-4, rtol=0)
+                start += length - 1
+
+
+@every_layout
+def test_one_step_is_that_of_the_torch_learner(gang: Gang, name: str) -> None:
+    """Log-probabilities, entropy, loss, gradient norm, and the weights after one step."""
+    layout, ranks = LAYOUTS[name]
+    stage = make_stage()
+    (rows, output), metrics, weights = expected(stage, 1, "qwen2")
+    answers = gang.run(jobs.evaluate_and_train, layout, stage, 1, "qwen2", ranks=ranks)
+    order = torch.argsort(torch.cat([answer[0][0] for answer in answers]))
+    for column in ("logprobs", "entropy"):
+        found = torch.cat([getattr(answer[0][1], column) for answer in answers])[order]
+        torch.testing.assert_close(found, getattr(output, column)[torch.argsort(rows)], atol=1e-4, rtol=0)
+    for answer in answers:
+        assert_same_metrics(answer[1], metrics, 1e-4)
+    assert_same_weights(answers[0][2], weights, 1e-5)
+
+
+@every_layout
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str) -> None:
+    """Two minibatches each, with a reference policy: six optimiser steps in all."""
+    layout, ranks = LAYOUTS[name]
+    stage = make_stage(minibatches=2, reference=True)
+    _, metrics, weights = expected(stage, 3, family)
+    answers = gang.run(jobs.evaluate_and_train, layout, stage, 3, family, ranks=ranks)
+    for answer in answers:
+        assert_same_metrics(answer[1], metrics, 1e-4)
+    assert_same_weights(answers[0][2], weights, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ("tensor 2", "tensor 2"),
+        ("tensor 2", "one"),
+        ("one", "tensor 2"),
+        ("pipeline 2", "one"),
+        ("data 2", "one"),
+        ("one", "data 2"),
+        ("tensor 2, pipeline 2", "tensor 2, data 2"),
+        ("pipeline 2", "pipeline 2 x 2"),
+    ],
+)
+def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, saved: str, loaded: str) -> None:
+    stage = make_stage(reference=True)
+    layout, ranks = LAYOUTS[saved]
+    metrics, weights = gang.run(jobs.save_then_continue, layout, stage, tmp_path, 2, ranks=ranks)[0]
+    layout, ranks = LAYOUTS[loaded]
+    found, ends = gang.run(jobs.load_and_continue, layout, stage, tmp_path, ranks=ranks)[0]
+    assert_same_metrics(found, metrics, 0.0 if saved == loaded else 1e-4)
+    assert_same_weights(ends, weights, 0.0 if saved == loaded else 1e-4)
+
+
+def test_a_checkpoint_before_the_first_step_continues_too(gang: Gang, tmp_path: Path) -> None:
+    stage = make_stage(reference=True)
+    metrics, weights = gang.run(jobs.save_then_continue, TENSOR, stage, tmp_path, 0, ranks=2)[0]
+    found, ends = gang.run(jobs.load_and_continue, TENSOR, stage, tmp_path, ranks=2)[0]
+    assert_same_metrics(found, metrics, 0.0)
+    assert_same_weights(ends, weights, 0.0)
+
+
+@pytest.mark.parametrize(("name", "family"), [("tensor 2, pipeline 2", "qwen3"), ("one", "llama")])
+def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path, name: str, family: str) -> None:
+    from transformers import AutoModelForCausalLM
+
+    layout, ranks = LAYOUTS[name]
+    gang.run(jobs.export, layout, tmp_path, family, ranks=ranks)
+    found = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
+    wanted = tiny_model(family).state_dict()
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[key], wanted[key]) for key in wanted)
+
+
+def test_a_loss_that_is_no_number_leaves_the_weights_alone(gang: Gang) -> None:
+    assert gang.run(jobs.train_on_nan, TENSOR, ranks=2) == [(True, True)] * 2
