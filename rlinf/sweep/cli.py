@@ -13,7 +13,9 @@ from rlinf.sweep.validate import validate
 
 def main(arguments: Sequence[str]) -> int:
     """Validates every trial, runs what is not finished, aggregates, writes the report."""
-    parser = argparse.ArgumentParser(prog="rlinf sweep", description="Many runs from one file; the same command resumes.")
+    parser = argparse.ArgumentParser(
+        prog="rlinf sweep", description="Many runs from one file; the same command resumes."
+    )
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,8 +11,8 @@ from typing import Any
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import TrialRecord, read_sweep
-from rlinf.sweep.settings import Setting, TrialPlan, complete
 from rlinf.sweep.schema import SpaceEntry
+from rlinf.sweep.settings import Setting, TrialPlan, complete
 
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> list[TrialRecord]:
@@ -37,9 +38,12 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan]) -> None:
 
     from rlinf.sweep.trainable import Trial
 
+    # A failure is told by the live view, with the run's own traceback instead of that of the actor around it.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
     started = not ray.is_initialized()
     if started:
-        ray.init(address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         wanted = sweep.config.resources
         trainable = tune.with_resources(

@@ -77,7 +77,9 @@ class LiveView:
         shown = self.trials[trial]
         shown.status = "finished"
         self.durations.append(time.monotonic() - shown.began)
-        self.event(f"[green]finished[/]  {shown.name}  {self.sweep.config.metric} {_number(shown.value)}  {self._progress()}")
+        self.event(
+            f"[green]finished[/]  {shown.name}  {self.sweep.config.metric} {_number(shown.value)}  {self._progress()}"
+        )
 
     def failed(self, trial: str, *, again: bool) -> None:
         shown = self.trials[trial]

@@ -62,7 +62,7 @@ def distinct(settings: Iterator[Setting]) -> Iterator[Setting]:
 
 
 def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: Any) -> Setting:
-    """A setting from the grids' values and, for the drawn keys, ``draw(names, entry)``; links and conditions resolved."""
+    """A setting from the grids' values and, for drawn keys, ``draw(names, entry)``; links and conditions resolved."""
     setting: Setting = {}
     for names, entry in space.items():
         if not all(_holds(setting.get(key), wanted) for key, wanted in entry.when.items()):

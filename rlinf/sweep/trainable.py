@@ -6,7 +6,7 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ray import tune
 from ray.tune.search.repeater import TRIAL_INDEX
@@ -29,8 +29,9 @@ class Trial(tune.Trainable):
     copies of it, which population-based training hands from trial to trial.
     """
 
-    def setup(self, config: dict[str, Any], sweep: Sweep) -> None:
-        self.sweep, self.process = sweep, None
+    def setup(self, config: dict[str, Any], sweep: Sweep | None = None) -> None:
+        assert sweep is not None, "the sweep comes by tune.with_parameters"
+        self.sweep, self.process = sweep, cast("RunProcess | None", None)
         plan, folder_name = self._plan(config)
         folder = sweep.folder.resolve() / "trials" / folder_name
         known = (folder / "trial.json").exists()

@@ -69,7 +69,9 @@ def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     acted = batch.mask[row].nonzero()[:_TRACE_SLOTS, 0]
     columns = {"reward": batch.rewards, "advantage": batch.advantages, "value": batch.values}
     trace = {
-        name: _rounded(column[row][acted]) for name, column in columns.items() if column is not None and column.ndim == 2
+        name: _rounded(column[row][acted])
+        for name, column in columns.items()
+        if column is not None and column.ndim == 2
     }
     actions = batch.actions[row][acted].reshape(len(acted), -1)
     if actions.shape[1] <= 8:
