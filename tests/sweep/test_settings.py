@@ -87,7 +87,7 @@ def test_wrong_combinations_are_all_told_before_anything_starts(
     path = write_sweep_file(tmp_path, text)
     assert main(["sweep", str(path)]) == 2
     told = capsys.readouterr().err
-    assert "sweep.yaml:5: algorithm.group_size" in told
+    assert "sweep.yaml:5: adv_type: grpo" in told
     assert "sweep.yaml:6: learner.optimizer.lr" in told
     assert "Nothing was started" in told
     assert not (tmp_path / "out").exists()
