@@ -43,7 +43,9 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan]) -> None:
 
     started = not ray.is_initialized()
     if started:
-        ray.init(address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
     try:
         wanted = sweep.config.resources
         trainable = tune.with_resources(

@@ -108,8 +108,8 @@ def test_a_grid_by_command_line(tmp_path: Path) -> None:
     validate(sweep, plans)
     assert len(plans) == 6
     assert sweep.folder == Path("there")
-    with pytest.raises(ConfigErrors, match="algorithm.group_size must be a whole number"):
-        wrong = sweep_of(base, ["algorithm.group_size=2,x"])
+    wrong = sweep_of(base, ["algorithm.group_size=2,x"])
+    with pytest.raises(ConfigErrors, match="group_size must be a whole number"):
         validate(wrong, plan_trials(wrong))
 
 

@@ -54,11 +54,14 @@ def test_students_distribution_and_welch() -> None:
 
 
 def test_a_clear_winner_is_named_and_sure(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.001, result=lambda s: 0.5 + 100 * s[LR] + s["algorithm.group_size"] / 50)
+    folder = write_sweep(
+        tmp_path / "s", FOUR, seeds=3, noise=0.001, result=lambda s: 0.5 + 100 * s[LR] + s["algorithm.group_size"] / 50
+    )
     summary = summarise(read_sweep(folder))
     assert summary.settings[0].setting == FOUR[3]
     assert "you can be sure" in summary.verdict
-    assert [one.key for one in summary.importance if one.matters][0] == LR
+    assert summary.importance[0].key == LR
+    assert summary.importance[0].matters
 
 
 def test_a_winner_by_luck_is_told_so(tmp_path: Path) -> None:
