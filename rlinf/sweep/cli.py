@@ -46,8 +46,17 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     print(summary.verdict)
     failed = [trial for trial in trials if trial.status == "failed"]
     for trial in failed:
-        print(f"failed: {trial.folder.name}: {(trial.error or '').strip().splitlines()[-1:]}")
+        print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
     return 1 if failed else 0
+
+
+def last_line(error: str | None) -> str:
+    """
+    >>> last_line("Traceback\\nValueError: no")
+    'ValueError: no'
+    """
+    lines = (error or "").strip().splitlines()
+    return lines[-1] if lines else "without a word"

@@ -120,9 +120,11 @@ def _scheduler(sweep: Sweep) -> Any:
 def _searcher(sweep: Sweep) -> Any:
     if sweep.config.search != "optuna":
         return None
+    import optuna
     from ray.tune.search import ConcurrencyLimiter, Repeater
     from ray.tune.search.optuna import OptunaSearch
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     seeds = sweep.config.seeds
     search = OptunaSearch(space=_Suggest(sweep), metric="objective", mode=sweep.config.mode, seed=sweep.config.seed)
     # All seeds of a setting are one answer to the searcher, their mean.
