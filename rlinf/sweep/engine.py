@@ -12,7 +12,7 @@ from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import TrialRecord, read_sweep
 from rlinf.sweep.schema import SpaceEntry
-from rlinf.sweep.settings import Setting, TrialPlan, complete
+from rlinf.sweep.settings import TrialPlan, complete
 
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> list[TrialRecord]:
@@ -137,8 +137,9 @@ class _Suggest:
 
     def __init__(self, sweep: Sweep) -> None:
         self.space = sweep.config.space
+        self.count = 0
 
-    def __call__(self, trial: Any) -> Setting:
+    def __call__(self, trial: Any) -> dict[str, Any]:
         def draw(names: str, entry: SpaceEntry) -> Any:
             if entry.choice is not None:
                 # By place: values may be lists, which Optuna does not store.
@@ -149,7 +150,8 @@ class _Suggest:
             assert bounds is not None
             return trial.suggest_float(names, *bounds, log=entry.loguniform is not None)
 
-        return {"setting": complete(self.space, {}, draw)}
+        self.count += 1
+        return {"number": self.count - 1, "setting": complete(self.space, {}, draw)}
 
 
 def _domain(entry: SpaceEntry) -> Any:
