@@ -103,7 +103,8 @@ def _scheduler(sweep: Sweep) -> Any:
             time_attr="step",
             grace_period=schedule.grace_steps,
             reduction_factor=schedule.reduction,
-            max_t=sweep.config.budget.steps or 100_000,
+            # Above the last step: a trial that gets there ends by itself, and is finished instead of stopped.
+            max_t=(sweep.config.budget.steps or 100_000) + 1,
         )
     if schedule.name == "pbt":
         mutations = {key: _domain(entry) for key, entry in sweep.config.space.items() if _drawn(entry)}
