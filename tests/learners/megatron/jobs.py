@@ -178,3 +178,9 @@ def export_fsdp(folder: Path) -> None:
 def evaluate_fsdp(batch: Batch) -> Evaluated:
     evaluated: Evaluated = make_fsdp_learner().evaluate(batch)
     return evaluated
+
+
+def convert(arguments: list[str]) -> int:
+    from rlinf.learners.convert import main
+
+    return main(arguments)
