@@ -77,8 +77,8 @@ class PackedAttention(MegatronModule):
             raise ValueError("this attention needs packed rows")
         packing = packed_seq_params.packing
         used = packing.tokens.shape[0]
-        heads = [part[:used].permute(1, 2, 0, 3) for part in (query, key, value)]
-        out, _ = packed_attention(self, *heads, None, packing=packing, scaling=self.scaling)
+        queries, keys, values = (part[:used].permute(1, 2, 0, 3) for part in (query, key, value))
+        out, _ = packed_attention(self, queries, keys, values, None, packing=packing, scaling=self.scaling)
         flat = out[0].flatten(1)
         if used < query.shape[0]:
             flat = torch.cat([flat, flat.new_zeros(query.shape[0] - used, flat.shape[1])])
