@@ -158,24 +158,22 @@ def generate_engine(folder: Path) -> Engine:
 
 
 def continuous_engine(folder: Path) -> Engine:
-    from transformers import GenerationConfig
+    from transformers import ContinuousBatchingConfig, GenerationConfig
 
     model = load_model(folder)
-    # It wants a paged attention; the cache is given the size of the workload, which is what it would have on a GPU.
     model.set_attn_implementation("paged|sdpa")
+    # Left to itself it takes most of the machine's memory; this cache holds the whole workload.
+    blocks = PROMPTS * GROUP * (32 + max(LENGTHS.values())) // 32
+    batching = ContinuousBatchingConfig(
+        page_size=32, num_blocks=blocks, max_batch_tokens=512, max_requests_per_batch=PROMPTS * GROUP, seed=0
+    )
 
     def run(prompts: list[list[int]], cap: int, stops: list[int]) -> int:
         config = GenerationConfig(
-            do_sample=True,
-            top_k=0,
-            max_new_tokens=cap,
-            eos_token_id=stops or -1,
-            pad_token_id=PAD,
-            num_blocks=2048,
-            max_batch_tokens=512,
+            do_sample=True, top_k=0, max_new_tokens=cap, eos_token_id=stops or -1, pad_token_id=PAD
         )
         inputs = [prompt for prompt in prompts for _ in range(GROUP)]
-        output = model.generate_batch(inputs=inputs, generation_config=config, progress_bar=False)
+        output = model.generate_batch(inputs, config, batching, progress_bar=False)
         return useful([list(done.generated_tokens) for done in output.values()], stops)
 
     return run

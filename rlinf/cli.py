@@ -63,7 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlinf", description=rlinf.__doc__)
     parser.add_argument("--version", action="version", version=f"rlinf {rlinf.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
+    train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
+    train.add_argument("--multirun", action="store_true", help="every combination of key=value1,value2")
     _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     evaluate = commands.add_parser("eval", help="evaluate a finished run again")
@@ -88,11 +89,12 @@ def _add_config_command(
     name: str,
     handler: Callable[[argparse.Namespace], int],
     line: str,
-) -> None:
+) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=line)
     command.add_argument("file", metavar="FILE", help="a YAML file")
     _add_overrides(command)
     command.set_defaults(handler=handler)
+    return command
 
 
 def _add_overrides(command: argparse.ArgumentParser) -> None:
@@ -112,6 +114,8 @@ def _load(options: argparse.Namespace) -> Config:
 
 
 def _train(options: argparse.Namespace) -> int:
+    if options.multirun:
+        return _code(_function("rlinf.sweep.multirun", "multirun")(options.file, _overrides(options)))
     config = _load(options)
     return _finished(_function("rlinf.train", "run")(config))
 
@@ -162,8 +166,11 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _delegate(options: argparse.Namespace) -> int:
-    code = _function(options.module, "main")(options.rest)
-    return code if isinstance(code, int) else 0
+    return _code(_function(options.module, "main")(options.rest))
+
+
+def _code(result: object) -> int:
+    return result if isinstance(result, int) else 0
 
 
 def _function(module: str, name: str) -> Callable[..., object]:

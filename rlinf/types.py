@@ -256,6 +256,10 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
 
+    def greedy(self) -> SamplingParams:
+        """The most likely token each time; the limits stay."""
+        return replace(self, temperature=0.0, top_k=0, top_p=1.0)
+
 
 @dataclass(frozen=True)
 class SampleRequest:

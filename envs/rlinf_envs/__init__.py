@@ -1,4 +1,4 @@
-"""Text environments: verified tasks as gymnasium vector envs.
+"""Environments: verified text tasks as gymnasium vector envs, and adapters to robot simulators.
 
 Importing this package registers the environments and nothing more: no dataset is read, no heavy library is imported.
 They are made by name::
@@ -17,7 +17,16 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "rlinf/MathToolLoop-v0": ("rlinf_envs.math.env:MathEnv", {"tool": "calculator", "max_turns": 8}),
     "rlinf/ReasoningGym-v0": ("rlinf_envs.reasoning_gym.env:ReasoningGymEnv", {}),
 }
+_SIMULATORS = {
+    "rlinf/MetaWorld-v0": "rlinf_envs.sim.metaworld:MetaWorldEnv",
+    "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",
+    "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
+}
 
 for _id, (_entry_point, _settings) in _ENVIRONMENTS.items():
     if _id not in registry:
         register(id=_id, vector_entry_point=_entry_point, kwargs=_settings)
+
+for _id, _entry_point in _SIMULATORS.items():
+    if _id not in registry:
+        register(id=_id, entry_point=_entry_point)

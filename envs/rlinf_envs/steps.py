@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Protocol
 
 from rlinf_envs.arithmetic import ArithmeticFault, evaluate
@@ -17,7 +20,11 @@ class StepScorer(Protocol):
     """Scores the steps of one response. A learned process reward model fits this as well as a rule does."""
 
     def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
-        """One number per step; NaN where nothing can be said of it."""
+        """One number per step; NaN where nothing can be said of it. A response without any step is one blank step."""
+
+
+StepFunction = Callable[..., Sequence[float]]
+"""A function with the parameters of :meth:`StepScorer.score`."""
 
 
 @dataclass(frozen=True)
@@ -99,24 +106,54 @@ def _value(text: str) -> Fraction | None:
 SCORERS = {"arithmetic": ArithmeticScorer}
 
 
+class FunctionScorer:
+    """A plain function as a scorer."""
+
+    def __init__(self, function: StepFunction) -> None:
+        self._function = function
+
+    def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
+        """What the function says."""
+        return list(self._function(question=question, steps=steps, answer=answer, correct=correct))
+
+
+def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
+    """The scorer that ``module:name`` names: a class (made with ``options``), a function, or an object with ``score``.
+
+    Raises:
+        ValueError: the module or the name does not exist, it can not score, or it is no class and there are options.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"step scorer {name!r} can not be imported: {error}") from error
+    if inspect.isclass(found):
+        found = found(**options)
+    elif options:
+        raise ValueError(f"steps.options are for a scorer that is a class, and {name!r} is none")
+    if hasattr(found, "score"):
+        scorer: StepScorer = found
+        return scorer
+    if not callable(found):
+        raise ValueError(f"step scorer {name!r} is neither a function nor has it a method score")
+    return FunctionScorer(found)
+
+
 class StepGrader:
     """Splits and scores the responses of a batch; made from the ``steps`` setting of an environment."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """
         Args:
-            config: ``scorer`` (a name of :data:`SCORERS`, or a :class:`StepScorer`), ``delimiter``, ``right``,
-                ``wrong``.
+            config: ``delimiter`` between steps, and ``scorer``: a name of :data:`SCORERS`, ``module:name`` (see
+                :func:`load_scorer`; a class is made with ``options``), or a :class:`StepScorer`. The scorers of
+                :data:`SCORERS` read ``right`` and ``wrong``.
         """
-        reject_unknown("option of steps", config, ("scorer", "delimiter", "right", "wrong"))
+        reject_unknown("option of steps", config, ("scorer", "delimiter", "right", "wrong", "options"))
         self.delimiter: str = config.get("delimiter", "\n")
         split_steps("", self.delimiter)
-        scorer = config.get("scorer", "arithmetic")
-        if isinstance(scorer, str):
-            if scorer not in SCORERS:
-                raise ValueError(unknown("step scorer", scorer, SCORERS))
-            scorer = SCORERS[scorer](float(config.get("right", 1.0)), float(config.get("wrong", 0.0)))
-        self.scorer: StepScorer = scorer
+        self.scorer = _scorer(config)
 
     def grade(
         self, responses: Sequence[str], tasks: Sequence[Task], judgements: Sequence[Judgement]
@@ -125,7 +162,8 @@ class StepGrader:
         ends: list[list[int]] = []
         scores: list[list[float]] = []
         for response, task, judgement in zip(responses, tasks, judgements, strict=True):
-            steps = split_steps(response, self.delimiter)
+            # Saying nothing is a step as well: without a score of its own it would beat every wrong step.
+            steps = split_steps(response, self.delimiter) or [Step("", len(response))]
             values = self.scorer.score(
                 question=task.question,
                 steps=[step.text for step in steps],
@@ -134,6 +172,24 @@ class StepGrader:
             )
             if len(values) != len(steps):
                 raise ValueError(f"the step scorer gave {len(values)} scores for {len(steps)} steps")
+            if any(math.isinf(value) for value in values):
+                raise ValueError(f"the step scorer gave an infinite score: {values}")
             ends.append([step.end for step in steps])
             scores.append([float(value) for value in values])
         return ends, scores
+
+
+def _scorer(config: Mapping[str, Any]) -> StepScorer:
+    chosen, options = config.get("scorer", "arithmetic"), config.get("options") or {}
+    built_in = isinstance(chosen, str) and ":" not in chosen
+    if built_in and chosen not in SCORERS:
+        raise ValueError(unknown("step scorer", chosen, SCORERS))
+    strange = {"options"} if built_in else {"right", "wrong"}
+    for name in sorted(strange & set(config)):
+        raise ValueError(f"steps.{name} is not read by the step scorer {chosen!r}")
+    if built_in:
+        return SCORERS[chosen](float(config.get("right", 1.0)), float(config.get("wrong", 0.0)))
+    if isinstance(chosen, str):
+        return load_scorer(chosen, options)
+    scorer: StepScorer = chosen
+    return scorer

@@ -51,7 +51,7 @@ def prepare_batch(
     ``options`` is a flat mapping of the config's algorithm keys (``adv_type`` and any others): those that this step
     and the estimator read are taken, those that are None are left to their defaults. ``state`` is updated. Read from
     the batch's metadata where they are there: ``domain`` (task family), ``greedy_reward`` (remax), ``anchor_ids``
-    (gigpo: T ints a row).
+    (gigpo: at most T ints a row).
 
     1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
        not learned from, but still counts in its group's statistics
@@ -94,8 +94,8 @@ def prepare_batch(
         step_rewards=batch.step_rewards,
         logprobs=logprobs,
         ref_logprobs=batch.ref_logprobs,
-        greedy_rewards=_column(batch, "greedy_reward", torch.float32),
-        anchor_ids=_column(batch, "anchor_ids", torch.int64),
+        greedy_rewards=_greedy_rewards(batch),
+        anchor_ids=_anchor_ids(batch),
         acted=batch.mask,
         ranks=ranks,
         **read,
@@ -140,10 +140,20 @@ def _with_overlong_penalty(batch: Batch, option: Mapping[str, Any]) -> Tensor:
     return batch.rewards.float() + overlong_penalty(lengths, **option)
 
 
-def _column(batch: Batch, name: str, dtype: torch.dtype) -> Tensor | None:
-    if name not in batch.metadata:
+def _greedy_rewards(batch: Batch) -> Tensor | None:
+    if "greedy_reward" not in batch.metadata:
         return None
-    return torch.tensor(batch.metadata[name], dtype=dtype, device=batch.mask.device)
+    return torch.tensor(batch.metadata["greedy_reward"], dtype=torch.float32, device=batch.mask.device)
+
+
+def _anchor_ids(batch: Batch) -> Tensor | None:
+    """[B, T] from rows that may be shorter than T: batches of several rollouts differ in length."""
+    if "anchor_ids" not in batch.metadata:
+        return None
+    ids = torch.full(batch.mask.shape, -1)
+    for row, anchors in enumerate(batch.metadata["anchor_ids"]):
+        ids[row, : len(anchors)] = torch.tensor(anchors, dtype=torch.int64)
+    return ids.to(batch.mask.device)
 
 
 def _mean(values: Tensor, mask: Tensor, ranks: Ranks) -> float:

@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Mapping
 
 from rlinf.algorithms.catalog import TABLES, Entry
-from rlinf.config.options import key_of
 
 POLICIES: Mapping[str, str] = {
     "causal_lm": "any Hugging Face causal language model, by folder, name, or architecture",
@@ -40,7 +39,7 @@ def listing(what: str) -> str:
 def _entry(name: str, entry: Entry) -> str:
     lines = [name, f"    {entry.line}", f"    {entry.formula}", f"    {entry.source}"]
     if entry.options:
-        lines.append(f"    options: {', '.join(dict.fromkeys(map(key_of, entry.options)))}")
+        lines.append(f"    options: {', '.join(entry.options)}")
     return "\n".join(lines)
 
 

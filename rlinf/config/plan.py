@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlinf.config.architecture import decoder_of
+from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.extras import needed_extras
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
 from rlinf.config.memory import estimate, needs_reference
@@ -106,12 +107,19 @@ def _text_batch(config: Config) -> Rows:
 
 def _simulator_batch(config: Config) -> Rows:
     envs, steps, cuts = config.env.num_envs, config.rollout.num_steps, config.algorithm.num_minibatches
-    decisions, size = envs * steps, config.algorithm.group_size
+    updates = ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches")
+    if collects_episodes(config):
+        groups, size = config.rollout.batch_size, config.algorithm.group_size
+        return [
+            ("start states x episodes", f"{groups} x {size} = {groups * size} rows"),
+            ("envs side by side", f"{envs}, {-(-envs // config.env.num_workers)} per worker"),
+            updates,
+        ]
+    decisions = envs * steps
     return [
         ("envs x decisions", f"{envs} x {steps} = {decisions:,}"),
-        ("groups", f"{envs // size} of {size}" if size > 1 else "none"),
-        ("envs per worker", str(envs // config.env.num_workers)),
-        ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches"),
+        ("envs per worker", str(-(-envs // config.env.num_workers))),
+        updates,
         ("decisions of an optimiser step", f"{decisions // cuts:,}"),
         ("decisions of the run", f"{decisions * config.run.max_steps:,}"),
     ]

@@ -122,7 +122,7 @@ class TorchLearner:
         """
         if batch.advantages is None:
             raise ValueError("the batch has no advantages: prepare it first")
-        batch, costs = self._as_rows(batch)
+        whole, (batch, costs) = batch, self._as_rows(batch)
         metrics: list[Metrics] = []
         skipped = 0
         for epoch in range(self.stage.epochs):
@@ -132,6 +132,8 @@ class TorchLearner:
                     numbers, stopped = self._optimise(batch, costs, rows)
                     metrics.append(numbers)
                     skipped += stopped
+        # Running statistics change between batches only: all of one batch is evaluated under the same ones.
+        self.policy.observe(whole.inputs, whole.mask)
         return {**mean_metrics(metrics), "skipped_minibatches": float(skipped), "lr": self._lr()}
 
     def _as_rows(self, batch: Batch) -> tuple[Batch, Costs]:

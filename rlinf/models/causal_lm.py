@@ -59,6 +59,9 @@ class CausalLMPolicy(nn.Module):
     slots_independent = False
     """A token's log-probability depends on the tokens before it: rows stay whole."""
 
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Called after each batch; a language model keeps no running statistics of its inputs."""
+
     def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
         """Tokens of each row; packed rows pay their prompt once for all that share it."""
         lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]

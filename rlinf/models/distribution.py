@@ -11,6 +11,9 @@ from torch import Tensor
 
 from rlinf.types import SamplingParams
 
+_BLOCK = 256
+_HEAD = 1024
+
 
 def processed_logits(
     logits: Tensor, params: SamplingParams, *, seen: Tensor | None = None, chosen: Tensor | None = None
@@ -58,18 +61,37 @@ def draw(
     """
     scores = processed_logits(logits, params, seen=seen)
     shifted = scores - scores.amax(dim=-1, keepdim=True)
-    weights = shifted.exp()
     if params.temperature == 0.0:
-        tokens = scores.argmax(dim=-1, keepdim=True)
-        total = weights.sum(dim=-1, keepdim=True)
+        tokens = scores.argmax(dim=-1)
+        total = shifted.exp().sum(dim=-1)
     else:
-        # Summed in float64: a long vocabulary would otherwise lose the small probabilities at its end.
-        cumulative = weights.cumsum(dim=-1, dtype=torch.float64)
-        total = cumulative[:, -1:]
-        tokens = torch.searchsorted(cumulative, uniforms[:, None] * total, right=True)
-        tokens.clamp_(max=scores.shape[-1] - 1)
-    logprobs = shifted.gather(-1, tokens).squeeze(-1) - total.squeeze(-1).float().log()
-    return tokens.squeeze(-1), logprobs
+        tokens, total = _invert(shifted, uniforms)
+    logprobs = shifted.gather(-1, tokens[:, None]).squeeze(-1) - total.float().log()
+    return tokens, logprobs
+
+
+def _invert(shifted: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the cumulative sum of ``exp(shifted)`` [B, V] first exceeds ``uniforms`` [B] times its total: int64 [B].
+
+    The second result is the total, float64 [B]. Sums are in float64, or a long vocabulary would lose the small
+    probabilities at its end; they are taken over blocks first, so that only one block needs a running sum.
+    """
+    rows, vocabulary = shifted.shape
+    blocks = -(-vocabulary // _BLOCK)
+    weights = shifted.new_zeros(rows, blocks * _BLOCK)
+    torch.exp(shifted, out=weights[:, :vocabulary])
+    blocked = weights.view(rows, blocks, _BLOCK)
+    sums = blocked.sum(dim=-1, dtype=torch.float64).cumsum(dim=-1)
+    total = sums[:, -1:]
+    target = uniforms[:, None] * total
+    block = torch.searchsorted(sums, target, right=True).clamp_(max=blocks - 1)
+    before = torch.where(block > 0, sums.gather(1, (block - 1).clamp_(min=0)), 0.0)
+    within = blocked.gather(1, block[:, :, None].expand(-1, 1, _BLOCK)).squeeze(1).cumsum(dim=-1, dtype=torch.float64)
+    # Just below the block's own sum, which rounding may make smaller than the difference of the running sums: the token
+    # found always has a weight above zero.
+    rest = torch.minimum(target - before, torch.nextafter(within[:, -1:], torch.zeros_like(target)))
+    token = block * _BLOCK + torch.searchsorted(within, rest, right=True)
+    return token.squeeze(-1), total.squeeze(-1)
 
 
 def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> Tensor:
@@ -85,13 +107,19 @@ def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> T
 
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
-    """Bool [..., V]: the smallest set of most likely tokens whose probabilities reach ``top_p`` (one at least)."""
-    ordered, order = scores.sort(dim=-1, descending=True)
-    probabilities = ordered.softmax(dim=-1)
-    before = probabilities.cumsum(dim=-1) - probabilities
-    kept = before < top_p
-    kept[..., 0] = True
-    return torch.zeros_like(kept).scatter_(-1, order, kept)
+    """Bool [..., V]: the smallest set of likeliest tokens whose probabilities reach ``top_p``, and all their equals."""
+    normaliser = scores.logsumexp(dim=-1, keepdim=True)
+    # Sorting a whole vocabulary is by far the costliest step; the nucleus rarely needs more than its head.
+    for size in (min(_HEAD, scores.shape[-1]), scores.shape[-1]):
+        ordered = scores.topk(size, dim=-1).values
+        probabilities = (ordered - normaliser).exp()
+        reached = probabilities.cumsum(dim=-1)
+        if bool((reached[..., -1] >= top_p).all()):
+            break
+    inside = reached - probabilities < top_p
+    inside[..., 0] = True
+    threshold = ordered.masked_fill(~inside, float("inf")).amin(dim=-1, keepdim=True)
+    return scores >= threshold
 
 
 def _keep(scores: Tensor, kept: Tensor, chosen: Tensor | None) -> Tensor:

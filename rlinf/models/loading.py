@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,10 +28,13 @@ def activation_dtype(name: str, device: str) -> torch.dtype:
 
 def load_tokenizer(path: str) -> Any:
     """The tokenizer of a checkpoint; a pad token is set where it has none."""
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
+        # Asked for a folder with a qwen2 model in it, AutoTokenizer puts Qwen's own splitting rules in the place of
+        # those that a tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
+        kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
+        tokenizer = kind.from_pretrained(path)
     except Exception as error:
         raise PolicyError(f"no tokenizer could be loaded from {path!r}: {error}") from error
     if tokenizer.eos_token_id is None:
@@ -37,6 +42,14 @@ def load_tokenizer(path: str) -> Any:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def _is_generic(path: str) -> bool:
+    """Whether a folder says that its tokenizer is all in ``tokenizer.json``, of no particular model family."""
+    file = Path(path) / "tokenizer_config.json"
+    if not file.exists():
+        return False
+    return json.loads(file.read_text()).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
 def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, texts: Callable[[], Iterable[str]]) -> Any:
@@ -48,7 +61,20 @@ def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, tex
 
 def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: int) -> Any:
     """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
+
+    config = architecture_config(architecture, tokenizer)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return model.eval()
+
+
+def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
+    """The transformers configuration of ``policy.architecture``."""
+    from transformers import AutoConfig
 
     options = dict(architecture)
     model_type = options.pop("model_type", None)
@@ -60,13 +86,7 @@ def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: in
             f"policy.architecture.vocab_size {options['vocab_size']} is below the tokenizer's {len(tokenizer)}"
         )
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
-    config = AutoConfig.for_model(model_type, **{**special, **options})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    return model.eval()
+    return AutoConfig.for_model(model_type, **{**special, **options})
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
@@ -81,7 +101,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     return model.eval()
 
 
-def add_lora(model: Any, *, rank: int, alpha: float, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
+def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
     """Low-rank adapters on ``target_modules``; the base weights are frozen (extra: lora)."""
     try:
         from peft import LoraConfig, get_peft_model

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -30,11 +33,15 @@ class Row:
     rewards: dict[int, float] = field(default_factory=dict)
     """Slot -> reward: what the environment gave for the turn that ended there."""
     step_rewards: dict[int, float] = field(default_factory=dict)
+    anchors: dict[int, int] = field(default_factory=dict)
+    """First slot of a turn -> the state it answers, as a number: equal where the environment said the same."""
     answers: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     finish_reason: str = ""
     done: bool = False
     _turn_start: int = 0
+    _heard: str | None = None
+    """What the environment said last; None before its first answer to a turn."""
 
     @property
     def total_reward(self) -> float:
@@ -53,6 +60,12 @@ class Row:
         self.finish_reason = completion.finish_reason
         self.answers.append(renderer.text(completion.token_ids))
         self._turn_start = len(self.tokens) - len(completion.token_ids)
+        if completion.token_ids:
+            self.anchors[self._turn_start] = _state_id(self.prompt_text if self._heard is None else self._heard)
+
+    def anchor_ids(self) -> list[int]:
+        """For each slot the state that a turn begins from there, or -1."""
+        return [self.anchors.get(slot, -1) for slot in range(len(self.tokens))]
 
     def read(
         self, observation: str, *, reward: float, ended: bool, facts: dict[str, Any], renderer: PromptRenderer
@@ -65,7 +78,10 @@ class Row:
         if ended or self.finish_reason == "length":
             self.done = True
             return
+        self._heard = observation
         added = renderer.continuation(observation)
+        if added and self.tokens and added[0] == self.tokens[-1]:
+            added = added[1:]  # A chat template closes the policy's turn, which the policy did itself.
         self.tokens += added
         self.logprobs += [0.0] * len(added)
         self.mask += [False] * len(added)
@@ -76,16 +92,32 @@ class Row:
         self.finish_reason, self.done = reason, True
 
     def _place_steps(self, renderer: PromptRenderer) -> None:
-        """Character offsets of the environment's steps, as slots: a step ends in the token that reaches its offset."""
+        """Character offsets of the environment's steps, as slots: a step ends in the token that completes its text.
+
+        The last step ends with the turn: whether to stop there was its last decision. A step without a score (NaN)
+        leaves no trace.
+        """
         ends, scores = self.facts.get("step_ends"), self.facts.get("step_rewards")
         if ends is None or scores is None or not len(ends):
             return
         turn = self.tokens[self._turn_start :]
-        reached = [len(renderer.text(turn[: count + 1])) for count in range(len(turn))]
-        for end, score in zip(ends, scores, strict=True):
-            slot = next((i for i, length in enumerate(reached) if length >= end), len(turn) - 1)
+        whole = renderer.text(turn)
+        for order, (end, score) in enumerate(zip(ends, scores, strict=True)):
+            if math.isnan(score):
+                continue
+
+            def complete(count: int, prefix: str = whole[:end]) -> bool:
+                return renderer.text(turn[: count + 1]).startswith(prefix)
+
+            last = order == len(ends) - 1
+            slot = len(turn) - 1 if last else bisect.bisect_left(range(len(turn) - 1), True, key=complete)
             place = self._turn_start + slot
             self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
+
+
+def _state_id(observation: str) -> int:
+    """63 bits of the text's hash: the same in every process, and never the -1 of a slot that begins nothing."""
+    return int.from_bytes(blake2b(observation.encode(), digest_size=8).digest(), "little") >> 1
 
 
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
@@ -109,10 +141,12 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             rewards[place, slot] = reward
         for slot, reward in row.step_rewards.items():
             steps[place, slot] = reward
-        if length:
-            # A response that ran out of room was graded as it stands, so its episode is over either way.
-            terminated[place, length - 1] = True
-            truncated[place, length - 1] = row.finish_reason == "length"
+        if True in row.mask:
+            # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
+            # the policy acted last: the environment may have spoken after that.
+            last = length - 1 - row.mask[::-1].index(True)
+            terminated[place, last] = True
+            truncated[place, last] = row.finish_reason == "length"
     return Batch(
         inputs={
             "prompt_ids": prompts,
@@ -127,7 +161,8 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         policy_version=versions,
         terminated=terminated,
         truncated=truncated,
-        step_rewards=steps if any(row.step_rewards for row in rows) else None,
+        # By what the environment can do, not by what it found: a batch without one right step has the column too.
+        step_rewards=steps if any("step_ends" in row.facts for row in rows) else None,
         metadata={
             "prompt": [row.prompt_text for row in rows],
             "response": ["\n".join(row.answers) for row in rows],

@@ -7,7 +7,7 @@ first; an environment with tools answers back, and its words stand in the row un
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -63,10 +63,15 @@ class TextRollout:
         max_turns: int,
         max_prompt_length: int,
         pad_token_id: int,
+        extra_columns: Collection[str] = (),
     ) -> None:
+        """``extra_columns``: what the estimator needs beside the usual columns, by the names of the catalog:
+        ``greedy_rewards`` costs a further response for each prompt, ``anchor_ids`` nothing.
+        """
         self.sampler, self.envs, self.renderer, self.order = sampler, envs, renderer, order
         self.params, self.prompts, self.group_size, self.seed = params, prompts, group_size, seed
         self.max_turns, self.max_prompt_length, self.pad_token_id = max_turns, max_prompt_length, pad_token_id
+        self.extra_columns = frozenset(extra_columns)
         self.prompts_dropped = 0
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
@@ -74,7 +79,21 @@ class TextRollout:
         task_ids, dropped = self._fitting_tasks(self.prompts)
         done = self.converse("train", task_ids, samples=self.group_size, params=self.params, key=(self.seed, step))
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
-        return batch, {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        if "anchor_ids" in self.extra_columns:
+            metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
+        if "greedy_rewards" in self.extra_columns:
+            baselines, tokens = self._greedy_rewards(task_ids, step)
+            metadata["greedy_reward"] = [baselines[row.group] for row in done.rows]
+            metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
+            metrics["rollout/tokens"] += tokens
+        return batch.replace(metadata=metadata), metrics
+
+    def _greedy_rewards(self, task_ids: Sequence[int], step: int) -> tuple[list[float], int]:
+        """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
+        greedy = self.params.greedy()
+        done = self.converse("train", task_ids, samples=1, params=greedy, key=(self.seed, step))
+        return [row.total_reward for row in done.rows], sum(sum(row.mask) for row in done.rows)
 
     def converse(
         self, side: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]

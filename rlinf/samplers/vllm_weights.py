@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import base64
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ class WeightReceiver:
     device: torch.device
     model_runner: Any
     reload_weights: Callable[..., None]
+    _encoded_weights: list[tuple[str, Tensor]] | None = None
 
     def receive_weights(self, named: Sequence[tuple[str, Tensor]]) -> None:
         """Takes all weights (Hugging Face names) in place; sharding and fusing are vLLM's own loaders'."""
@@ -30,6 +32,17 @@ class WeightReceiver:
         """The same from shared memory, for workers that are processes of their own."""
         self.receive_weights(unpacked(blob))
 
+    def receive_encoded(self, text: str) -> None:
+        """Keeps some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""
+        from safetensors.torch import load
+
+        self._encoded_weights = [*(self._encoded_weights or ()), *load(base64.b64decode(text)).items()]
+
+    def finish_encoded(self) -> None:
+        """Takes the weights that :meth:`receive_encoded` kept."""
+        named, self._encoded_weights = self._encoded_weights or [], None
+        self.receive_weights(named)
+
 
 def _repack_shared_heads(model: nn.Module) -> None:
     """Packs the weights of an output head that is tied to the embedding anew.
@@ -40,4 +53,4 @@ def _repack_shared_heads(model: nn.Module) -> None:
     for module in model.modules():
         weight = getattr(module, "weight", None)
         if hasattr(module, "cpu_linear") and isinstance(weight, Tensor) and weight.numel() and not weight.is_meta:
-            module.quant_method.process_weights_after_loading(module)
+            cast(Any, module).quant_method.process_weights_after_loading(module)

@@ -29,9 +29,8 @@ class TextEvaluator:
     ) -> None:
         self.rollout, self.samples, self.seed = rollout, samples, seed
         self.task_ids = list(range(min(size, num_tasks)))
-        self.params = replace(rollout.params, temperature=temperature)
-        if temperature == 0.0:
-            self.params = replace(self.params, top_k=0, top_p=1.0)
+        params = rollout.params
+        self.params = params.greedy() if temperature == 0.0 else replace(params, temperature=temperature)
 
     def evaluate(self) -> Evaluation:
         done = self.rollout.converse(

@@ -31,6 +31,8 @@ class Graph:
     load_weights: Callable[[WeightUpdate], Metrics]
     """Learner to samplers."""
     evaluate: Callable[[], Evaluation] | None
+    on_policy: bool = True
+    """False: the learner keeps transitions of its own accord, and takes batches as they come, without advantages."""
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
     save_tokenizer: Callable[[str], object] | None = None

@@ -89,7 +89,9 @@ class Trainer:
         kept = [_varied(batch)]
         rounds = 0
         while _groups(kept) < groups and rounds < wanted.max_resample:
-            more, _ = self.graph.rollout.collect(step)
+            more, again = self.graph.rollout.collect(step)
+            if "rollout/tokens" in again:
+                metrics["rollout/tokens"] += again["rollout/tokens"]
             offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
             kept.append(_varied(more.replace(group_ids=more.group_ids + offset * (rounds + 1))))
             rounds += 1
@@ -107,6 +109,8 @@ class Trainer:
         """What the learner says of the batch (proximal, reference, critic), then rewards and advantages."""
         began = time.perf_counter()
         self.check(batch)
+        if not self.graph.on_policy:
+            return batch, {}
         stage = self.stage
         if needs_values(self.config) or not stage.old_is_current or stage.objective.needs & {"rollout_logprobs"}:
             current = self.graph.learner.evaluate(batch)
@@ -207,7 +211,13 @@ class Trainer:
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging
         if logging.samples_every and (self.progress.step - 1) % logging.samples_every == 0:
-            write_samples(self.folder.path, self.progress.step, batch, groups=logging.sample_groups)
+            write_samples(
+                self.folder.path,
+                self.progress.step,
+                batch,
+                groups=logging.sample_groups,
+                evaluate=self.graph.learner.evaluate,
+            )
 
     def log(self, from_step: int) -> Any:
         return MetricLog(self.folder.path, self.config, from_step=from_step)

@@ -8,7 +8,6 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
-from rlinf.config.options import OPTION_NAMES
 from rlinf.learners.stage import Stage
 from rlinf.types import SamplingParams
 
@@ -16,8 +15,6 @@ from rlinf.types import SamplingParams
 def algorithm_options(config: Config) -> dict[str, Any]:
     """The algorithm section as a flat mapping under the catalog's names; what is off is None."""
     options = asdict(config.algorithm)
-    for key, names in OPTION_NAMES.items():
-        options |= dict.fromkeys(names, options.pop(key))
     if options["overlong_penalty"]["coef"] == 0.0:
         options["overlong_penalty"] = None
     if options["rollout_correction"]["level"] == "none":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from pathlib import Path
 
 from rlinf.cluster import Cluster, connect
 from rlinf.config import Config, load
-from rlinf.train.graph import Graph
+from rlinf.config.schema import ClusterConfig
+from rlinf.samplers.build import environment
+from rlinf.train.graph import Graph, gpus_of
 from rlinf.train.loop import Progress, Trainer
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
@@ -26,8 +29,11 @@ class RunResult:
     run_dir: Path
 
 
-def run(config: Config) -> RunResult:
-    """Trains, or continues what is in the run directory. A finished run says so and is left alone."""
+def run(config: Config, *, report: bool = True) -> RunResult:
+    """Trains, or continues what is in the run directory. A finished run says so and is left alone.
+
+    ``report``: write `report.html` at the end, where the plotting library is installed.
+    """
     began = time.perf_counter()
     folder = RunDirectory.open(config)
     with _display(config) as display:
@@ -36,7 +42,7 @@ def run(config: Config) -> RunResult:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
         display.say(f"[bold]{config.run.name}[/]: starting workers ({config.cluster.backend})")
-        with connect(config.cluster) as cluster:
+        with connect(_cluster(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display)
             state = trainer.train()
@@ -51,7 +57,22 @@ def run(config: Config) -> RunResult:
         folder=str(folder.path),
         wall_s=wall,
     )
+    if report:
+        write_page(folder, display)
     return RunResult(state.evaluation, folder.path)
+
+
+def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
+    """`report.html`; a page that fails is told, and does not fail the run that it is about."""
+    from rlinf.report.page import plotting_installed
+    from rlinf.report.write import write_run_report
+
+    if not plotting_installed():
+        return
+    try:
+        display.say(f"Report: {write_run_report(folder.path)}")
+    except Exception as error:
+        display.say(f"[yellow]no report could be written: {type(error).__name__}: {error}")
 
 
 def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, *, wall_s: float) -> None:
@@ -98,7 +119,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
         raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
     config = load(path / "config.yaml", overrides)
     directory = RunDirectory(path)
-    with _display(config) as display, connect(config.cluster) as cluster:
+    with _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
         trainer.graph.load_weights(trainer.graph.learner.weights(version=trainer.progress.step))
@@ -112,6 +133,16 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
         wall_s=metrics.get("time/evaluation_s", 0.0),
     )
     return RunResult(metrics, path)
+
+
+def _cluster(config: Config) -> ClusterConfig:
+    """The cluster section, with the environment variables that the sampler's engine needs before it is imported."""
+    if config.policy.name != "causal_lm":
+        return config.cluster
+    needed = environment(config.rollout.sampler, device="cuda" if gpus_of(config)[1] else "cpu")
+    if config.cluster.backend == "local":
+        os.environ.update(needed)
+    return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})
 
 
 def _display(config: Config) -> ProgressDisplay:

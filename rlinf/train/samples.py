@@ -3,33 +3,81 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from rlinf.types import Batch
+from torch import Tensor
+
+from rlinf.types import Batch, PolicyOutput
+
+# A simulator's row is kept as a trace of so many decisions.
+_TRACE_SLOTS = 512
 
 
-def write_samples(folder: Path, step: int, batch: Batch, *, groups: int) -> None:
-    """`samples/step_000010.jsonl`: one response (or episode) a line, for the first ``groups`` groups of the batch."""
+def write_samples(
+    folder: Path, step: int, batch: Batch, *, groups: int, evaluate: Callable[[Batch], PolicyOutput] | None = None
+) -> None:
+    """`samples/step_000010.jsonl`: one response (or episode) a line, for the first ``groups`` groups of the batch.
+
+    ``evaluate`` is the learner after the update: its log-probabilities show which tokens the update moved, and which
+    ones the clip range held back.
+    """
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     path.parent.mkdir(exist_ok=True)
     chosen = set(batch.group_ids.unique()[:groups].tolist())
-    rows = [row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen]
-    path.write_text("".join(json.dumps(_line(batch, row)) + "\n" for row in rows))
+    shown = batch.select([row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen])
+    updated = evaluate(shown).logprobs if evaluate is not None and _is_text(shown) else None
+    path.write_text("".join(json.dumps(line) + "\n" for line in sample_lines(shown, updated)))
 
 
-def _line(batch: Batch, row: int) -> dict[str, object]:
+def sample_lines(batch: Batch, updated: Tensor | None = None) -> list[dict[str, Any]]:
+    """Every row as plain data; ``updated`` are the log-probabilities [B, T] after the update."""
+    return [_line(batch, row, None if updated is None else updated[row]) for row in range(batch.num_rows)]
+
+
+def _is_text(batch: Batch) -> bool:
+    return batch.actions.ndim == 2 and "prompt_ids" in batch.inputs
+
+
+def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
     acted = batch.mask[row]
     reward = batch.rewards[row] if batch.rewards.ndim == 1 else batch.rewards[row].sum()
-    line: dict[str, object] = {
+    line: dict[str, Any] = {
         "group": int(batch.group_ids[row]),
         "reward": float(reward),
         "slots": int(acted.sum()),
         **{name: values[row] for name, values in batch.metadata.items()},
     }
-    if batch.actions.ndim == 2 and "prompt_ids" in batch.inputs:
-        line["tokens"] = batch.actions[row][acted].tolist()
-        line["logprobs"] = [round(value, 5) for value in batch.logprobs[row][acted].tolist()]
     if batch.advantages is not None:
         advantages = batch.advantages[row][acted]
         line["advantage"] = float(advantages.mean()) if len(advantages) else 0.0
-    return line
+    if not _is_text(batch):
+        return {**line, "trace": _trace(batch, row)}
+    line["tokens"] = batch.actions[row][acted].tolist()
+    columns = {"logprobs": batch.logprobs, "old_logprobs": batch.old_logprobs, "ref_logprobs": batch.ref_logprobs}
+    per_token = {name: column[row] for name, column in columns.items() if column is not None}
+    if updated is not None:
+        per_token["updated_logprobs"] = updated
+    if batch.advantages is not None and len(batch.advantages[row][acted].unique()) > 1:
+        per_token["advantages"] = batch.advantages[row]
+    return {**line, **{name: _rounded(column[acted]) for name, column in per_token.items()}}
+
+
+def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
+    """What a simulator's row did, decision by decision: rewards, values, advantages, and actions of few dimensions."""
+    acted = batch.mask[row].nonzero()[:_TRACE_SLOTS, 0]
+    columns = {"reward": batch.rewards, "advantage": batch.advantages, "value": batch.values}
+    trace = {
+        name: _rounded(column[row][acted])
+        for name, column in columns.items()
+        if column is not None and column.ndim == 2
+    }
+    actions = batch.actions[row][acted].reshape(len(acted), -1)
+    if actions.shape[1] <= 8:
+        trace |= {f"action {place}": _rounded(actions[:, place]) for place in range(actions.shape[1])}
+    return trace
+
+
+def _rounded(column: Tensor) -> list[float]:
+    return [round(value, 5) for value in column.tolist()]

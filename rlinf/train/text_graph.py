@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.learners.stage import Stage
@@ -17,6 +18,7 @@ from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
 from rlinf.rollouts.text import TextRollout
 from rlinf.rollouts.text_env import TextEnvWorker
+from rlinf.samplers.build import SamplerSpec
 from rlinf.streams import numpy_generator, stream_seed
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of
@@ -50,7 +52,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     sampler = SamplerPool(
         cluster.spawn(
             "sampler",
-            functools.partial(_build_sampler, config, path),
+            functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
             n=config.rollout.num_samplers,
             resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
         ),
@@ -72,6 +74,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         max_turns=config.env.max_turns,
         max_prompt_length=config.data.max_prompt_length,
         pad_token_id=tokenizer.pad_token_id,
+        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
     )
     evaluator = TextEvaluator(
         rollout,
@@ -106,6 +109,7 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
     return TextEnvWorker(
         config.env.id,
         {"train": config.env.kwargs, "eval": {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}},
+        max_turns=config.env.max_turns,
     )
 
 
@@ -306,28 +310,55 @@ class StagedLearner:
         return getattr(self._learner, name)
 
 
-def _build_sampler(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    from rlinf.models.loading import activation_dtype, load_tokenizer
-    from rlinf.samplers.hf import HFSampler
+def _build_sampler(config: Config, spec: SamplerSpec, info: RankInfo) -> Any:
+    from rlinf.samplers.build import build_sampler
 
-    device = _device(gpus_of(config)[1])
-    tokenizer = load_tokenizer(tokenizer_path)
-    model = _model(config, tokenizer_path, dtype=activation_dtype(config.policy.dtype, device)).to(device)
-    return HFSampler(
-        model,
-        eos_token_ids=eos_token_ids(model, tokenizer),
+    return build_sampler(config.rollout, spec)
+
+
+def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
+    """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    from transformers import AutoConfig
+
+    from rlinf.models.loading import architecture_config
+
+    if config.policy.path is None:
+        model = str(folder / "architecture")
+        architecture = architecture_config(config.policy.architecture, tokenizer)
+        architecture.architectures = [_causal_class(architecture)]
+        architecture.save_pretrained(model)
+    else:
+        model = config.policy.path
+        architecture = AutoConfig.from_pretrained(model)
+    return SamplerSpec(
+        model=model,
+        eos_token_ids=eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
-        generation_batch_size=config.rollout.generation_batch_size,
         max_model_len=config.data.max_prompt_length + config.rollout.max_new_tokens,
+        device=_device(gpus_of(config)[1]),
+        dtype=config.policy.dtype,
+        attention=config.policy.attention,
+        random_weights=config.policy.path is None,
     )
 
 
-def eos_token_ids(model: Any, tokenizer: Any) -> set[int]:
-    """The tokenizer's end, and whatever the checkpoint's generation config adds (chat models have several)."""
-    named = model.generation_config.eos_token_id
-    listed: Iterable[int] = named if isinstance(named, list) else [named]
-    return {tokenizer.eos_token_id, *(token for token in listed if token is not None)}
+def _causal_class(architecture: Any) -> str:
+    """The class name that other engines find a model by."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
+
+
+def eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's end, and whatever the checkpoint's configurations add (chat models have several)."""
+    from transformers import GenerationConfig
+
+    named = [architecture.eos_token_id]
+    if (Path(model) / "generation_config.json").exists():
+        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
+    listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
+    return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))
 
 
 def _demonstrations(

@@ -33,7 +33,7 @@ if __name__ == "__main__":
         assert group.call("all_reduce") == [3.0, 3.0]
         machines.remove_node(second, allow_graceful=False)
         try:
-            group.call("all_reduce")
+            group.call("stall", 100)
         except WorkerDied as error:
             assert "learner rank" in str(error), error
             print("done")
@@ -48,4 +48,4 @@ def test_groups_span_nodes_and_a_lost_node_is_noticed(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     run = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=200)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.splitlines()[-1] == "done", run.stdout + run.stderr
+    assert "done" in run.stdout.splitlines(), run.stdout + run.stderr

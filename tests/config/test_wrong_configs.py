@@ -99,10 +99,12 @@ def test_one_mistake_gives_one_clear_message(write: Write, text: str, message: s
     assert str(told[0]).startswith((f"{path}:", f"{path.parent / 'minimal.yaml'}:"))
 
 
-def test_a_simulator_group_must_divide_the_envs(write: Write) -> None:
-    text = SIMULATOR.replace("group_size: 1", "group_size: 6").replace("gae", "grpo")
-    found = mistakes(write(text))
-    assert "algorithm.group_size 6 does not divide env.num_envs 8: use 4 or 8." in found
+def test_a_simulator_step_has_an_episode_for_every_minibatch_and_an_env_for_every_worker(write: Write) -> None:
+    episodes = "{adv_type: grpo, loss_type: actor, group_size: 2, num_minibatches: 9}\nrollout: {batch_size: 4}"
+    text = SIMULATOR.partition("algorithm:")[0] + f"algorithm: {episodes}\n"
+    assert "num_minibatches 9 is more than the 8 episodes of a step" in mistakes(write(text))
+    crowded = SIMULATOR.replace("num_envs: 8", "num_envs: 8, num_workers: 9")
+    assert "env.num_workers 9 is more than env.num_envs 8" in mistakes(write(crowded))
 
 
 def test_all_at_once_with_their_lines(tmp_path: Path) -> None:

@@ -98,3 +98,27 @@ def test_stream_keys_tell_all_parts_apart() -> None:
         (-1, (1, 2), 3),
     ]
     assert len({stream_key(*part) for part in parts}) == len(parts)
+
+
+def test_long_vocabularies_are_drawn_as_the_definition_says() -> None:
+    """Several blocks, a last one that is not full, impossible tokens at the ends of blocks."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(200, 700, generator=generator)
+    logits[:, 250:260] = -INF
+    logits[:, 690:] = -INF
+    numbers = torch.rand(200, generator=generator, dtype=torch.float64)
+    numbers[:2] = torch.tensor([0.0, 1.0 - 2**-53], dtype=torch.float64)
+    tokens, logprobs = draw(logits, params(), numbers)
+    cumulative = logits.double().softmax(-1).cumsum(-1)
+    expected = torch.searchsorted(cumulative, numbers[:, None] * cumulative[:, -1:], right=True).squeeze(-1)
+    assert (tokens != expected).sum() <= 1, "but for a number on the border of two tokens"
+    assert torch.isfinite(logprobs).all()
+    torch.testing.assert_close(logprobs, logits.log_softmax(-1).gather(-1, tokens[:, None])[:, 0])
+
+
+def test_nucleus_of_a_flat_distribution_needs_more_than_its_head() -> None:
+    scores = torch.linspace(0.0, 0.1, 3000)[None]
+    kept = torch.isfinite(processed_logits(scores, params(top_p=0.9)))[0]
+    probability = scores.softmax(-1)[0]
+    assert bool(kept[-1])
+    assert float(probability[kept].sum()) == pytest.approx(0.9, abs=1e-3)

@@ -39,11 +39,9 @@ def start(folder: Path, **options: object) -> VllmSampler:
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
-def engine(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[VllmSampler, bool]]:
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[VllmSampler, bool]:
     tied: bool = request.param
-    yield start(saved(tmp_path_factory.mktemp("model"), tied=tied)), tied
+    return start(saved(tmp_path_factory.mktemp("model"), tied=tied)), tied
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from rlinf_envs.reasoning_gym.families import generate
 from rlinf_envs.reasoning_gym.scoring import FamilySpec
 from rlinf_envs.splits import Side, on_side
 from rlinf_envs.suggest import reject_unknown
@@ -127,7 +128,7 @@ class GeneratedTasks:
             # Keyed by text, because seed + position would give neighbouring seeds the same sequence.
             choice = random.Random(f"mixture {self._seed} {mixture_key}")
             component = choice.choices(self._components, weights=self._weights)[0]
-        entry = component.spec.family[position]
+        entry = generate(component.spec.family, f"{self._seed} {position}", position)
         # Families that accept any of many answers may name none.
         answer = "" if entry["answer"] is None else str(entry["answer"])
         return Task(question=str(entry["question"]), answer=answer, domain=component.spec.task, row=entry)

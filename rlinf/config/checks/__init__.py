@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rlinf.config.checks.algorithm import check_algorithm
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
+from rlinf.config.checks.columns import check_columns
 from rlinf.config.checks.critic import check_critic
 from rlinf.config.checks.evaluation import check_evaluation
 from rlinf.config.checks.files import check_files
@@ -29,6 +30,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_tokens,
     check_algorithm,
     check_critic,
+    check_columns,
     check_sampler,
     check_schedule,
     check_megatron,

@@ -8,7 +8,6 @@ from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
-from rlinf.config.options import OPTION_NAMES, key_of
 from rlinf.config.schema import AlgorithmConfig
 
 # Read by the loop, whatever the functions are.
@@ -116,13 +115,13 @@ def _options_read(algorithm: AlgorithmConfig) -> set[str]:
     # Only one of the aggregations reads it, although all are handed it.
     options.discard("sum_norm_divide_by_batch")
     options.update(catalog.AGGREGATIONS[algorithm.loss_agg_func].options)
-    return {key_of(option) for option in options}
+    return set(options)
 
 
 def _readers(name: str) -> list[str]:
     if name in _OFF_POLICY:
         return [f"loss_type: {OFF_POLICY_LOSS}"]
-    found = [reader for other in (name, *OPTION_NAMES.get(name, ())) for reader in catalog.readers(other)]
+    found = catalog.readers(name)
     return [reader for reader in found if ":" in reader]
 
 

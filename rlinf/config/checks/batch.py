@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
+from rlinf.config.schema import Config
 
 
 def check_batch(context: Context) -> None:
@@ -41,17 +42,15 @@ def _check_text(context: Context) -> None:
 
 def _check_simulators(context: Context) -> None:
     config = context.config
-    envs, size, workers = config.env.num_envs, config.algorithm.group_size, config.env.num_workers
+    envs, workers = config.env.num_envs, config.env.num_workers
     reads: tuple[str, ...] = ("env.num_envs", "policy.name")
-    if envs % size:
-        message = f"algorithm.group_size {size} does not divide env.num_envs {envs}:"
-        context.error("algorithm.group_size", message, f"use {neighbours(size, envs)}.", reads=reads)
+    if workers > envs:
+        message = f"env.num_workers {workers} is more than env.num_envs {envs}: some would have nothing to step."
+        context.error("env.num_workers", message, f"Use at most {envs}.", reads=reads)
         return
-    groups = envs // size
-    if groups % workers:
-        message = f"env.num_workers {workers} does not divide the {groups} groups of env.num_envs {envs}:"
-        reads = (*reads, "algorithm.group_size")
-        context.error("env.num_workers", message, f"use {neighbours(workers, groups)}.", reads=reads)
+    if collects_episodes(config):
+        _check_episodes(context)
+        return
     decisions, cuts = envs * config.rollout.num_steps, config.algorithm.num_minibatches
     if cuts > decisions:
         message = f"algorithm.num_minibatches {cuts} is more than the {decisions} decisions of a step"
@@ -63,3 +62,21 @@ def _check_simulators(context: Context) -> None:
         message = f"rollout.pipeline_stages {stages} does not divide the {envs // workers} envs of a worker:"
         fix = f"use {neighbours(stages, envs // workers)}."
         context.error("rollout.pipeline_stages", message, fix, reads=(*reads, "env.num_workers"))
+
+
+def collects_episodes(config: Config) -> bool:
+    """Whether a step of a simulator run is a number of whole episodes (else of decisions of every env)."""
+    return config.algorithm.adv_type != "gae" and config.algorithm.loss_type != "sac"
+
+
+def _check_episodes(context: Context) -> None:
+    config = context.config
+    groups, size, cuts = config.rollout.batch_size, config.algorithm.group_size, config.algorithm.num_minibatches
+    reads = ("rollout.batch_size", "algorithm.group_size", "algorithm.adv_type")
+    if config.env.num_workers > groups:
+        message = f"env.num_workers {config.env.num_workers} is more than the {groups} groups of rollout.batch_size:"
+        context.error("env.num_workers", message, f"use at most {groups}, whole groups go to each.", reads=reads)
+    if cuts > groups * size:
+        message = f"algorithm.num_minibatches {cuts} is more than the {groups * size} episodes of a step"
+        message += f" (rollout.batch_size {groups} x algorithm.group_size {size})."
+        context.error("algorithm.num_minibatches", message, f"Use at most {groups * size}.", reads=reads)

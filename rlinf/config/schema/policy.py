@@ -20,7 +20,7 @@ class TokenizerConfig:
 class LoraConfig:
     rank: int = 0
     """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy is the adapter switched off."""
-    alpha: float = 32.0
+    alpha: int = 32
     dropout: float = 0.0
     target_modules: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])
 

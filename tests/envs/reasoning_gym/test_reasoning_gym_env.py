@@ -1,5 +1,6 @@
 """Generated tasks: determinism, disjoint sides, curricula, mixtures, scoring."""
 
+import random
 import subprocess
 import sys
 import time
@@ -34,6 +35,20 @@ def test_the_same_id_is_the_same_task_in_every_process() -> None:
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     env = make(seed=3)
     assert there == str([env.question(i) for i in (0, 7, 49)])
+
+
+def test_families_that_use_the_global_random_stream_are_reproducible_too() -> None:
+    state = random.getstate()
+    first = questions(make(task="list_functions", size=5))
+    assert random.getstate() == state
+    random.seed(99)
+    assert questions(make(task="list_functions", size=5)) == first
+
+
+def test_a_family_that_depends_on_the_hash_seed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    with pytest.warns(UserWarning, match="PYTHONHASHSEED=0"):
+        make(task="ransom_note", size=5)
 
 
 def test_no_training_question_is_an_evaluation_question_whatever_the_seeds() -> None:

@@ -1,0 +1,191 @@
+"""Simulators beside Stable-Baselines3: CPU-seconds to a goal, one thread each, runs interleaved.
+
+    python benchmarks/sim_vs_sb3.py --seeds 5              # CartPole: PPO until the last 100 episodes average 475
+    python benchmarks/sim_vs_sb3.py --task pendulum        # Pendulum: SAC steps per CPU-second, and the return reached
+    python benchmarks/sim_vs_sb3.py --task throughput      # CartPoles stepped and acted on, 8 and 1,024 side by side
+
+Every run is a process of its own; imports and construction are not counted on either side. CartPole: SB3 has the tuned
+hyper-parameters of its Zoo, ours are those of config/sim/cartpole_ppo.yaml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+RECIPES = Path(__file__).parents[1] / "config" / "sim"
+GOAL = 475.0
+PENDULUM_STEPS = 8_000
+_QUIET = ["cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "evaluation.size=0"]
+
+
+def sb3_cartpole(seed: int) -> dict[str, float]:
+    import numpy as np
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+
+    torch.set_num_threads(1)
+
+    class StopAtGoal(BaseCallback):
+        def _on_step(self) -> bool:
+            episodes = self.model.ep_info_buffer
+            return len(episodes) < 100 or np.mean([episode["r"] for episode in episodes]) < GOAL
+
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env("CartPole-v1", n_envs=8, seed=seed),
+        n_steps=32,
+        batch_size=256,
+        gae_lambda=0.8,
+        gamma=0.98,
+        n_epochs=20,
+        learning_rate=lambda left: 1e-3 * left,
+        clip_range=lambda left: 0.2 * left,
+        seed=seed,
+        device="cpu",
+    )
+    began = time.process_time()
+    model.learn(100_000, callback=StopAtGoal())
+    spent = time.process_time() - began
+    mean = float(np.mean([episode["r"] for episode in model.ep_info_buffer]))
+    return {"cpu_s": spent, "steps": model.num_timesteps, "return": mean}
+
+
+def ours_cartpole(seed: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer, spent, steps, mean = _trainer("cartpole_ppo", seed, folder), 0.0, 0.0, 0.0
+        began = time.process_time()
+        for step in range(trainer.config.run.max_steps):
+            metrics = _step(trainer, step)
+            mean = metrics.get("rollout/return_last_100", 0.0)
+            steps = metrics["rollout/env_steps_total"]
+            if mean >= GOAL:
+                break
+        spent = time.process_time() - began
+        return {"cpu_s": spent, "steps": steps, "return": mean}
+
+
+def sb3_pendulum(seed: int) -> dict[str, float]:
+    import gymnasium
+    import torch
+    from stable_baselines3 import SAC
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    torch.set_num_threads(1)
+    model = SAC("MlpPolicy", gymnasium.make("Pendulum-v1"), learning_rate=1e-3, seed=seed, device="cpu")
+    began = time.process_time()
+    model.learn(PENDULUM_STEPS)
+    spent = time.process_time() - began
+    reached, _ = evaluate_policy(model, gymnasium.make("Pendulum-v1"), n_eval_episodes=20, warn=False)
+    return {"cpu_s": spent, "steps_per_cpu_s": PENDULUM_STEPS / spent, "return": float(reached)}
+
+
+def ours_pendulum(seed: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer, steps, step = _trainer("pendulum_sac", seed, folder), 0.0, 0
+        began = time.process_time()
+        while steps < PENDULUM_STEPS:
+            steps = _step(trainer, step)["rollout/env_steps_total"]
+            step += 1
+        spent = time.process_time() - began
+        records = trainer.graph.rollout.evaluate(20)
+        reached = statistics.mean(record.total for record in records)
+        return {"cpu_s": spent, "steps_per_cpu_s": steps / spent, "return": reached}
+
+
+def throughput(_seed: int) -> dict[str, float]:
+    """Environment steps per CPU-second, acting included."""
+    from functools import partial
+
+    import torch
+
+    from rlinf.config import load
+    from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
+    from rlinf.rollouts.make_env import EnvOptions
+    from rlinf.train.vector_graph import make_policy
+
+    torch.set_num_threads(1)
+    config = load(RECIPES / "cartpole_ppo.yaml", [])
+    found = {}
+    for count, kind in ((8, "sync"), (1024, "native")):
+        options = EnvWorkerOptions(EnvOptions("CartPole-v1", vectorization=kind), seed=0, num_steps=128)
+        worker = EnvWorker(options, range(count), partial(make_policy, config))
+        worker.collect(0)
+        began, steps, step = time.process_time(), 0, 0
+        while time.process_time() - began < 3.0:
+            step += 1
+            steps += worker.collect(step).env_steps
+        found[f"{count}_{kind}"] = steps / (time.process_time() - began)
+    return {**found, "ratio": found["1024_native"] / found["8_sync"]}
+
+
+def _trainer(recipe: str, seed: int, folder: str) -> Any:
+    """Everything that `rlinf train` puts together, in this process, without evaluation."""
+    from rlinf.cluster import connect
+    from rlinf.config import load
+    from rlinf.train.loop import Trainer
+    from rlinf.train.progress import ProgressDisplay
+    from rlinf.train.run import build_graph
+    from rlinf.train.run_dir import RunDirectory
+
+    config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run"])
+    cluster = connect(config.cluster)
+    directory = RunDirectory.open(config)
+    graph = build_graph(config, cluster, directory.path)
+    display = ProgressDisplay(name="", mode="none", total=1, done=0)
+    trainer = Trainer(config, graph, directory, display)
+    graph.load_weights(graph.learner.weights(version=0))
+    return trainer
+
+
+def _step(trainer: Any, step: int) -> dict[str, float]:
+    """One pass of the training loop."""
+    batch, metrics = trainer.collect(step)
+    batch, _ = trainer.prepare(batch)
+    trainer.update(batch, step)
+    trainer.send_weights(step + 1)
+    return metrics
+
+
+RUNS = {
+    "cartpole": {"rlinf": ours_cartpole, "sb3": sb3_cartpole},
+    "pendulum": {"rlinf": ours_pendulum, "sb3": sb3_pendulum},
+    "throughput": {"rlinf": throughput},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=sorted(RUNS), default="cartpole")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", choices=["rlinf", "sb3"])
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    if wanted.one is not None:
+        print(json.dumps(RUNS[wanted.task][wanted.only](wanted.one)))
+        return
+    rows: dict[str, list[dict[str, float]]] = {}
+    for seed in range(wanted.seeds):
+        for who in RUNS[wanted.task]:
+            if wanted.only in (None, who):
+                command = [sys.executable, __file__, "--task", wanted.task, "--only", who, "--one", str(seed)]
+                done = subprocess.run(command, capture_output=True, text=True, check=True)
+                row = json.loads(done.stdout.strip().splitlines()[-1])
+                rows.setdefault(who, []).append(row)
+                print(who, "seed", seed, {name: round(value, 2) for name, value in row.items()}, flush=True)
+    for who, found in rows.items():
+        means = {name: round(statistics.mean(row[name] for row in found), 2) for name in found[0]}
+        print(f"{who}: mean of {len(found)}: {means}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Offscreen cameras for MuJoCo models, without what makes them slow: shadows, reflections, multi-sampling."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+
+class BlackFrameError(RuntimeError):
+    """The renderer gives frames of one colour: no usable OpenGL."""
+
+
+def use_offscreen_gl() -> None:
+    """Chooses EGL where nobody chose. It must happen before mujoco is imported, which reads the choice once."""
+    if "mujoco" not in sys.modules and sys.platform == "linux":
+        os.environ.setdefault("MUJOCO_GL", "egl")
+
+
+class Camera:
+    """Renders one camera of a model: uint8 [size, size, 3]."""
+
+    def __init__(self, model: Any, name: str, size: int) -> None:
+        import mujoco
+
+        model.vis.quality.offsamples = 0
+        model.vis.quality.shadowsize = 0
+        model.vis.global_.offwidth = max(int(model.vis.global_.offwidth), size)
+        model.vis.global_.offheight = max(int(model.vis.global_.offheight), size)
+        self._name = name
+        self._renderer = mujoco.Renderer(model, size, size)
+        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+            self._renderer.scene.flags[flag] = 0
+        self._checked = False
+
+    def frame(self, data: Any) -> np.ndarray:
+        """What the camera sees now. The first frame is checked: some drivers give black ones without an error."""
+        self._renderer.update_scene(data, camera=self._name)
+        image = self._renderer.render()
+        if not self._checked and float(image.std()) == 0.0:
+            raise BlackFrameError(
+                f"camera {self._name!r} renders frames of one colour under MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}; "
+                "`rlinf doctor` says which renderers work on this machine"
+            )
+        self._checked = True
+        return image
+
+    def close(self) -> None:
+        self._renderer.close()

@@ -1,0 +1,111 @@
+"""Meta-World (50 table-top tasks of a Sawyer arm), with starts that a seed fixes exactly.
+
+Each task comes with 50 start states. The first 40 are for training, the last 10 for evaluation (`split: eval`). The
+package's own `reset(seed)` does not fix the start, so the state is chosen here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlinf_envs.sim import MissingSimulatorError
+from rlinf_envs.sim.camera import Camera, use_offscreen_gl
+
+_TRAINING_STATES = 40
+_TASK_SEED = 0  # of the 50 start states themselves; the same for everyone, always
+
+
+class MetaWorldEnv(gymnasium.Env):
+    """One task. Observations are the state [39], or with ``camera`` a Dict of image, robot state [4] and instruction.
+
+    ``info["success"]`` is the benchmark's own criterion. An episode is cut after ``max_steps``; success ends it only
+    where ``end_on_success`` is set.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: str = "reach-v3",
+        split: Literal["train", "eval"] = "train",
+        max_steps: int = 100,
+        camera: str | None = None,
+        image_size: int = 64,
+        reward_scale: float = 1.0,
+        end_on_success: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        if camera is not None or render_mode is not None:
+            use_offscreen_gl()
+        try:
+            import metaworld
+        except ImportError as error:
+            raise MissingSimulatorError("metaworld", "metaworld") from error
+        if task not in metaworld.MT1.ENV_NAMES:
+            raise ValueError(f"Meta-World has no task {task!r}; there are {', '.join(sorted(metaworld.MT1.ENV_NAMES))}")
+        benchmark = metaworld.MT1(task, seed=_TASK_SEED)
+        starts = benchmark.train_tasks
+        self._starts = starts[:_TRAINING_STATES] if split == "train" else starts[_TRAINING_STATES:]
+        self._env = benchmark.train_classes[task]()
+        self._env.set_task(self._starts[0])
+        self.instruction = task.removesuffix("-v3").replace("-", " ")
+        self.max_steps, self.reward_scale, self.end_on_success = max_steps, reward_scale, end_on_success
+        self.render_mode = render_mode
+        self._camera_name, self._image_size = camera, image_size
+        self._camera: Camera | None = None
+        self._steps = 0
+        self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
+        low, high = (
+            np.asarray(b, np.float32) for b in (self._env.observation_space.low, self._env.observation_space.high)
+        )
+        state = spaces.Box(low, high, dtype=np.float32)
+        self.observation_space: spaces.Space = state
+        if camera is not None:
+            self.observation_space = spaces.Dict(
+                {
+                    "image": spaces.Box(0, 255, (image_size, image_size, 3), np.uint8),
+                    "state": spaces.Box(low[:4], high[:4], dtype=np.float32),
+                    "instruction": spaces.Text(64),
+                }
+            )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """The seed picks the start state; without one, the next of this env's own stream."""
+        super().reset(seed=seed)
+        self._env.set_task(self._starts[int(self.np_random.integers(len(self._starts)))])
+        state, _ = self._env.reset()
+        self._steps = 0
+        return self._observation(state), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        state, reward, _, _, info = self._env.step(np.asarray(action, dtype=np.float32))
+        self._steps += 1
+        success = bool(info["success"])
+        terminated = self.end_on_success and success
+        truncated = self._steps >= self.max_steps and not terminated
+        return self._observation(state), float(reward) * self.reward_scale, terminated, truncated, {"success": success}
+
+    def render(self) -> np.ndarray:
+        """A frame of the `corner2` camera (or the one that is observed)."""
+        return self._frame()
+
+    def close(self) -> None:
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None
+        self._env.close()
+
+    def _observation(self, state: np.ndarray) -> Any:
+        state = state.astype(np.float32)
+        if self._camera_name is None:
+            return state
+        return {"image": self._frame(), "state": state[:4], "instruction": self.instruction}
+
+    def _frame(self) -> np.ndarray:
+        if self._camera is None:
+            self._camera = Camera(self._env.model, self._camera_name or "corner2", self._image_size)
+        return self._camera.frame(self._env.data)

@@ -1,0 +1,153 @@
+"""Replay buffer: the newest transitions of every lane, sampled uniformly, with n-step returns that stop at ends.
+
+Time by lanes [C, N, ...], as a ring over time: the successor of a transition is the next row of its lane.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from rlinf.types import Batch
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """M sampled transitions."""
+
+    inputs: dict[str, Tensor]
+    """[M, ...] per observation leaf."""
+    actions: Tensor
+    """[M, A]."""
+    rewards: Tensor
+    """[M] sum of gamma^k r_k over up to n steps."""
+    next_inputs: dict[str, Tensor]
+    """[M, ...] observation after the last of those steps (the final one, where the episode ended there)."""
+    discounts: Tensor
+    """[M] gamma^steps, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
+
+
+class ReplayBuffer:
+    """``capacity`` transitions over all lanes. Larger than ``memory_bytes``, its columns are files in ``folder``."""
+
+    def __init__(self, capacity: int, *, folder: Path | None = None, memory_bytes: int = 2 << 30) -> None:
+        self.capacity = capacity
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._columns: dict[str, Tensor] = {}
+        self._rows = 0
+        self._head = 0
+        self._filled = 0
+
+    def __len__(self) -> int:
+        """Transitions held, those of broken episodes included."""
+        return self._filled * (self._columns["rewards"].shape[1] if self._columns else 0)
+
+    def add(self, batch: Batch) -> None:
+        """Takes the slots [N, T] of a fragment whose inputs hold ``next_observation`` leaves too."""
+        arriving = _columns(batch)
+        if not self._columns:
+            self._allocate(arriving)
+        for slot in range(batch.num_slots):
+            for name, column in arriving.items():
+                self._columns[name][self._head] = column[:, slot]
+            self._head = (self._head + 1) % self._rows
+            self._filled = min(self._filled + 1, self._rows)
+
+    def sample(self, count: int, *, gamma: float, n_step: int = 1, generator: Generator | None = None) -> Transitions:
+        """``count`` transitions, each equally likely (with replacement)."""
+        lanes = self._columns["rewards"].shape[1]
+        age, lane = self._draw(count, lanes, generator)
+        oldest = self._head - self._filled  # ages count from here; negative indices wrap by the modulus
+        first = (oldest + age) % self._rows
+        rewards = self._columns["rewards"][first, lane].clone()
+        last, discounts = first, torch.full((count,), gamma)
+        if n_step > 1:
+            over = self._columns["ended"][first, lane]
+            for step in range(1, n_step):
+                later = (oldest + age + step) % self._rows
+                # The newest row has no successor yet; a shorter return is as right.
+                going = ~over & (age + step < self._filled) & self._columns["valid"][later, lane]
+                rewards = torch.where(going, rewards + gamma**step * self._columns["rewards"][later, lane], rewards)
+                last = torch.where(going, later, last)
+                discounts = torch.where(going, discounts * gamma, discounts)
+                over = ~going | self._columns["ended"][later, lane]
+        terminated = self._columns["terminated"][last, lane]
+        return Transitions(
+            inputs=self._leaves("observation", first, lane),
+            actions=self._columns["actions"][first, lane],
+            rewards=rewards,
+            next_inputs=self._leaves("next_observation", last, lane),
+            discounts=torch.where(terminated, 0.0, discounts),
+        )
+
+    def _draw(self, count: int, lanes: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
+        """Ages (0 is the oldest row) and lanes of valid transitions; invalid ones are drawn again."""
+        flat = torch.randint(self._filled * lanes, (count,), generator=generator)
+        while True:
+            age, lane = flat // lanes, flat % lanes
+            valid = self._columns["valid"][(self._head - self._filled + age) % self._rows, lane]
+            if bool(valid.all()):
+                return age, lane
+            again = ~valid
+            flat[again] = torch.randint(self._filled * lanes, (int(again.sum()),), generator=generator)
+
+    def _leaves(self, prefix: str, rows: Tensor, lanes: Tensor) -> dict[str, Tensor]:
+        return {
+            "observation" + name.removeprefix(prefix): column[rows, lanes]
+            for name, column in self._columns.items()
+            if name == prefix or name.startswith(prefix + ".")
+        }
+
+    def _allocate(self, arriving: Mapping[str, Tensor]) -> None:
+        lanes = arriving["rewards"].shape[0]
+        self._rows = max(1, self.capacity // lanes)
+        sizes = {name: self._rows * lanes * math.prod(c.shape[2:]) * c.element_size() for name, c in arriving.items()}
+        on_disk = self._folder is not None and sum(sizes.values()) > self._memory_bytes
+        for name, column in arriving.items():
+            shape = (self._rows, lanes, *column.shape[2:])
+            if on_disk and self._folder is not None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                flat = torch.from_file(
+                    str(self._folder / f"{name}.bin"), shared=True, size=math.prod(shape), dtype=column.dtype
+                )
+                self._columns[name] = flat.view(shape)
+            else:
+                self._columns[name] = torch.zeros(shape, dtype=column.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The rows held, oldest first: exactly what :meth:`load_state_dict` needs to sample the same again."""
+        order = (torch.arange(self._filled) + self._head - self._filled) % max(self._rows, 1)
+        return {"head": self._head, "columns": {name: column[order] for name, column in self._columns.items()}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        columns: dict[str, Tensor] = state["columns"]
+        if not columns:
+            return
+        self._columns = {}
+        self._allocate({name: column[:1].transpose(0, 1) for name, column in columns.items()})
+        self._filled, self._head = len(columns["rewards"]), state["head"]
+        order = (torch.arange(self._filled) + self._head - self._filled) % self._rows
+        for name, column in columns.items():
+            self._columns[name][order] = column
+
+
+def _columns(batch: Batch) -> dict[str, Tensor]:
+    """[N, T, ...] per column."""
+    assert batch.terminated is not None
+    assert batch.truncated is not None
+    observed = {name: tensor for name, tensor in batch.inputs.items() if "observation" in name}
+    return {
+        **observed,
+        "actions": batch.actions,
+        "rewards": batch.rewards,
+        "terminated": batch.terminated,
+        "ended": batch.terminated | batch.truncated,
+        "valid": batch.mask,
+    }

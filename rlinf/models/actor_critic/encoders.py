@@ -1,0 +1,160 @@
+"""From observation leaves to one feature vector: numbers, categories, images and token ids, each in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlinf.models.actor_critic.layers import orthogonal
+from rlinf.models.actor_critic.normalizer import RunningNormalizer
+from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.actor_critic.spaces import observation_leaves
+
+
+class VectorEncoder(nn.Module):
+    """Box of numbers [N, ...] to its flat values [N, F], normalised where asked."""
+
+    def __init__(self, space: spaces.Box, normalize: bool) -> None:
+        super().__init__()
+        self.out_features = int(np.prod(space.shape))
+        self.normalizer = RunningNormalizer((self.out_features,)) if normalize else None
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        flat = leaf.reshape(leaf.shape[0], -1)
+        return flat.to(torch.float32) if self.normalizer is None else self.normalizer(flat)
+
+    def observe(self, leaf: Tensor) -> None:
+        """Takes the rows [n, ...] into the running statistics."""
+        if self.normalizer is not None:
+            self.normalizer.observe(leaf.reshape(leaf.shape[0], self.out_features))
+
+
+class OneHotEncoder(nn.Module):
+    """Discrete, MultiDiscrete or MultiBinary leaf [N, ...] to concatenated one-hot codes [N, F]."""
+
+    offsets: Tensor
+    starts: Tensor
+
+    def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
+        super().__init__()
+        sizes, starts = category_sizes(space)
+        self.out_features = int(sizes.sum())
+        self.register_buffer("offsets", torch.as_tensor(np.cumsum(sizes) - sizes), persistent=False)
+        self.register_buffer("starts", torch.as_tensor(starts), persistent=False)
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        index = leaf.reshape(leaf.shape[0], -1).long() - self.starts + self.offsets
+        code = torch.zeros(leaf.shape[0], self.out_features, device=leaf.device)
+        return code.scatter_(1, index, 1.0)
+
+
+class TokenEncoder(nn.Module):
+    """Token ids [N, L] (0 is padding) to the embedding of their order and content [N, E]: a GRU's last state."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        super().__init__()
+        self.out_features = width
+        self.embedding = nn.Embedding(vocabulary, width // 2, padding_idx=0)
+        self.reader = nn.GRU(width // 2, width, batch_first=True)
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        ids = leaf.long()
+        states, _ = self.reader(self.embedding(ids))
+        last = (ids != 0).sum(dim=1).clamp_min(1) - 1
+        return states[torch.arange(len(ids), device=ids.device), last]
+
+
+class ImageEncoder(nn.Module):
+    """Images [N, (S,) H, W, C] or [N, (S,) C, H, W] to [N, E]: three convolutions whose strides follow the size."""
+
+    def __init__(self, space: spaces.Box, width: int) -> None:
+        super().__init__()
+        self.out_features = width
+        self.channels_last = space.shape[-1] <= 4
+        self.scale = float(space.high.max()) if space.dtype == np.uint8 else 1.0
+        if len(space.shape) == 2:  # a stack of grey images counts as channels
+            self.channels_last = False
+        probe = self._as_channels_first(torch.zeros(1, *space.shape))
+        channels, side = probe.shape[1], min(probe.shape[2:])
+        # Atari-sized frames take the strides that are customary there; small grids (7 x 7) lose nothing to striding.
+        kernels = [(8, 4), (4, 2), (3, 1)] if side >= 36 else [(3, 2), (3, 1), (3, 1)] if side >= 16 else [(2, 1)] * 3
+        layers: list[nn.Module] = []
+        for outputs, (kernel, stride) in zip((32, 64, 64), kernels, strict=True):
+            layers += [orthogonal(nn.Conv2d(channels, outputs, kernel, stride)), nn.ReLU()]
+            channels = outputs
+        self.convolutions = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            flat = self.convolutions(probe).shape[1]
+        self.project = nn.Sequential(orthogonal(nn.Linear(flat, width)), nn.ReLU())
+
+    def _as_channels_first(self, images: Tensor) -> Tensor:
+        if images.ndim == 3:
+            return images[:, None]
+        if images.ndim == 5:  # stacked frames: [N, S, ...] joins the channels
+            frames = images.movedim(-1, 2) if self.channels_last else images
+            return frames.flatten(1, 2)
+        return images.movedim(-1, 1) if self.channels_last else images
+
+    def forward(self, leaf: Tensor) -> Tensor:
+        pixels = self._as_channels_first(leaf).to(torch.float32) / self.scale
+        return self.project(self.convolutions(pixels))
+
+
+class ObservationEncoder(nn.Module):
+    """All leaves, encoded each for itself and laid end to end: mapping of [N, ...] to [N, F]."""
+
+    def __init__(self, space: spaces.Space, options: ActorCriticOptions) -> None:
+        super().__init__()
+        self.leaves = observation_leaves(space)
+        # Module names may not hold dots.
+        parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()}
+        self.parts = nn.ModuleDict(parts)
+        self.out_features = sum(part.out_features for part in parts.values())
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        encoded = [self.parts[_key(name)](inputs[name]) for name in self.leaves]
+        return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
+
+    def observe(self, inputs: Mapping[str, Tensor]) -> None:
+        """Running statistics of the leaves that are normalised; rows [n, ...]."""
+        for name in self.leaves:
+            part = self.parts[_key(name)]
+            if isinstance(part, VectorEncoder):
+                part.observe(inputs[name])
+
+
+def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) -> nn.Module:
+    """The encoder of one leaf: by its space, and for integers of a Box by its name (``...tokens`` holds token ids)."""
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return OneHotEncoder(space)
+    if not isinstance(space, spaces.Box):
+        raise TypeError(f"{name}: no encoder for {type(space).__name__}")
+    if name.endswith("tokens"):
+        return TokenEncoder(int(space.high.max()) + 1, options.embedding_size)
+    if options.encoder == "cnn" or (options.encoder == "auto" and _is_image(space)):
+        return ImageEncoder(space, options.embedding_size)
+    return VectorEncoder(space, options.normalize_observations)
+
+
+def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[np.ndarray, np.ndarray]:
+    """Number of categories and first value of each component, int64 [n] both."""
+    if isinstance(space, spaces.Discrete):
+        return np.array([int(space.n)]), np.array([int(space.start)])
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.nvec.reshape(-1).astype(np.int64), space.start.reshape(-1).astype(np.int64)
+    count = int(np.prod(space.shape))
+    return np.full(count, 2), np.zeros(count, dtype=np.int64)
+
+
+def _is_image(space: spaces.Box) -> bool:
+    shape = space.shape
+    return space.dtype == np.uint8 and len(shape) >= 2 and min(shape[-2:]) > 0 and int(np.prod(shape)) >= 49
+
+
+def _key(name: str) -> str:
+    return name.replace(".", "__")

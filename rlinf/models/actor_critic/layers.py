@@ -1,0 +1,34 @@
+"""Layers with orthogonal initialisation (gain per use, zero bias), as on-policy control needs them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import nn
+
+from rlinf.models.actor_critic.options import Activation
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU}
+HIDDEN_GAIN = math.sqrt(2.0)
+
+
+def activation_module(name: Activation) -> nn.Module:
+    return _ACTIVATIONS[name]()
+
+
+def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = HIDDEN_GAIN) -> nn.Linear | nn.Conv2d:
+    """Initialises in place: orthogonal weight of the given gain, zero bias."""
+    nn.init.orthogonal_(layer.weight, gain)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequential:
+    """[..., inputs] -> [..., hidden[-1]]; the identity where ``hidden`` is empty."""
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [orthogonal(nn.Linear(inputs, width)), activation_module(activation)]
+        inputs = width
+    return nn.Sequential(*layers)

@@ -1,0 +1,30 @@
+"""What an actor-critic is built from, besides the two spaces. Field names are those of the `policy` section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Activation = Literal["tanh", "relu", "silu", "gelu"]
+Distribution = Literal["auto", "categorical", "gaussian", "squashed_gaussian", "beta"]
+
+
+@dataclass(frozen=True)
+class ActorCriticOptions:
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    """Hidden layers of the actor and of the critic, behind the encoders."""
+    activation: Activation = "tanh"
+    encoder: Literal["auto", "mlp", "cnn"] = "auto"
+    """`auto` takes a CNN for image leaves (uint8, or three dimensions with one side of 3 or 1 channels)."""
+    distribution: Distribution = "auto"
+    init_log_std: float = 0.0
+    shared_critic: bool = False
+    """One trunk for both heads. Recurrent policies always share it."""
+    recurrent: Literal["none", "gru", "lstm"] = "none"
+    embedding_size: int = 128
+    """Width of image, text and recurrent features."""
+    normalize_observations: bool = False
+    num_action_chunks: int = 1
+    """Actions per decision (K)."""
+    text_vocabulary: int = field(default=1024)
+    """Token ids of text leaves lie below this."""

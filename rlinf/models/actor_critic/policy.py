@@ -1,0 +1,226 @@
+"""Actor and critic behind one interface: MLP, CNN or mixed observations, feed-forward or recurrent.
+
+Inputs: leaves named as in `spaces.py`. While acting they are [N, ...]; in :meth:`ActorCritic.evaluate` [B, T, ...].
+Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first slot) and ``episode_start`` [B, T] bool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Generator, Tensor, nn
+
+from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
+from rlinf.models.actor_critic.distributions import CategoricalHead, action_head
+from rlinf.models.actor_critic.encoders import ObservationEncoder
+from rlinf.models.actor_critic.export import load_policy, save_policy
+from rlinf.models.actor_critic.layers import mlp, orthogonal
+from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.actor_critic.spaces import ROOT
+from rlinf.types import Costs, PolicyOutput
+
+
+class ActorCritic(nn.Module):
+    """Fits `interfaces.Policy`; built from the two spaces of an environment. It always has a critic."""
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions | None = None
+    ) -> None:
+        super().__init__()
+        options = options or ActorCriticOptions()
+        self.options = options
+        self.encoder = ObservationEncoder(observation_space, options)
+        shared = options.shared_critic or options.recurrent != "none"
+        self.critic_encoder = None if shared else ObservationEncoder(observation_space, options)
+        width = self.encoder.out_features
+        self.cell: nn.GRUCell | nn.LSTMCell | None = None
+        if options.recurrent != "none":
+            make = nn.GRUCell if options.recurrent == "gru" else nn.LSTMCell
+            self.cell = make(width, options.embedding_size)
+            width = options.embedding_size
+        self.actor_body = mlp(width, options.hidden_sizes, options.activation)
+        self.critic_body = None if shared else mlp(width, options.hidden_sizes, options.activation)
+        last = options.hidden_sizes[-1] if options.hidden_sizes else width
+        self._observation_space, self._action_space = observation_space, action_space
+        chunk = options.num_action_chunks
+        joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
+        self.head = action_head(last, joint_space, options.distribution, options.init_log_std)
+        self.value_head = orthogonal(nn.Linear(last, 1), 1.0)
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of recurrent state per row; 0 for feed-forward policies."""
+        if self.cell is None:
+            return 0
+        return self.options.embedding_size * (2 if self.options.recurrent == "lstm" else 1)
+
+    @property
+    def slots_independent(self) -> bool:
+        """Whether a slot can be evaluated without the slots before it."""
+        return self.cell is None
+
+    @property
+    def noise_kind(self) -> str:
+        """Of the numbers that a decision consumes: "uniform" on [0, 1) or standard "normal"."""
+        return self.head.noise_kind
+
+    @property
+    def noise_size(self) -> int:
+        return self.head.noise_size
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Of one action of this policy (which may differ from the environment's)."""
+        return self.head.action_shape
+
+    @property
+    def action_dtype(self) -> type[np.generic]:
+        return np.int64 if isinstance(self.head, CategoricalHead) else np.float32
+
+    @torch.no_grad()
+    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Actions [N, ...] and the next recurrent state [N, S]; greedy where ``noise`` [N, noise_size] is None."""
+        features = self.encoder(inputs)
+        if self.cell is not None:
+            features, state = self._advance(features, state)
+        parameters = self.head(self.actor_body(features))
+        return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
+
+    @torch.no_grad()
+    def act(
+        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
+    ) -> tuple[Tensor, PolicyOutput]:
+        """One decision for observations [N, ...]; recurrent policies go on from a given ``recurrent_state``."""
+        leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
+        rows = len(next(iter(leaves.values())))
+        state = inputs.get("recurrent_state", torch.zeros(rows, self.state_size))
+        noise = None if greedy else self.draw_noise(rows, generator)
+        actions, _ = self.step(leaves, state, noise)
+        one_slot = {name: tensor[:, None] for name, tensor in leaves.items()}
+        one_slot["recurrent_state"] = state
+        one_slot["episode_start"] = torch.zeros(rows, 1, dtype=torch.bool)
+        said = self.evaluate(one_slot, actions[:, None], torch.ones(rows, 1, dtype=torch.bool))
+        assert said.entropy is not None
+        assert said.values is not None
+        return actions, PolicyOutput(said.logprobs[:, 0], said.entropy[:, 0], said.values[:, 0])
+
+    def draw_noise(self, rows: int, generator: Generator | None = None) -> Tensor:
+        """Noise [rows, noise_size] of the kind that the action head wants."""
+        draw = torch.rand if self.head.noise_kind == "uniform" else torch.randn
+        return draw(rows, self.head.noise_size, generator=generator)
+
+    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
+        whole = self.cell is not None or bool(mask.all())
+        # A policy without memory needs no padding: only the true slots are computed, then put in their places.
+        places = None if whole else mask.nonzero(as_tuple=True)
+        flat = {n: inputs[n].flatten(0, 1) if places is None else inputs[n][places] for n in self.encoder.leaves}
+        actor, critic, _ = self._features(flat, inputs, mask.shape)
+        parameters = self.head(actor)
+        chosen = actions.flatten(0, 1) if places is None else actions[places]
+        columns = (
+            self.head.log_prob(parameters, chosen).sum(-1),
+            self.head.entropy(parameters).sum(-1),
+            self.value_head(critic)[:, 0],
+        )
+        return PolicyOutput(*(self._in_place(column, places, mask) for column in columns))
+
+    @staticmethod
+    def _in_place(column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
+        """A column over flat slots as [B, T]."""
+        if places is not None:
+            return column.new_zeros(mask.shape).index_put(places, column)
+        table = column.unflatten(0, mask.shape)
+        return table if bool(mask.all()) else torch.where(mask, table, 0.0)
+
+    @torch.no_grad()
+    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
+        """Critic [N] at observations [N, ...] that follow recurrent states [N, S]."""
+        start = {"recurrent_state": state, "episode_start": torch.zeros(len(state), 1, dtype=torch.bool)}
+        _, critic, _ = self._features(inputs, start, torch.Size((len(state), 1)))
+        return self.value_head(critic)[:, 0]
+
+    @torch.no_grad()
+    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+        """Recurrent state after each of the slots [B, T], as [B * T, S]."""
+        flat = {name: inputs[name].flatten(0, 1) for name in self.encoder.leaves}
+        return self._features(flat, inputs, shape)[2]
+
+    @torch.no_grad()
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Takes the true slots [B, T, ...] into the running statistics: after a batch's update, on every rank."""
+        if not self.options.normalize_observations:
+            return
+        rows = {name: tensor[mask] for name, tensor in inputs.items() if name in self.encoder.leaves}
+        self.encoder.observe(rows)
+        if self.critic_encoder is not None:
+            self.critic_encoder.observe(rows)
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """True slots of each row; a recurrent policy pays for the padding too."""
+        slots = mask.sum(dim=1) if self.slots_independent else torch.full((len(mask),), mask.shape[1])
+        return Costs(slots.clamp(min=1))
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name."""
+        for name, tensor in self.state_dict().items():
+            yield name, tensor.detach()
+
+    def save_pretrained(self, folder: str) -> None:
+        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        save_policy(self, folder, (self._observation_space, self._action_space), self.options)
+
+    @classmethod
+    def from_pretrained(cls, folder: str) -> Self:
+        """The policy of an exported folder; see `export.load_policy` on trusting it."""
+        observation_space, action_space, options, weights = load_policy(folder)
+        policy = cls(observation_space, action_space, options)
+        policy.load_state_dict(weights)
+        return policy
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What the environment takes for actions [N, ...] of this policy; with chunks [N, K, ...]."""
+        joint = self.head.to_env(actions)
+        chunk = self.options.num_action_chunks
+        return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)
+
+    def _features(
+        self, flat: Mapping[str, Tensor], inputs: Mapping[str, Tensor], shape: torch.Size
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Last hidden layers of actor and critic [n, F], and recurrent states [n, S], for observations [n, ...].
+
+        Recurrent policies need all slots of ``shape`` = [B, T] in ``flat``, and where they start from in ``inputs``.
+        """
+        features = self.encoder(flat)
+        states = features.new_zeros(len(features), 0)
+        if self.cell is not None:
+            features, states = self._unroll(features.unflatten(0, shape), inputs)
+        actor = self.actor_body(features)
+        if self.critic_body is None or self.critic_encoder is None:
+            return actor, actor, states
+        return actor, self.critic_body(self.critic_encoder(flat)), states
+
+    def _unroll(self, features: Tensor, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The cell over slots [B, T, F], its state zeroed where an episode starts."""
+        state = inputs["recurrent_state"]
+        starts = inputs["episode_start"]
+        outputs, states = [], []
+        for slot in range(features.shape[1]):
+            state = state * (~starts[:, slot])[:, None].to(state.dtype)
+            output, state = self._advance(features[:, slot], state)
+            outputs.append(output)
+            states.append(state)
+        return torch.stack(outputs, 1).flatten(0, 1), torch.stack(states, 1).flatten(0, 1)
+
+    def _advance(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One step of the cell: output [N, E], next state [N, S]."""
+        if isinstance(self.cell, nn.LSTMCell):
+            hidden, memory = self.cell(features, tuple(state.chunk(2, dim=1)))
+            return hidden, torch.cat([hidden, memory], dim=1)
+        assert isinstance(self.cell, nn.GRUCell)
+        hidden = self.cell(features, state)
+        return hidden, hidden

@@ -1,0 +1,180 @@
+"""Soft actor-critic's networks: a squashed Gaussian actor and two critics of state and action."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Generator, Tensor, nn
+
+from rlinf.models.actor_critic.distributions import SquashedGaussianHead
+from rlinf.models.actor_critic.encoders import ObservationEncoder
+from rlinf.models.actor_critic.export import load_policy, save_policy
+from rlinf.models.actor_critic.layers import activation_module, mlp
+from rlinf.models.actor_critic.options import Activation, ActorCriticOptions
+from rlinf.types import Costs, PolicyOutput
+
+_LOG_STD_RANGE = (-20.0, 2.0)
+
+
+class StateDependentSquashedHead(SquashedGaussianHead):
+    """Mean and standard deviation both depend on the state."""
+
+    def __init__(self, features: int, space: spaces.Box) -> None:
+        super().__init__(features, space, 0.0)
+        self.mean = nn.Linear(features, 2 * self.noise_size)
+        del self.log_std
+
+    def forward(self, features: Tensor) -> Tensor:
+        mean, log_std = self.mean(features).chunk(2, dim=-1)
+        return torch.stack([mean, log_std.clamp(*_LOG_STD_RANGE)], dim=1)
+
+
+class PairedLinear(nn.Module):
+    """Two linear layers in one batched product: [2, N, in] to [2, N, out]."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(2, inputs, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(2, 1, outputs).uniform_(-bound, bound))
+
+    def forward(self, values: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias, values, self.weight)
+
+
+class TwinCritic(nn.Module):
+    """Two independent estimates of the return of (features [N, F], action [N, A]): [2, N]."""
+
+    def __init__(self, inputs: int, hidden: Sequence[int], activation: Activation) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for width in hidden:
+            layers += [PairedLinear(inputs, width), activation_module(activation)]
+            inputs = width
+        self.layers = nn.Sequential(*layers, PairedLinear(inputs, 1))
+
+    def forward(self, features: Tensor, actions: Tensor) -> Tensor:
+        joint = torch.cat([features, actions], dim=-1)
+        return self.layers(joint.expand(2, *joint.shape))[..., 0]
+
+
+class SoftActorCritic(nn.Module):
+    """Fits `interfaces.Policy` (without values: the critics judge actions, not states). Actions are kept unsquashed.
+
+    Image observations are encoded for actor and critics separately; the critics see tanh(action), in [-1, 1].
+    """
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
+    ) -> None:
+        super().__init__()
+        if not isinstance(action_space, spaces.Box):
+            raise TypeError(f"loss_type sac needs continuous actions (a Box), got {action_space}; ppo and grpo do not")
+        if options.recurrent != "none" or options.num_action_chunks != 1:
+            raise ValueError("loss_type sac knows no recurrent policies and no action chunks")
+        self.options = options
+        self._spaces = (observation_space, action_space)
+        self.actor_encoder = ObservationEncoder(observation_space, options)
+        self.critic_encoder = ObservationEncoder(observation_space, options)
+        self.actor_body = mlp(self.actor_encoder.out_features, options.hidden_sizes, options.activation)
+        self.head = StateDependentSquashedHead(options.hidden_sizes[-1], action_space)
+        width = self.critic_encoder.out_features + self.head.noise_size
+        self.critic = TwinCritic(width, options.hidden_sizes, options.activation)
+        for layer in self.actor_body:
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()  # the customary uniform start, as for the critics
+
+    state_size = 0
+    slots_independent = True
+    noise_kind = "normal"
+    action_dtype = np.float32
+
+    @property
+    def noise_size(self) -> int:
+        return self.head.noise_size
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return self.head.action_shape
+
+    def parameters_of_actor(self) -> list[nn.Parameter]:
+        return [*self.actor_encoder.parameters(), *self.actor_body.parameters(), *self.head.parameters()]
+
+    def parameters_of_critic(self) -> list[nn.Parameter]:
+        return [*self.critic_encoder.parameters(), *self.critic.parameters()]
+
+    def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Parameters [N, 2, A] of the actor at observations [N, ...]."""
+        return self.head(self.actor_body(self.actor_encoder(inputs)))
+
+    def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
+        parameters = self.distribution(inputs)
+        actions = self.head.sample(parameters, noise)
+        return actions, self.head.log_prob(parameters, actions).sum(-1)
+
+    def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
+        """Both critics' estimates [2, N] for unsquashed actions [N, A]."""
+        return self.critic(self.critic_encoder(inputs), torch.tanh(actions))
+
+    @torch.no_grad()
+    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Actions [N, A]; greedy where ``noise`` is None. There is no recurrent state."""
+        parameters = self.distribution(inputs)
+        return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
+
+    @torch.no_grad()
+    def act(
+        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
+    ) -> tuple[Tensor, PolicyOutput]:
+        """One decision for observations [N, ...]."""
+        parameters = self.distribution(inputs)
+        noise = torch.randn(len(parameters), self.noise_size, generator=generator)
+        actions = self.head.mode(parameters) if greedy else self.head.sample(parameters, noise)
+        return actions, PolicyOutput(
+            self.head.log_prob(parameters, actions).sum(-1), self.head.entropy(parameters).sum(-1)
+        )
+
+    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+        """Log-probabilities and entropy [B, T]."""
+        parameters = self.distribution({n: inputs[n].flatten(0, 1) for n in self.actor_encoder.leaves})
+        logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).sum(-1)
+        return PolicyOutput(
+            logprobs.unflatten(0, mask.shape), self.head.entropy(parameters).sum(-1).unflatten(0, mask.shape)
+        )
+
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Takes the true slots [B, T, ...] into the running statistics."""
+        if self.options.normalize_observations:
+            rows = {name: inputs[name][mask] for name in self.actor_encoder.leaves}
+            self.actor_encoder.observe(rows)
+            self.critic_encoder.observe(rows)
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        return Costs(mask.sum(dim=1).clamp(min=1))
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name."""
+        for name, tensor in self.state_dict().items():
+            yield name, tensor.detach()
+
+    def save_pretrained(self, folder: str) -> None:
+        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        save_policy(self, folder, self._spaces, self.options)
+
+    @classmethod
+    def from_pretrained(cls, folder: str) -> Self:
+        """The policy of an exported folder; see `actor_critic.export` on trusting it."""
+        observation_space, action_space, options, weights = load_policy(folder)
+        policy = cls(observation_space, action_space, options)
+        policy.load_state_dict(weights)
+        return policy
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What the environment takes for actions [N, A] of this policy."""
+        return self.head.to_env(actions)

@@ -1,0 +1,120 @@
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c", "#1aa7a7", "#8a6d5a", "#7d8794", "#c0392b"];
+
+/** An element with attributes (`on...` are listeners, true and false are switches) and children. */
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined).map((child) =>
+    child instanceof Node ? child : String(child)));
+  return node;
+}
+
+function number(value, digits = 4) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value !== "number") return String(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en-US");
+  const size = Math.abs(value);
+  return size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
+}
+
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 90) return `${number(seconds, 3)} s`;
+  return seconds < 5400 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+function faded(colour, alpha) {
+  const value = parseInt(colour.slice(1), 16);
+  return `rgba(${value >> 16}, ${(value >> 8) & 255}, ${value & 255}, ${alpha})`;
+}
+
+const PLOTS = new Map();
+
+/** Draws (again) into a node; every plot follows the theme. */
+function plot(node, traces, layout = {}) {
+  PLOTS.set(node, [traces, layout]);
+  const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: css("--line"), automargin: true };
+  const whole = {
+    margin: { l: 50, r: 14, t: 32, b: 38 }, height: 270, hovermode: "closest",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--line"), activecolor: css("--dim") },
+    legend: { orientation: "h", y: -0.22, font: { size: 11 } },
+    ...layout,
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
+    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+  };
+  Plotly.react(node, traces, whole, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+}
+
+/** Plots near the window are drawn, the others when they get there: a page with fifty of them opens at once. */
+const WAITING = new Map();
+const WATCH = new IntersectionObserver((entries) => {
+  for (const entry of entries) {
+    const draw = WAITING.get(entry.target);
+    if (entry.isIntersecting && draw) {
+      WAITING.delete(entry.target);
+      WATCH.unobserve(entry.target);
+      draw();
+    }
+  }
+}, { rootMargin: "300px" });
+
+function whenSeen(node, draw) {
+  WAITING.set(node, draw);
+  WATCH.observe(node);
+}
+
+function forget(parent) {
+  for (const node of [...PLOTS.keys(), ...WAITING.keys()]) {
+    if (!parent.contains(node)) continue;
+    if (PLOTS.delete(node)) Plotly.purge(node);
+    if (WAITING.delete(node)) WATCH.unobserve(node);
+  }
+  parent.replaceChildren();
+}
+
+const THEME_CHANGES = [];
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  for (const [node, [traces, layout]] of PLOTS) plot(node, traces, layout);
+  for (const change of THEME_CHANGES) change();
+}
+
+const TABS = [];
+
+/** A tab whose content is made when it is first opened. */
+function tab(name, build) {
+  TABS.push({ name, build, section: null, button: null });
+}
+
+function openTab(name) {
+  for (const entry of TABS) {
+    const chosen = entry.name === name;
+    entry.button.setAttribute("aria-selected", chosen);
+    if (chosen && entry.section === null) {
+      entry.section = el("section", { id: `panel-${entry.name.toLowerCase()}` });
+      document.getElementById("panels").append(entry.section);
+      entry.build(entry.section);
+    }
+    if (entry.section) entry.section.hidden = !chosen;
+  }
+}
+
+function choice(label, options, onchange, chosen) {
+  const select = el("select", { onchange: () => onchange(select.value) },
+    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text)));
+  return el("label", {}, label, select);
+}
+
+function fact(label, value) {
+  return el("div", { class: "card" }, el("b", {}, value), el("span", {}, label));
+}

@@ -1,0 +1,104 @@
+const KEY_METRICS = [
+  "eval/accuracy", "eval/success_once", "eval/return", "reward/mean", "rollout/accuracy", "rollout/return",
+  "rollout/success_once", "rollout/response_length", "train/entropy", "reward/constant_groups",
+  "train/clip_fraction_high", "train/approx_kl_k3", "train/grad_norm", "train/sampler_logprob_gap",
+  "train/explained_variance", "train/loss", "speed/tokens_per_s", "speed/steps_per_s",
+];
+const AXES = { step: "step", "axis/tokens": "tokens generated", "axis/env_steps": "environment steps", "axis/minutes": "minutes of training" };
+const Z = 1.96;
+
+/** The points of a metric over an axis, without the steps that have none. */
+function points(series, metric, axis) {
+  const found = { x: [], y: [], low: [], high: [] };
+  const column = series[metric] || [];
+  const [lows, highs] = [series[`${metric}/ci_low`], series[`${metric}/ci_high`]];
+  column.forEach((value, i) => {
+    const x = series[axis]?.[i];
+    if (value === null || x === null || x === undefined) return;
+    found.x.push(x);
+    found.y.push(value);
+    if (lows) { found.low.push(lows[i]); found.high.push(highs[i]); }
+  });
+  return found;
+}
+
+/** Centred moving means over `width` points, with the 95% interval of each window's mean. */
+function smoothed(values, width) {
+  const half = Math.floor(width / 2);
+  return values.map((_, i) => {
+    const part = values.slice(Math.max(0, i - half), i + half + 1);
+    const mean = part.reduce((sum, value) => sum + value, 0) / part.length;
+    const variance = part.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, part.length - 1);
+    const spread = Z * Math.sqrt(variance / part.length);
+    return { mean, low: mean - spread, high: mean + spread };
+  });
+}
+
+/** A line, and around it a band where there are intervals. */
+function bandTraces(name, colour, x, y, low, high, extra = {}) {
+  const traces = [];
+  if (low.length) {
+    traces.push({ x, y: low, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false, legendgroup: name });
+    traces.push({ x, y: high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: faded(colour, 0.18), hoverinfo: "skip", showlegend: false, legendgroup: name });
+  }
+  traces.push({ x, y, name, mode: x.length < 3 ? "lines+markers" : "lines", line: { color: colour, width: 2 }, legendgroup: name, ...extra });
+  return traces;
+}
+
+function metricTraces(runs, metric, axis, width) {
+  return runs.flatMap((run, i) => {
+    const colour = PALETTE[i % PALETTE.length];
+    const found = points(run.series, metric, axis);
+    if (!found.y.length) return [];
+    if (found.low.length || width < 2 || found.y.length < 4) {
+      return bandTraces(run.label, colour, found.x, found.y, found.low, found.high, found.low.length ? { mode: "lines+markers" } : {});
+    }
+    const smooth = smoothed(found.y, width);
+    const raw = { x: found.x, y: found.y, mode: "lines", line: { color: faded(colour, 0.3), width: 1 }, hoverinfo: "skip", showlegend: false };
+    return [raw, ...bandTraces(run.label, colour, found.x, smooth.map((s) => s.mean), smooth.map((s) => s.low), smooth.map((s) => s.high))];
+  });
+}
+
+function plottable(runs) {
+  const names = new Set(runs.flatMap((run) => Object.keys(run.series)));
+  return [...names].filter((name) => name !== "step" && !name.startsWith("axis/") && !/\/(ci_low|ci_high|n)$/.test(name)).sort();
+}
+
+function curvesPanel(section, runs) {
+  const all = plottable(runs);
+  const key = KEY_METRICS.filter((name) => all.includes(name));
+  const longest = Math.max(...runs.map((run) => run.series.step.length));
+  const state = { axis: "step", width: longest > 30 ? 7 : 1, which: "key", words: "" };
+  const axes = Object.entries(AXES).filter(([name]) => runs.some((run) => run.series[name]));
+  const grid = el("div", { class: "grid" });
+  const shownWidth = el("span", {}, state.width);
+
+  function draw() {
+    forget(grid);
+    const names = (state.which === "key" && !state.words ? key : all).filter((name) => name.includes(state.words));
+    for (const name of names) {
+      const node = el("div");
+      grid.append(el("div", { class: "card", "data-metric": name }, node));
+      node.style.minHeight = "270px";
+      whenSeen(node, () => plot(node, metricTraces(runs, name, state.axis, state.width), {
+        title: { text: name, font: { size: 13 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: { title: { text: AXES[state.axis], font: { size: 11 } } },
+      }));
+    }
+  }
+
+  const slider = el("input", { type: "range", min: 1, max: 51, step: 2, value: state.width, oninput: () => {
+    state.width = Number(slider.value);
+    shownWidth.textContent = state.width;
+    draw();
+  } });
+  const search = el("input", { type: "search", placeholder: "find a metric…", "aria-label": "find a metric", oninput: () => { state.words = search.value.trim(); draw(); } });
+  section.append(
+    el("div", { class: "controls" },
+      choice("over", axes, (value) => { state.axis = value; draw(); }, state.axis),
+      el("label", {}, "smoothing", slider, shownWidth),
+      choice("show", [["key", "the important ones"], ["all", `all ${all.length}`]], (value) => { state.which = value; draw(); }, state.which),
+      search,
+      el("span", { class: "dim" }, "bands: 95% interval of the evaluation, or of the smoothing window's mean")),
+    grid);
+  draw();
+}

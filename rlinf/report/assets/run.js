@@ -1,0 +1,80 @@
+function runFacts(run) {
+  const last = run.series.step[run.series.step.length - 1];
+  const facts = [fact("status", run.status), fact("steps", number(last)), fact("training", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
+  for (const [name, value] of Object.entries(run.final)) {
+    if (!/\/(ci_low|ci_high|n)$/.test(name) && facts.length < 7) {
+      const [low, high] = [run.final[`${name}/ci_low`], run.final[`${name}/ci_high`]];
+      const interval = low !== undefined ? ` [${number(low, 3)}, ${number(high, 3)}]` : "";
+      const before = run.initial[name] !== undefined ? `, before ${number(run.initial[name], 3)}` : "";
+      facts.push(fact(`${name}${interval}${before}`, number(value, 3)));
+    }
+  }
+  return el("div", { class: "facts" }, facts);
+}
+
+function healthList(run) {
+  if (!run.health.length) return el("p", { class: "dim" }, "Too few steps to judge.");
+  return el("div", {}, run.health.map((finding) => el("div", { class: `card finding ${finding.level}` },
+    el("span", { class: "level" }, finding.level), el("b", {}, finding.title), el("span", {}, finding.words))));
+}
+
+function overviewPanel(section, runs) {
+  for (const run of runs) {
+    section.append(el("h2", {}, runs.length > 1 ? run.label : "At a glance"), runFacts(run), el("h2", {}, "Health"), healthList(run));
+  }
+}
+
+function timePanel(section, runs) {
+  for (const run of runs) {
+    const node = el("div");
+    const names = run.stages.map(([name]) => name);
+    const seconds = run.stages.map(([, value]) => value);
+    const whole = seconds.reduce((a, b) => a + b, 0);
+    section.append(el("h2", {}, `${runs.length > 1 ? `${run.label}: ` : ""}seconds of a step, by stage`));
+    if (!names.length) {
+      section.append(el("p", { class: "dim" }, "No step was timed."));
+      continue;
+    }
+    section.append(el("div", { class: "card" }, node));
+    plot(node, [{
+      type: "waterfall", orientation: "h", y: [...names, "whole step"], x: [...seconds, whole], measure: [...names.map(() => "relative"), "total"],
+      text: [...seconds, whole].map((value) => `${number(value, 3)} s (${((100 * value) / whole).toFixed(0)}%)`), textposition: "auto",
+      connector: { line: { color: css("--dim"), width: 1 } }, increasing: { marker: { color: PALETTE[0] } }, totals: { marker: { color: PALETTE[8] } },
+    }], { height: 90 + 42 * (names.length + 1), yaxis: { autorange: "reversed" }, xaxis: { title: { text: "seconds" } }, margin: { l: 150, r: 20, t: 10, b: 40 } });
+  }
+}
+
+function configPanel(section, run) {
+  section.append(el("h2", {}, "Configuration"), sortableTable(
+    [{ name: "key", key: "key" }, { name: "value", key: "value" }, { name: "default", key: "default" }], run.config,
+    { rowClass: (row) => (row.changed ? "changed" : ""), only: { label: "only what differs from the defaults", keep: (row) => row.changed } }));
+  const { versions = {}, ...machine } = run.machine;
+  const rows = [...Object.entries(machine), ...Object.entries(versions)].map(([key, value]) => ({ key, value: value ?? "unknown" }));
+  section.append(el("h2", {}, "Machine, versions and commit"), sortableTable([{ name: "what", key: "key" }, { name: "is", key: "value" }], rows));
+}
+
+/** A panel about one run at a time, with a choice between several. */
+function perRun(section, runs, build) {
+  const body = el("div");
+  const show = (place) => { forget(body); build(body, runs[Number(place)]); };
+  if (runs.length > 1) section.append(el("div", { class: "controls" }, choice("run", runs.map((run, i) => [String(i), run.label]), show, "0")));
+  section.append(body);
+  show(0);
+}
+
+function videosPanel(section, run) {
+  section.append(...run.videos.map((video) => el("div", { class: "card" }, el("p", { class: "dim" }, video.name),
+    video.type === "image/gif" ? el("img", { src: `data:${video.type};base64,${video.data}`, alt: video.name })
+      : el("video", { src: `data:${video.type};base64,${video.data}`, controls: true, loop: true, muted: true }))));
+}
+
+function runPages(runs) {
+  const names = runs.map((run) => run.name);
+  runs.forEach((run) => { run.label = names.indexOf(run.name) === names.lastIndexOf(run.name) ? run.name : run.path; });
+  tab("Overview", (section) => overviewPanel(section, runs));
+  tab("Curves", (section) => curvesPanel(section, runs));
+  tab("Time", (section) => timePanel(section, runs));
+  tab("Samples", (section) => perRun(section, runs, samplesPanel));
+  if (runs.some((run) => run.videos.length)) tab("Videos", (section) => perRun(section, runs, videosPanel));
+  tab("Configuration", (section) => perRun(section, runs, configPanel));
+}

@@ -1,0 +1,135 @@
+/** Colour of a token by its log-probability: 0 (certain) is clear, -4 and below is full. */
+function logprobColour(logprob) {
+  return `rgba(229, 112, 58, ${Math.min(1, Math.max(0, -logprob / 4)) * 0.75})`;
+}
+
+/** Red for what the update or the group speaks against, blue for what it speaks for. */
+function signedColour(value, scale) {
+  const size = Math.min(1, Math.abs(value) / scale) * 0.7;
+  return value >= 0 ? `rgba(47, 129, 247, ${size})` : `rgba(207, 34, 46, ${size})`;
+}
+
+const COLOURINGS = {
+  logprob: { label: "log-probability", column: "logprobs", colour: logprobColour, ends: ["certain", "e⁻⁴"], sample: [0, -1, -2, -4].map(logprobColour) },
+  advantage: { label: "advantage", column: "advantages", colour: (v) => signedColour(v, 2), ends: ["−2", "+2"], sample: [-2, -1, 0, 1, 2].map((v) => signedColour(v, 2)) },
+  update: { label: "log-ratio after the update", column: "updated_logprobs", base: true, colour: (v) => signedColour(v, 0.2), ends: ["−0.2", "+0.2"], sample: [-0.2, 0, 0.2].map((v) => signedColour(v, 0.2)) },
+  mismatch: { label: "learner − sampler log-probability", column: "old_logprobs", base: true, colour: (v) => signedColour(v, 0.2), ends: ["−0.2", "+0.2"], sample: [-0.2, 0, 0.2].map((v) => signedColour(v, 0.2)) },
+};
+
+/** The values that a colouring shows: a column, or what it adds to the log-probability it is compared with. */
+function colouredValues(row, name) {
+  const kind = COLOURINGS[name];
+  const values = kind && row[kind.column];
+  if (!values || !kind.base) return values;
+  const before = name === "update" && row.old_logprobs ? row.old_logprobs : row.logprobs;
+  return values.map((value, i) => value - before[i]);
+}
+
+/** Which tokens the clip range holds back: the ratio after the update lies beyond it, on the side that the advantage pushes to. */
+function clippedTokens(row, [low, high]) {
+  if (!row.updated_logprobs) return null;
+  const before = row.old_logprobs || row.logprobs;
+  return row.updated_logprobs.map((after, i) => {
+    const ratio = Math.exp(after - before[i]);
+    const advantage = row.advantages ? row.advantages[i] : row.advantage;
+    return (advantage > 0 && ratio > high) || (advantage < 0 && ratio < low);
+  });
+}
+
+function responseText(row, colouring, clip) {
+  if (!row.pieces) return el("pre", {}, row.response ?? "");
+  const kind = COLOURINGS[colouring];
+  const values = colouredValues(row, colouring);
+  const clipped = clippedTokens(row, clip);
+  const text = el("pre");
+  row.pieces.forEach((piece, i) => {
+    const logprob = row.logprobs[i];
+    const title = `log-prob ${number(logprob, 3)} (p ${number(Math.exp(logprob), 3)})` + (clipped?.[i] ? ", clipped" : "");
+    const token = el("span", { class: clipped?.[i] ? "token clipped" : "token", title }, piece.replace(/\n/g, "⏎\n") || "·");
+    if (values) token.style.background = kind.colour(values[i]);
+    text.append(token);
+  });
+  if (row.cut_tokens) text.append(el("span", { class: "dim" }, ` … ${row.cut_tokens} more tokens`));
+  return text;
+}
+
+function traceOf(row) {
+  const node = el("div");
+  const traces = Object.entries(row.trace).map(([name, y]) => ({ y, name, mode: "lines", visible: name === "reward" || name === "advantage" ? true : "legendonly" }));
+  whenSeen(node, () => plot(node, traces, { height: 230, xaxis: { title: { text: "decision" } } }));
+  return node;
+}
+
+function responseCard(row, colouring, clip) {
+  const clipped = clippedTokens(row, clip);
+  const facts = [
+    ["reward", number(row.reward)], ["advantage", number(row.advantage)], ["verdict", row.verdict], ["found", row.extracted],
+    ["decisions", row.slots], ["ended by", row.finish_reason],
+    ["clipped", clipped && `${clipped.filter(Boolean).length} of ${clipped.length}`],
+  ].filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== "–");
+  return el("div", { class: `card response ${row.verdict || ""}` },
+    el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),
+    row.response !== undefined || row.pieces ? responseText(row, colouring, clip) : null,
+    row.trace ? traceOf(row) : null);
+}
+
+function groupWords(rows) {
+  const rewards = rows.map((row) => row.reward);
+  const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
+  if (rows.length > 1 && rewards.every((reward) => reward === rewards[0])) {
+    return `All ${rows.length} have reward ${number(mean)}: this group teaches nothing.`;
+  }
+  return `${rows.length} rows, mean reward ${number(mean)}, best ${number(Math.max(...rewards))}.`;
+}
+
+function samplesPanel(section, run) {
+  const steps = Object.keys(run.samples.steps);
+  if (!steps.length) {
+    section.append(el("p", {}, "This run wrote no samples (logging.samples_every)."));
+    return;
+  }
+  const rows = Object.values(run.samples.steps).flat();
+  const kinds = Object.entries(COLOURINGS).filter(([, kind]) => rows.some((row) => row.pieces && row[kind.column]));
+  const state = { step: steps[steps.length - 1], group: null, colouring: kinds[0]?.[0], sort: "reward" };
+  const groupSelect = el("select", { id: "group", onchange: () => { state.group = groupSelect.value; draw(); } });
+  const legend = el("span", { class: "legend" });
+  const body = el("div");
+
+  function groups() {
+    const found = new Map();
+    for (const row of run.samples.steps[state.step]) found.set(String(row.group), [...(found.get(String(row.group)) || []), row]);
+    return found;
+  }
+
+  function fill() {
+    const found = groups();
+    const varied = [...found].find(([, members]) => members.some((row) => row.reward !== members[0].reward));
+    if (!found.has(state.group)) state.group = (varied ?? [...found][0])[0];
+    groupSelect.replaceChildren(...[...found].map(([name, members]) =>
+      el("option", { value: name, selected: name === state.group }, `${name}${members[0].prompt ? `: ${members[0].prompt.slice(0, 80)}` : ""}`)));
+    draw();
+  }
+
+  function draw() {
+    const members = [...groups().get(state.group)];
+    members.sort((a, b) => (b[state.sort] ?? 0) - (a[state.sort] ?? 0));
+    const kind = COLOURINGS[state.colouring];
+    legend.replaceChildren(...(kind ? [kind.ends[0], el("i", { style: `background: linear-gradient(90deg, ${kind.sample.join(", ")})` }), kind.ends[1]] : []));
+    forget(body);
+    const first = members[0];
+    body.append(...[
+      first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), el("span", { class: "dim" }, `answer: ${first.answer ?? "–"}`)) : null,
+      el("p", { class: "dim" }, groupWords(members)),
+      ...members.map((row) => responseCard(row, state.colouring, run.clip)),
+    ].filter(Boolean));
+  }
+
+  section.append(el("div", { class: "controls" },
+    choice("step", steps.map((step) => [step, step]), (value) => { state.step = value; fill(); }, state.step),
+    el("label", {}, "group", groupSelect),
+    choice("sort by", [["reward", "reward"], ["advantage", "advantage"], ["slots", "length"]], (value) => { state.sort = value; draw(); }, state.sort),
+    kinds.length ? choice("colour", [...kinds.map(([name, kind]) => [name, kind.label]), ["none", "none"]], (value) => { state.colouring = value; draw(); }, state.colouring) : null,
+    legend,
+    run.samples.left_out ? el("span", { class: "dim" }, `${run.samples.left_out} further steps were left out`) : null), body);
+  fill();
+}

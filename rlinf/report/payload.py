@@ -1,0 +1,109 @@
+"""What a page about runs shows, as data for its scripts."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rlinf.report.axes import axes
+from rlinf.report.configuration import config_rows
+from rlinf.report.health import examine
+from rlinf.report.runs import RunRecord
+from rlinf.report.stages import stages
+from rlinf.report.token_text import token_decoder
+
+Decoder = Callable[[Sequence[int]], list[str]]
+
+# A page stays below what a browser opens at once: responses and curves beyond these are thinned or cut, and it says so.
+MAX_TOKENS = 2000
+MAX_SAMPLES = 400
+MAX_POINTS = 2000
+MAX_VIDEO_BYTES = 30_000_000
+_VIDEO_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
+
+
+def runs_payload(runs: Sequence[RunRecord]) -> dict[str, Any]:
+    """``kind: runs``: everything about each run."""
+    return {"kind": "runs", "runs": [run_payload(run) for run in runs]}
+
+
+def run_payload(run: RunRecord) -> dict[str, Any]:
+    """One run."""
+    summary = run.summary or {}
+    return {
+        "name": run.name,
+        "path": str(run.path),
+        "status": summary.get("status", "not finished"),
+        "wall_s": summary.get("wall_s"),
+        "final": summary.get("metrics", {}),
+        "initial": summary.get("initial_metrics", {}),
+        "series": thinned({**run.series, **axes(run.series)}),
+        "health": [asdict(finding) for finding in examine(run)],
+        "stages": stages(run),
+        "samples": _samples(run),
+        "clip": _clip_range(run),
+        "videos": _videos(run.path),
+        "config": config_rows(run.config),
+        "machine": dict(run.machine),
+    }
+
+
+def thinned(series: Any) -> dict[str, list[float | None]]:
+    """Every n-th step, so that there are at most MAX_POINTS; evaluated steps and the last one stay."""
+    count = len(series.get("step", []))
+    every = -(-count // MAX_POINTS) or 1
+    if every == 1:
+        return {name: list(column) for name, column in series.items()}
+    evaluated = [column for name, column in series.items() if name.startswith("eval/")][:1]
+    kept = [
+        place
+        for place in range(count)
+        if place % every == 0 or place == count - 1 or any(column[place] is not None for column in evaluated)
+    ]
+    return {name: [column[place] for place in kept] for name, column in series.items()}
+
+
+def _samples(run: RunRecord) -> dict[str, Any]:
+    """Step -> responses; evenly many steps where there would be too many responses."""
+    if not run.samples:
+        return {"steps": {}, "left_out": 0}
+    largest = max(len(rows) for rows in run.samples.values()) or 1
+    room = max(2, MAX_SAMPLES // largest)
+    numbers = sorted(run.samples)
+    if len(numbers) > room:
+        numbers = sorted({numbers[round(i * (len(numbers) - 1) / (room - 1))] for i in range(room)})
+    has_tokens = any("tokens" in row for number in numbers for row in run.samples[number])
+    decode = token_decoder(run.path) if has_tokens else None
+    chosen = {str(number): [_sample(row, decode) for row in run.samples[number]] for number in numbers}
+    return {"steps": chosen, "left_out": len(run.samples) - len(numbers)}
+
+
+def _sample(row: dict[str, Any], decode: Decoder | None) -> dict[str, Any]:
+    shown = {name: value for name, value in row.items() if name != "tokens"}
+    if decode is not None and "tokens" in row:
+        shown["pieces"] = decode(row["tokens"][:MAX_TOKENS])
+        shown["cut_tokens"] = max(0, len(row["tokens"]) - MAX_TOKENS)
+    return shown
+
+
+def _clip_range(run: RunRecord) -> list[float]:
+    """(low, high) of the ratio's clip range."""
+    eps = run.setting("algorithm.ratio_clip_eps") or 0.2
+    low, high = run.setting("algorithm.clip_ratio_low"), run.setting("algorithm.clip_ratio_high")
+    return [1 - (eps if low is None else low), 1 + (eps if high is None else high)]
+
+
+def _videos(folder: Path) -> list[dict[str, str]]:
+    """Videos of the run as data URIs, the newest first, as many as fit."""
+    found, room = [], MAX_VIDEO_BYTES
+    paths = [path for path in (folder / "videos").rglob("*") if path.suffix in _VIDEO_TYPES]
+    for path in sorted(paths, reverse=True):
+        room -= path.stat().st_size
+        if room < 0:
+            break
+        data = base64.b64encode(path.read_bytes()).decode()
+        found.append({"name": path.name, "type": _VIDEO_TYPES[path.suffix], "data": data})
+    return found

@@ -1,0 +1,125 @@
+"""`rlinf replay RUN --step 121 --group 7`: the same weights, the same random streams, the same responses?
+
+The batch of step S was collected with the weights after step S - 1. Every draw is keyed by the run's seed, the step and
+the sample, so the checkpoint of step S - 1 is all that is needed to collect it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlinf.config import Config, load
+from rlinf.report.runs import is_run
+
+if TYPE_CHECKING:
+    from rlinf.train.run_dir import RunDirectory
+
+# Other kernels or batch sizes round differently; another token would be another response.
+LOGPROB_TOLERANCE = 1e-4
+_EXACT = ("tokens", "response", "reward", "verdict", "slots", "task_id")
+
+
+class ReplayError(RuntimeError):
+    """What was asked for can not be replayed; the message says what can."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0: equal (or shown, where nothing was recorded), 1: different, 2: not possible."""
+    parser = argparse.ArgumentParser(prog="rlinf replay", description="Generate a recorded group of a run again.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("--step", type=int, required=True, help="the step whose batch is collected again")
+    parser.add_argument("--group", type=int, default=0, help="the group of that batch")
+    options = parser.parse_args(arguments)
+    try:
+        recorded = recorded_group(options.run, options.step, options.group)
+        again = replay(options.run, options.step, options.group)
+    except ReplayError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for place, row in enumerate(again):
+        shown = row.get("response", f"{row['slots']} decisions")
+        print(f"[{place}] reward {row['reward']:.4g}  {row.get('verdict', '')}\n{shown}")
+    if not recorded:
+        print(f"Step {options.step} recorded no samples of group {options.group}: nothing to compare with.")
+        return 0
+    found = differences(recorded, again)
+    print("\n".join(found) if found else f"Equal: all {len(recorded)} rows are what the run recorded.")
+    return 1 if found else 0
+
+
+def recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
+    """The rows that the run wrote down; none where it did not."""
+    path = folder / "samples" / f"step_{step:06d}.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [row for row in rows if row["group"] == group]
+
+
+def available_steps(folder: Path, config: Config) -> list[int]:
+    """The steps whose starting weights are there: one after each checkpoint, and the first where it starts anew."""
+    steps = {int(path.name.removeprefix("step_")) + 1 for path in (folder / "checkpoints").glob("step_*")}
+    if not config.sft.steps:
+        steps.add(1)
+    return sorted(step for step in steps if 1 <= step <= config.run.max_steps)
+
+
+def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
+    """The rows of a group, generated again; raises :class:`ReplayError` where the weights are not there."""
+    if not is_run(folder):
+        raise ReplayError(f"{folder} is no run directory: it has no config.yaml")
+    config = load(folder / "config.yaml", ["cluster.backend=local"])
+    steps = available_steps(folder, config)
+    if step not in steps:
+        listed = ", ".join(str(one) for one in steps) or "none"
+        raise ReplayError(
+            f"step {step} needs the checkpoint of step {step - 1}, which is not there. Steps to replay: {listed}. "
+            "(checkpoint.every and checkpoint.keep decide which checkpoints stay.)"
+        )
+    from rlinf.cluster import connect
+    from rlinf.train.loop import Trainer
+    from rlinf.train.progress import ProgressDisplay
+    from rlinf.train.run import build_graph
+    from rlinf.train.samples import sample_lines
+
+    display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
+    with connect(config.cluster) as cluster:
+        graph = build_graph(config, cluster, folder)
+        trainer = Trainer(config, graph, _directory_at(folder, step - 1), display)
+        trainer.resume()
+        graph.load_weights(graph.learner.weights(version=step - 1))
+        batch, _ = trainer.collect(step - 1)
+    rows = (batch.group_ids == group).nonzero()[:, 0]
+    if not len(rows):
+        raise ReplayError(f"step {step} has no group {group}: groups are {batch.group_ids.unique().tolist()}")
+    return sample_lines(batch.select(rows))
+
+
+def _directory_at(folder: Path, step: int) -> RunDirectory:
+    """The run directory as it was after ``step``: its newest checkpoint is that one."""
+    from rlinf.train.run_dir import Checkpoint, RunDirectory
+
+    class Past(RunDirectory):
+        def latest(self) -> Checkpoint | None:
+            path = self.checkpoints / f"step_{step:06d}"
+            return Checkpoint(path, json.loads((path / "state.json").read_text())) if path.exists() else None
+
+    return Past(folder)
+
+
+def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is not the same, in words; empty where everything is."""
+    if len(recorded) != len(again):
+        return [f"Different: the run recorded {len(recorded)} rows, and there are {len(again)} now."]
+    found = []
+    for place, (before, after) in enumerate(zip(recorded, again, strict=True)):
+        for name in _EXACT:
+            if name in before and before[name] != after.get(name):
+                found.append(f"Different: row {place}: {name} was {before[name]!r} and is {after.get(name)!r}.")
+        gaps = [abs(a - b) for a, b in zip(before.get("logprobs", []), after.get("logprobs", []), strict=False)]
+        if max(gaps, default=0.0) > LOGPROB_TOLERANCE:
+            found.append(f"Different: row {place}: log-probabilities differ by up to {max(gaps):.2g}.")
+    return found

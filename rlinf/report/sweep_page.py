@@ -1,0 +1,83 @@
+"""What the page about a sweep shows, as data for its scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlinf.sweep.export import setting_row, trial_row
+from rlinf.sweep.records import read_sweep
+from rlinf.sweep.statistics import mean_band
+from rlinf.sweep.summary import SettingResult, SweepSummary, TrialResult, summarise
+
+# Curves of so many of the best settings, beside which more could not be told apart.
+CURVES = 10
+_POINTS = 200
+_CURVE_METRICS = ("reward/mean", "rollout/accuracy", "rollout/return", "rollout/response_length", "train/entropy")
+_AXES = ("step", "axis/tokens", "axis/env_steps", "axis/minutes")
+
+
+def sweep_payload(folder: Path) -> dict[str, Any]:
+    """``kind: sweep``: ranking, curves with intervals, importance, every trial, and what failed."""
+    summary = summarise(read_sweep(folder))
+    sweep = summary.sweep
+    return {
+        "kind": "sweep",
+        "name": sweep.name,
+        "metric": sweep.metric,
+        "mode": sweep.mode,
+        "keys": list(sweep.keys),
+        "verdict": summary.verdict.splitlines(),
+        "settings": [_setting(sweep.keys, one) for one in summary.settings],
+        "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
+        "errors": _errors(summary),
+        "importance": [
+            {"key": one.key, "share": one.share, "noise": one.noise, "matters": one.matters} for one in summary.importance
+        ],
+        "curves": _curves(summary),
+        "definition": [{"key": key, "value": str(value)} for key, value in sweep.definition.items()],
+    }
+
+
+def _setting(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
+    return {**setting_row(keys, one), "label": one.label, "finals": one.finals}
+
+
+def _errors(summary: SweepSummary) -> list[dict[str, str]]:
+    failed = [trial.record for trial in summary.trials if trial.record.error]
+    return [{"trial": record.folder.name, "status": record.status, "error": record.error or ""} for record in failed]
+
+
+def _curves(summary: SweepSummary) -> list[dict[str, Any]]:
+    """For each metric, a curve a setting: mean and 95% interval over the seeds at steps that all of them have."""
+    shown = [one for one in summary.settings if one.counted][:CURVES]
+    found = []
+    for metric in dict.fromkeys((summary.sweep.metric, *_CURVE_METRICS)):
+        lines = [line for one in shown if (line := _line(one, metric)) is not None]
+        if lines:
+            found.append({"metric": metric, "lines": lines})
+    return found
+
+
+def _line(one: SettingResult, metric: str) -> dict[str, Any] | None:
+    columns = [_at_steps(trial, metric) for trial in one.counted]
+    steps = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
+    if not steps:
+        return None
+    steps = [steps[place] for place in sorted({*range(0, len(steps), -(-len(steps) // _POINTS)), len(steps) - 1})]
+    mean, low, high = mean_band(np.asarray([[column[step] for step in steps] for column in columns]))
+    line: dict[str, Any] = {"label": one.label, "y": mean.tolist(), "low": low.tolist(), "high": high.tolist()}
+    for axis in _AXES:
+        places = [_at_steps(trial, axis) for trial in one.counted]
+        if all(places):
+            line[axis] = [float(np.mean([place[step] for place in places])) for step in steps]
+    return line
+
+
+def _at_steps(trial: TrialResult, name: str) -> dict[int, float]:
+    column = trial.series.get(name, [])
+    steps = trial.series["step"]
+    return {int(step or 0): value for step, value in zip(steps, column, strict=False) if value is not None}

@@ -1,0 +1,277 @@
+"""Whole episodes, one per row: for group estimators, for REINFORCE, and for evaluation.
+
+Lanes work through a list of episodes; a lane that is done takes the next one. Start state and noise of an episode are
+keyed by its row, so neither the number of lanes nor the order of finishing has any influence on the result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from rlinf.models.actor_critic.spaces import Arrays
+from rlinf.rollouts.actor import NoiseStream, SimulatorPolicy, decide
+from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.lanes import Lanes
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTally
+from rlinf.types import Batch
+
+_NOISE_BLOCK = 64
+_ATTEMPTS = 3
+_EVALUATION_SLOTS = 16_384
+
+
+@dataclass(frozen=True)
+class EpisodeTask:
+    """One episode to run."""
+
+    row: int
+    """Its row in the batch of all workers."""
+    group: int
+    start_seed: int
+    """Given to the environment's reset: the same number, the same start."""
+
+
+@dataclass
+class Episode:
+    """One that was run: [L, ...] per column, L decisions."""
+
+    task: EpisodeTask
+    observations: Arrays
+    actions: np.ndarray
+    rewards: np.ndarray
+    terminated: bool
+    record: EpisodeRecord
+
+
+@dataclass
+class EpisodeRun:
+    episodes: list[Episode]
+    """In the order of the tasks; those that failed in every attempt are missing."""
+    failures: Counter[str]
+    env_steps: int
+
+
+@dataclass
+class _Slot:
+    """What a lane is busy with."""
+
+    task: EpisodeTask
+    attempt: int
+    first: int
+    """Index of its first decision among those of the run."""
+    noise: NoiseStream | None
+    block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+
+
+class EpisodeCollector:
+    """Runs lists of episodes on the lanes of one worker."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        *,
+        seed: int,
+        chunk: int = 1,
+        max_failures: int = 100,
+        max_decisions: int = 10_000,
+        auto_reset: bool = True,
+    ) -> None:
+        self._lanes = lanes
+        self._seed = seed
+        self._chunk = chunk
+        self._max_failures = max_failures
+        self._max_decisions = max_decisions
+        self._auto_reset = auto_reset
+        self._tally = EpisodeTally(lanes.num_lanes)
+        self._total_failures = 0
+
+    def run(
+        self, policy: SimulatorPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False
+    ) -> EpisodeRun:
+        """All of ``tasks`` to their ends. Noise is keyed by (run seed, step, row, attempt); ``greedy`` needs none."""
+        waiting = [(task, 0) for task in reversed(tasks)]
+        busy: dict[int, _Slot] = {}
+        history: list[tuple[list[int], Arrays, np.ndarray, np.ndarray]] = []
+        state = np.zeros((self._lanes.num_lanes, policy.state_size), dtype=np.float32)
+        run = EpisodeRun([], Counter(), 0)
+        while waiting or busy:
+            if waiting and (self._auto_reset or not busy):
+                self._assign(waiting, busy, policy, step, greedy, state, len(history), run)
+            lanes = sorted(busy)
+            if not lanes:
+                continue
+            observations = {name: leaf[lanes] for name, leaf in self._lanes.observations.items()}
+            noise = None if greedy else np.stack([self._noise(busy[lane], len(history)) for lane in lanes])
+            actions, state[lanes] = decide(policy, observations, state[lanes], noise)
+            rewards, over = self._advance(lanes, policy.env_actions(actions), busy, len(history), run)
+            history.append((lanes, observations, actions, rewards))
+            for lane, outcome in over.items():
+                slot = busy.pop(lane)
+                if outcome is None:
+                    if slot.attempt + 1 < _ATTEMPTS:
+                        waiting.append((slot.task, slot.attempt + 1))
+                    continue
+                terminated, record = outcome
+                run.episodes.append(_cut(history, lane, slot, terminated, record))
+            if not busy:
+                history.clear()
+        run.episodes.sort(key=lambda episode: episode.task.row)
+        return run
+
+    def _assign(
+        self,
+        waiting: list[tuple[EpisodeTask, int]],
+        busy: dict[int, _Slot],
+        policy: SimulatorPolicy,
+        step: int,
+        greedy: bool,
+        state: np.ndarray,
+        first: int,
+        run: EpisodeRun,
+    ) -> None:
+        """Gives every idle lane the next episode. One that can not be reset is tried again like one that broke."""
+        idle = [lane for lane in range(self._lanes.num_lanes) if lane not in busy][: len(waiting)]
+        if not idle:
+            return
+        taken = [waiting.pop() for _ in idle]
+        failed = self._lanes.reset(idle, [task.start_seed for task, _ in taken])
+        for position, (lane, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
+            if position in failed:
+                self._fail(lane, failed[position], run)
+                if attempt + 1 < _ATTEMPTS:
+                    waiting.append((task, attempt + 1))
+                continue
+            keys = (self._seed, "act", step, task.row, attempt)
+            noise = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, *keys)
+            busy[lane] = _Slot(task, attempt, first, noise)
+            state[lane] = 0.0
+            self._tally.clear(lane)
+
+    @staticmethod
+    def _noise(slot: _Slot, now: int) -> np.ndarray:
+        """[noise_size] for the lane's next decision."""
+        assert slot.noise is not None
+        index = (now - slot.first) % _NOISE_BLOCK
+        if index == 0:
+            slot.block = slot.noise.draw(_NOISE_BLOCK)
+        return slot.block[index]
+
+    def _advance(
+        self, lanes: list[int], actions: np.ndarray, busy: dict[int, _Slot], now: int, run: EpisodeRun
+    ) -> tuple[np.ndarray, dict[int, tuple[bool, EpisodeRecord] | None]]:
+        """One decision: rewards [n] and the lanes whose episode is over (None: it failed)."""
+        rewards = np.zeros(len(lanes))
+        over: dict[int, tuple[bool, EpisodeRecord] | None] = {}
+        place = {lane: position for position, lane in enumerate(lanes)}
+        alive = lanes
+        success_now: dict[int, bool] = {}
+        for part in range(self._chunk):
+            rows = [place[lane] for lane in alive]
+            result = self._lanes.step(alive, actions[rows, part] if self._chunk > 1 else actions)
+            acted = np.ones(len(alive), dtype=bool)
+            acted[list(result.failed)] = False
+            index = np.asarray(alive)
+            self._tally.add(index[acted], result.rewards[acted], result.success[acted])
+            rewards[np.asarray(rows)[acted]] += result.rewards[acted]
+            run.env_steps += int(acted.sum())
+            for position, kind in result.failed.items():
+                over[alive[position]] = None
+                self._fail(alive[position], kind, run)
+            for position in np.nonzero((result.terminated | result.truncated) & acted)[0].tolist():
+                lane = alive[position]
+                record = self._tally.finish(lane, busy[lane].task.row, bool(result.success[position]))
+                over[lane] = (bool(result.terminated[position]), record)
+            success_now.update(zip(alive, result.success.tolist(), strict=True))
+            alive = [lane for lane in alive if lane not in over]
+            if not alive:
+                break
+        for lane in alive:
+            if now - busy[lane].first + 1 >= self._max_decisions:
+                over[lane] = (False, self._tally.finish(lane, busy[lane].task.row, success_now[lane]))
+        return rewards, over
+
+    def _fail(self, lane: int, kind: str, run: EpisodeRun) -> None:
+        run.failures[kind] += 1
+        self._total_failures += 1
+        if self._total_failures > self._max_failures:
+            raise EnvFailureError(
+                f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures "
+                "allows; step one by hand to see why, or raise the limit"
+            )
+        self._lanes.restart(lane)
+
+
+def _cut(
+    history: list[tuple[list[int], Arrays, np.ndarray, np.ndarray]],
+    lane: int,
+    slot: _Slot,
+    terminated: bool,
+    record: EpisodeRecord,
+) -> Episode:
+    """The lane's part of the run's history since the episode began."""
+    mine = [
+        (lanes.index(lane), observations, actions, rewards)
+        for lanes, observations, actions, rewards in history[slot.first :]
+    ]
+    names = list(mine[0][1])
+    return Episode(
+        task=slot.task,
+        observations={name: np.stack([observations[name][at] for at, observations, _, _ in mine]) for name in names},
+        actions=np.stack([actions[at] for at, _, actions, _ in mine]),
+        rewards=np.array([rewards[at] for at, _, _, rewards in mine]),
+        terminated=terminated,
+        record=record,
+    )
+
+
+def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:
+    """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of slots at a time."""
+    rows, slots = len(episodes), max(len(episode.rewards) for episode in episodes)
+    lengths = [len(episode.rewards) for episode in episodes]
+    mask = torch.arange(slots) < torch.tensor(lengths)[:, None]
+    inputs = {name: _padded([e.observations[name] for e in episodes], slots) for name in episodes[0].observations}
+    if policy.state_size:
+        inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
+        inputs["episode_start"] = torch.zeros(rows, slots, dtype=torch.bool)
+    actions = _padded([episode.actions for episode in episodes], slots)
+    rewards = _padded([episode.rewards for episode in episodes], slots).to(torch.float32)
+    at_once = max(1, _EVALUATION_SLOTS // slots)
+    with torch.no_grad():
+        logprobs = torch.cat(
+            [
+                policy.evaluate({n: t[part] for n, t in inputs.items()}, actions[part], mask[part]).logprobs
+                for part in torch.arange(rows).split(at_once)
+            ]
+        )
+    last = torch.zeros_like(mask)
+    last[torch.arange(rows), torch.tensor(lengths) - 1] = True
+    ended = torch.tensor([episode.terminated for episode in episodes])[:, None]
+    return Batch(
+        inputs=inputs,
+        actions=actions,
+        mask=mask,
+        logprobs=torch.where(mask, logprobs, 0.0),
+        rewards=rewards,
+        step_rewards=torch.where(mask, rewards, torch.nan),
+        group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),
+        policy_version=torch.full(mask.shape, version, dtype=torch.int32),
+        terminated=last & ended,
+        truncated=last & ~ended,
+        metadata={
+            "start_seed": [episode.task.start_seed for episode in episodes],
+            "success": [episode.record.success_once for episode in episodes],
+        },
+    )
+
+
+def _padded(columns: Sequence[np.ndarray], slots: int) -> torch.Tensor:
+    """[L, ...] each to one zero-padded tensor [B, slots, ...]."""
+    result = np.zeros((len(columns), slots, *columns[0].shape[1:]), dtype=columns[0].dtype)
+    for row, column in enumerate(columns):
+        result[row, : len(column)] = column
+    return torch.from_numpy(result)

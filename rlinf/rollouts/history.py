@@ -1,0 +1,45 @@
+"""The actions of every running episode since its reset: what rebuilds an environment after a restart of the run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class ActionHistory:
+    """Decisions of N lanes. Appending is one list operation for all lanes; slicing happens at checkpoints only."""
+
+    def __init__(self, num_lanes: int) -> None:
+        self._decisions: list[np.ndarray] = []  # each [N, ...]
+        self._first = np.zeros(num_lanes, dtype=np.int64)  # index of each lane's first decision since its reset
+
+    def begin(self, lanes: list[int]) -> None:
+        """An episode starts in each of ``lanes``: what was recorded for them is no longer needed."""
+        self._first[lanes] = len(self._decisions)
+        needless = int(self._first.min())
+        if needless > 4096:
+            del self._decisions[:needless]
+            self._first -= needless
+
+    def append(self, actions: np.ndarray) -> None:
+        """One decision of all lanes [N, ...]."""
+        self._decisions.append(actions)
+
+    def since_reset(self) -> list[np.ndarray]:
+        """Per lane, [decisions, ...]."""
+        return [
+            np.stack([decision[lane] for decision in self._decisions[first:]])
+            if first < len(self._decisions)
+            else np.zeros(0)
+            for lane, first in enumerate(self._first.tolist())
+        ]
+
+    def load(self, per_lane: list[np.ndarray]) -> None:
+        """Takes what :meth:`since_reset` gave."""
+        longest = max(len(actions) for actions in per_lane)
+        filler = next((actions[0] for actions in per_lane if len(actions)), np.zeros(()))
+        decisions = np.zeros((longest, len(per_lane), *filler.shape), dtype=filler.dtype)
+        for lane, actions in enumerate(per_lane):
+            self._first[lane] = longest - len(actions)
+            if len(actions):
+                decisions[longest - len(actions) :, lane] = actions
+        self._decisions = list(decisions)

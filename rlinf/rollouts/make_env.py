@@ -1,0 +1,81 @@
+"""One environment from its options: any gymnasium id, wrappers by name, limits, frame stacking."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import gymnasium
+
+from rlinf.rollouts.wrappers import IgnoreTerminations
+
+Vectorization = Literal["auto", "native", "sync", "async"]
+
+
+@dataclass(frozen=True)
+class EnvOptions:
+    """What env workers need to know of the `env` section; the fields mean what they mean there."""
+
+    id: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
+    vectorization: Vectorization = "auto"
+    max_episode_steps: int | None = None
+    ignore_terminations: bool = False
+    num_action_chunks: int = 1
+    frame_stack: int = 1
+    success_key: str = "success"
+    step_timeout_s: float = 60.0
+    max_failures: int = 100
+
+
+class EnvNotFoundError(ValueError):
+    """An id, module or wrapper that does not exist; the message says which, and what would help."""
+
+
+def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasium.Env:
+    """Builds one environment. The order is: the env, its wrappers, no terminations, frame stack."""
+    kwargs = dict(options.kwargs)
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
+    try:
+        env = gymnasium.make(
+            options.id, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
+        )
+    except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
+        raise EnvNotFoundError(
+            f"env.id {options.id!r} is not registered ({error}). If a package registers it, name the package: "
+            "'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
+        ) from error
+    except ModuleNotFoundError as error:
+        raise EnvNotFoundError(
+            f"env.id {options.id!r} needs the module {error.name!r}, which is not installed"
+        ) from error
+    for name in options.wrappers:
+        env = wrapper_class(name)(env)
+    if options.ignore_terminations:
+        env = IgnoreTerminations(env)
+    if options.frame_stack > 1:
+        env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
+    return env
+
+
+def wrapper_class(name: str) -> Any:
+    """A wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
+    module_name, _, attribute = name.rpartition(":")
+    try:
+        return getattr(importlib.import_module(module_name or "gymnasium.wrappers"), attribute)
+    except (ImportError, AttributeError) as error:
+        raise EnvNotFoundError(
+            f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class' ({error})"
+        ) from error
+
+
+def has_native_vector_env(env_id: str) -> bool:
+    """Whether the id is registered with a vector environment of its own."""
+    module, _, name = env_id.rpartition(":")
+    if module:
+        importlib.import_module(module)
+    spec = gymnasium.registry.get(name)
+    return spec is not None and spec.vector_entry_point is not None

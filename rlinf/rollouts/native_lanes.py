@@ -1,0 +1,79 @@
+"""Environments that bring a vector implementation of their own: one call steps them all.
+
+Such environments reset their lanes themselves, from one stream of their own. So their episodes have no seeds: groups
+of equal starts, evaluation on fixed starts and exact resuming need the other kinds of lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from rlinf.models.actor_critic.spaces import stacked_leaves
+from rlinf.rollouts.lanes import StepResult, mark_not_a_number
+from rlinf.rollouts.make_env import EnvOptions
+
+
+class NativeLanes:
+    """Fits `Lanes` for fragments: all lanes step together, and a lane's reset takes a step of its own."""
+
+    def __init__(self, options: EnvOptions, num_lanes: int) -> None:
+        if options.wrappers or options.ignore_terminations or options.frame_stack > 1 or options.num_action_chunks > 1:
+            raise ValueError(
+                "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
+                "and num_action_chunks need 'sync' or 'async'"
+            )
+        self._options = options
+        limit: dict[str, Any] = {}
+        if options.max_episode_steps is not None:
+            limit["max_episode_steps"] = options.max_episode_steps
+        self._env: Any = gymnasium.make_vec(
+            options.id, num_lanes, vectorization_mode="vector_entry_point", **limit, **options.kwargs
+        )
+        mode = self._env.metadata.get("autoreset_mode")
+        if mode not in (AutoresetMode.NEXT_STEP, None):
+            raise ValueError(f"{options.id}: native vector env with autoreset mode {mode}; only NEXT_STEP is read here")
+        self.num_lanes = num_lanes
+        self.observation_space = self._env.single_observation_space
+        self.action_space = self._env.single_action_space
+        self.observations = stacked_leaves(self._env.observation_space.sample())
+        self._over = np.zeros(num_lanes, dtype=bool)
+        self._started = False
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        """The first call seeds the environment's stream with the first seed; later ones are done by the environment."""
+        if not self._started:
+            observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
+            self._take(observations)
+            self._started = True
+        return {}
+
+    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
+        """All lanes at once; ``idle`` where the environment spent the step on a reset."""
+        observations, rewards, terminated, truncated, info = self._env.step(actions)
+        self._take(observations)
+        success = np.zeros(self.num_lanes, dtype=bool)
+        if self._options.success_key in info:
+            success = np.asarray(info[self._options.success_key]).astype(bool)
+        result = StepResult(
+            np.asarray(rewards, dtype=np.float64), terminated, truncated, success, failed={}, idle=self._over.copy()
+        )
+        self._over = terminated | truncated
+        mark_not_a_number(result, lanes, self.observations)
+        if result.failed:
+            raise FloatingPointError(f"{self._options.id} returned a number that is none, and can not restart one lane")
+        return result
+
+    def restart(self, lane: int) -> None:
+        raise RuntimeError(f"{self._options.id}: a native vector env can not restart one of its lanes")
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _take(self, observations: Any) -> None:
+        for name, leaf in stacked_leaves(observations).items():
+            self.observations[name] = leaf.copy()

@@ -1,0 +1,58 @@
+"""Rewards divided by the running standard deviation of the discounted return, lane by lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rlinf.types import Batch
+
+
+class RewardNormalizer:
+    """Scales, does not shift: a shift would change which policy is best where episodes can end early.
+
+    The discounted return of a lane goes on from fragment to fragment and starts anew after an episode's end.
+    """
+
+    def __init__(self, gamma: float, clip: float = 10.0) -> None:
+        self._gamma, self._clip = gamma, clip
+        self._mean, self._m2, self._count = 0.0, 0.0, 0.0
+        self._running: torch.Tensor | None = None  # [B] discounted return of every lane
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Takes rewards [B, T] into the statistics, then scales them."""
+        rewards = torch.where(batch.mask, batch.rewards, 0.0).double()
+        ended = torch.zeros_like(batch.mask)
+        for flag in (batch.terminated, batch.truncated):
+            ended = ended if flag is None else ended | flag
+        running = self._running
+        if running is None or len(running) != batch.num_rows:
+            running = torch.zeros(batch.num_rows, dtype=torch.float64)
+        returns = torch.empty_like(rewards)
+        for slot in range(batch.num_slots):
+            running = self._gamma * running + rewards[:, slot]
+            returns[:, slot] = running
+            running = torch.where(ended[:, slot], 0.0, running)
+        self._running = running
+        self._merge(returns[batch.mask])
+        scale = max((self._m2 / max(self._count, 1.0)) ** 0.5, 1e-4)
+        return batch.replace(rewards=(rewards / scale).clamp(-self._clip, self._clip).float())
+
+    def _merge(self, values: torch.Tensor) -> None:
+        """Chan's formula for two sets of numbers."""
+        if not len(values):
+            return
+        count, mean = float(len(values)), float(values.mean())
+        total = self._count + count
+        delta = mean - self._mean
+        self._m2 += float((values - mean).square().sum()) + delta * delta * self._count * count / total
+        self._mean += delta * count / total
+        self._count = total
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"mean": self._mean, "m2": self._m2, "count": self._count, "running": self._running}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._mean, self._m2, self._count = state["mean"], state["m2"], state["count"]
+        self._running = state["running"]

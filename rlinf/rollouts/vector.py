@@ -1,0 +1,161 @@
+"""The simulators' rollout: splits the work over env workers and joins their rows into one batch."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlinf.rollouts.env_worker import Layout, RolloutPart
+from rlinf.rollouts.episodes import EpisodeTask
+from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.lanes import FAILURE_KINDS
+from rlinf.rollouts.records import EpisodeRecord, episode_metrics
+from rlinf.rollouts.reward_normalizer import RewardNormalizer
+from rlinf.streams import stream_seed
+from rlinf.types import Batch, Metrics, WeightUpdate, concatenate
+
+_RECENT = 100
+
+
+class Workers(Protocol):
+    """A group of env workers; `cluster.WorkerGroup` fits."""
+
+    size: int
+
+    def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    seed: int
+    layout: Layout
+    num_groups: int = 1
+    """`episodes`: start states per step."""
+    group_size: int = 1
+    max_failures: int = 100
+    normalize_rewards: bool = False
+    gamma: float = 1.0
+    """Of the discounted return that reward normalisation looks at."""
+    evaluation_seed: int = 1_000_000
+
+
+class VectorRollout:
+    """Fits `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
+
+    def __init__(self, workers: Workers, options: VectorOptions) -> None:
+        self._workers = workers
+        self._options = options
+        self._failures: Counter[str] = Counter()
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._env_steps = 0
+        self._normalizer = RewardNormalizer(options.gamma) if options.normalize_rewards else None
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        """Sends the weights to every worker."""
+        self._workers.call("load", update)
+        return {}
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]:
+        started = time.perf_counter()
+        if self._options.layout == "episodes":
+            parts = self._workers.call("collect", per_rank=[(step, tasks) for tasks in self._split(self._tasks(step))])
+        else:
+            parts = self._workers.call("collect", step)
+        self._count(parts)
+        batches = [part.batch for part in parts if part.batch is not None]
+        if not batches:
+            raise EnvFailureError("every episode of this step failed; step the environment by hand to see why")
+        batch = concatenate(batches)
+        if self._options.layout == "episodes" and self._options.group_size > 1:
+            batch = _without_lonely_rows(batch)
+        if self._normalizer is not None:
+            batch = self._normalizer(batch)
+        episodes = [record for part in parts for record in part.episodes]
+        self._recent.extend(record.total for record in episodes)
+        return batch, self._metrics(parts, episodes, time.perf_counter() - started)
+
+    def evaluate(self, episodes: int, *, greedy: bool = True) -> list[EpisodeRecord]:
+        """``episodes`` episodes whose starts depend on the evaluation seed and their number only."""
+        seed = self._options.evaluation_seed
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
+        parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=[(share, greedy) for share in shares])
+        return [record for part in parts for record in part.episodes]
+
+    def _tasks(self, step: int) -> list[EpisodeTask]:
+        """Groups one after the other; the members of a group start from the same seed."""
+        size = self._options.group_size
+        return [
+            EpisodeTask(group * size + member, group, stream_seed(self._options.seed, "start", step, group))
+            for group in range(self._options.num_groups)
+            for member in range(size)
+        ]
+
+    def _split(self, tasks: list[EpisodeTask]) -> list[list[EpisodeTask]]:
+        """Whole groups for every worker, in order."""
+        groups = np.array_split(np.arange(self._options.num_groups), self._workers.size)
+        size = self._options.group_size
+        return [tasks[int(g[0]) * size : (int(g[-1]) + 1) * size] if len(g) else [] for g in groups]
+
+    def _count(self, parts: list[RolloutPart]) -> None:
+        for part in parts:
+            self._failures.update(part.failures)
+            self._env_steps += part.env_steps
+        if self._failures.total() > self._options.max_failures:
+            raise EnvFailureError(
+                f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than "
+                f"env.max_failures = {self._options.max_failures}"
+            )
+
+    def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
+        metrics = episode_metrics(episodes)
+        if len(self._recent) == _RECENT:
+            metrics[f"rollout/return_last_{_RECENT}"] = float(np.mean(self._recent))
+        arrived = sum(part.env_steps for part in parts)
+        metrics |= {"rollout/env_steps": float(arrived), "rollout/env_steps_total": float(self._env_steps)}
+        metrics |= {"time/rollout_s": seconds, "env/steps_per_s": arrived / max(seconds, 1e-9)}
+        return metrics | {f"env/{kind}": float(self._failures[kind]) for kind in FAILURE_KINDS}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Enough for the next rollout to be the one that would have followed, with the same number of workers."""
+        return {
+            "workers": self._workers.call("state_dict"),
+            "failures": dict(self._failures),
+            "recent": list(self._recent),
+            "env_steps": self._env_steps,
+            "normalizer": None if self._normalizer is None else self._normalizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if len(state["workers"]) != self._workers.size:
+            raise ValueError(
+                f"the checkpoint holds the environments of {len(state['workers'])} env workers; continue it with "
+                f"env.num_workers={len(state['workers'])}"
+            )
+        self._workers.call("load_state_dict", per_rank=[(part,) for part in state["workers"]])
+        self._failures = Counter(state["failures"])
+        self._recent.extend(state["recent"])
+        self._env_steps = state["env_steps"]
+        if self._normalizer is not None:
+            self._normalizer.load_state_dict(state["normalizer"])
+
+
+def lane_ranges(num_envs: int, workers: int) -> list[range]:
+    """The lanes of each worker: consecutive, sizes differing by one at most."""
+    if workers > num_envs:
+        raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
+    edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]
+    return [range(first, last) for first, last in itertools.pairwise(edges)]
+
+
+def _without_lonely_rows(batch: Batch) -> Batch:
+    """Without groups of which failures left one member only: it has nothing to be compared with."""
+    _, group_of, sizes = batch.group_ids.unique(return_inverse=True, return_counts=True)
+    keep = (sizes[group_of] > 1).nonzero()[:, 0]
+    return batch if len(keep) == batch.num_rows else batch.select(keep)

@@ -1,0 +1,56 @@
+"""Gymnasium wrappers that simulators need and gymnasium does not have."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class IgnoreTerminations(gymnasium.Wrapper):
+    """Only truncation ends an episode: the env goes on after success or failure, as benchmarks with fixed length do."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, _, truncated, info = self.env.step(action)
+        return observation, reward, False, truncated, info
+
+
+class TokenizeText(gymnasium.ObservationWrapper):
+    """Text entries of a Dict observation (`mission`) become ids (`mission_tokens`): int64 [max_words], 0 is padding.
+
+    Ids are checksums of words, so no vocabulary has to be collected, saved or agreed on between workers; among a
+    few dozen words of an instruction language two share an id rarely.
+    """
+
+    def __init__(self, env: gymnasium.Env, max_words: int = 16, vocabulary: int = 1024) -> None:
+        super().__init__(env)
+        if not isinstance(env.observation_space, spaces.Dict):
+            raise TypeError(f"TokenizeText wants a Dict observation with text in it, got {env.observation_space}")
+        self.max_words, self.vocabulary = max_words, vocabulary
+        parts = dict(env.observation_space.spaces)
+        self.text_keys = [key for key, part in parts.items() if _is_text(part)]
+        for key in self.text_keys:
+            del parts[key]
+            parts[f"{key}_tokens"] = spaces.Box(0, vocabulary - 1, (max_words,), np.int64)
+        self.observation_space = spaces.Dict(parts)
+
+    def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
+        result = dict(observation)
+        for key in self.text_keys:
+            result[f"{key}_tokens"] = self.tokens(str(result.pop(key)))
+        return result
+
+    def tokens(self, text: str) -> np.ndarray:
+        """[max_words] int64, words beyond the limit cut."""
+        ids = np.zeros(self.max_words, dtype=np.int64)
+        for index, word in enumerate(text.lower().replace(",", " ").split()[: self.max_words]):
+            ids[index] = 1 + zlib.crc32(word.encode()) % (self.vocabulary - 1)
+        return ids
+
+
+def _is_text(space: spaces.Space) -> bool:
+    # MiniGrid's MissionSpace is a space of strings too, without being a Text.
+    return isinstance(space, spaces.Text) or type(space).__name__ == "MissionSpace"

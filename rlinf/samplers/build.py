@@ -1,0 +1,122 @@
+"""From configuration to a sampler."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rlinf.config.schema.rollout import RolloutConfig
+
+if TYPE_CHECKING:
+    from rlinf.interfaces import Sampler
+
+
+@dataclass(frozen=True)
+class SamplerSpec:
+    """What a sampler must know beside its configuration section."""
+
+    model: str
+    """A folder with a transformers model, or the hub name of one."""
+    eos_token_ids: tuple[int, ...]
+    pad_token_id: int
+    seed: int
+    max_model_len: int
+    """Prompt plus response tokens."""
+    device: str = "cpu"
+    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
+    """Of the ``hf`` sampler's weights; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    attention: str = "sdpa"
+    """Of the ``hf`` sampler."""
+    random_weights: bool = False
+    """The folder holds a configuration only; the weights come by ``load`` before the first sample."""
+
+
+def build_sampler(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    """The sampler that ``config.sampler`` names, ready to sample.
+
+    Raises:
+        ModuleNotFoundError: it needs a package that is not installed; the message says which and how.
+        ValueError: an unknown name, or an impossible setting.
+    """
+    name = resolve_name(config.sampler, device=spec.device)
+    return SAMPLERS[name](config, spec)
+
+
+def resolve_name(name: str, *, device: str) -> str:
+    """``name``, or what ``auto`` stands for: the fastest that is installed, by ``benchmarks/generation.py``.
+
+    On a CPU the transformers loop leads at the sizes that are sensible there; on a GPU vLLM does.
+    """
+    if name == "auto":
+        return "vllm" if device.startswith("cuda") and importlib.util.find_spec("vllm") is not None else "hf"
+    if name not in SAMPLERS:
+        raise ValueError(f"rollout.sampler: {name!r} is not one of auto, {', '.join(SAMPLERS)}")
+    return name
+
+
+def environment(name: str, *, device: str) -> dict[str, str]:
+    """Environment variables that the sampler's process needs before it imports torch."""
+    if resolve_name(name, device=device) != "vllm":
+        return {}
+    from rlinf.samplers.vllm import environment as vllm_environment
+
+    return vllm_environment(gpu=device.startswith("cuda"))
+
+
+def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from rlinf.samplers.hf import HFSampler
+
+    on_cpu = spec.device == "cpu"
+    dtype = ("float32" if on_cpu else "bfloat16") if spec.dtype == "auto" else spec.dtype
+    torch_dtype: torch.dtype = getattr(torch, dtype)
+    if spec.random_weights:
+        model = AutoModelForCausalLM.from_config(
+            AutoConfig.from_pretrained(spec.model), dtype=torch_dtype, attn_implementation=spec.attention
+        )
+    else:
+        model = AutoModelForCausalLM.from_pretrained(spec.model, dtype=torch_dtype, attn_implementation=spec.attention)
+    return HFSampler(
+        model.to(spec.device),
+        eos_token_ids=spec.eos_token_ids,
+        pad_token_id=spec.pad_token_id,
+        seed=spec.seed,
+        generation_batch_size=config.generation_batch_size,
+        max_model_len=spec.max_model_len,
+    )
+
+
+def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    from rlinf.samplers.vllm import VllmSampler
+
+    return VllmSampler(
+        spec.model,
+        config.vllm,
+        eos_token_ids=spec.eos_token_ids,
+        seed=spec.seed,
+        max_model_len=spec.max_model_len,
+        load_format="dummy" if spec.random_weights else "auto",
+    )
+
+
+def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    from rlinf.samplers.server import ServerSampler
+    from rlinf.samplers.weights import WeightLayout
+
+    layout = WeightLayout.of_folder(spec.model) if Path(spec.model).is_dir() else None
+    return ServerSampler(
+        config.server,
+        eos_token_ids=spec.eos_token_ids,
+        seed=spec.seed,
+        max_model_len=spec.max_model_len,
+        layout=layout,
+    )
+
+
+SAMPLERS: dict[str, Callable[[RolloutConfig, SamplerSpec], Sampler]] = {"hf": _hf, "vllm": _vllm, "server": _server}
+"""A new sampler is one file and one entry here."""

@@ -1,0 +1,108 @@
+"""A sweep's results as CSV, Parquet and Markdown."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlinf.sweep.statistics import Estimate
+from rlinf.sweep.summary import SettingResult, SweepSummary, TrialResult
+
+Record = Mapping[str, Any]
+
+
+def write_tables(summary: SweepSummary, folder: Path) -> None:
+    """`settings.csv`, `settings.parquet`, `settings.md` (over seeds) and `trials.csv`, `trials.parquet` (each run)."""
+    settings = [setting_row(summary.sweep.keys, one) for one in summary.settings]
+    trials = [trial_row(summary.sweep.keys, one) for one in summary.trials]
+    for name, rows in (("settings", settings), ("trials", trials)):
+        if rows:
+            _csv(folder / f"{name}.csv", rows)
+            _parquet(folder / f"{name}.parquet", rows)
+    (folder / "settings.md").write_text(_markdown(summary), encoding="utf-8")
+
+
+def setting_row(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
+    """A setting as one flat row."""
+    return {
+        "rank": one.rank,
+        **{key: one.setting.get(key) for key in keys},
+        **_columns("final", one.final),
+        **_columns("best", one.best),
+        "p_as_good_as_best": one.p_value,
+        "failed": sum(trial.record.status == "failed" for trial in one.trials),
+    }
+
+
+def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
+    """A trial as one flat row."""
+    return {
+        "number": trial.record.number,
+        **{key: trial.record.setting.get(key) for key in keys},
+        "seed": trial.record.seed,
+        "status": trial.record.status,
+        "final": trial.final,
+        "best": trial.best,
+        "steps": trial.steps,
+        "minutes": trial.minutes,
+        "failures": trial.record.failures,
+        "folder": trial.record.folder.name,
+    }
+
+
+def _columns(name: str, found: Estimate | None) -> dict[str, Any]:
+    numbers: dict[str, Any] = {"seeds": 0, "mean": None, "mean_low": None, "mean_high": None, "median": None}
+    numbers |= {"iqm": None, "iqm_low": None, "iqm_high": None}
+    if found is not None:
+        numbers = {
+            "seeds": found.count,
+            "mean": found.mean,
+            "mean_low": found.mean_interval[0],
+            "mean_high": found.mean_interval[1],
+            "median": found.median,
+            "iqm": found.iqm,
+            "iqm_low": found.iqm_interval[0],
+            "iqm_high": found.iqm_interval[1],
+        }
+    return {f"{name}_{key}": value for key, value in numbers.items()}
+
+
+def _csv(path: Path, rows: Sequence[Record]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _parquet(path: Path, rows: Sequence[Record]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    # A column has one type: values of several kinds (a number or a word) are written as text.
+    columns: dict[str, list[Any]] = {}
+    for name in rows[0]:
+        column = [row[name] for row in rows]
+        kinds = {type(value) for value in column if value is not None}
+        mixed = len(kinds) > 1 and kinds != {int, float}
+        columns[name] = [None if value is None else str(value) for value in column] if mixed else column
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+
+
+def _markdown(summary: SweepSummary) -> str:
+    lines = [f"# {summary.sweep.name}", "", summary.verdict.replace("\n", "\n\n"), ""]
+    lines += ["| rank | setting | seeds | mean [95%] | median | IQM [95%] | best | p |", "|--:|---|--:|---|--:|---|--:|--:|"]
+    for one in summary.settings:
+        if one.final is None or one.best is None:
+            lines.append(f"| {one.rank} | {one.label} | 0 | - | - | - | - | - |")
+            continue
+        found = one.final
+        mean = f"{found.mean:.4g} [{found.mean_interval[0]:.4g}, {found.mean_interval[1]:.4g}]"
+        middle = f"{found.iqm:.4g} [{found.iqm_interval[0]:.4g}, {found.iqm_interval[1]:.4g}]"
+        p_value = "-" if one.p_value is None else f"{one.p_value:.2g}"
+        lines.append(
+            f"| {one.rank} | {one.label} | {found.count} | {mean} | {found.median:.4g} | {middle} "
+            f"| {one.best.mean:.4g} | {p_value} |"
+        )
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,151 @@
+"""A sweep file to a typed sweep, with every mistake at once, those of its trials included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config.names import nearest
+from rlinf.config.problems import Origin, problem
+from rlinf.config.reader import Reader
+from rlinf.config.tree import Branch, Located, merge
+from rlinf.config.values import Builder
+from rlinf.sweep.schema import SpaceEntry, SweepConfig
+
+KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like")
+# Reports a mistake: key, what is wrong, what to write instead.
+Say = Callable[[str, str, str], None]
+_DRAWN = ("choice", "uniform", "loguniform", "integer")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep with where it was written."""
+
+    config: SweepConfig
+    file: Path
+    places: Mapping[str, Origin]
+    """Key of the space (each of several together) -> its line."""
+
+    @property
+    def name(self) -> str:
+        return self.config.name or self.file.stem
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.config.dir.format(name=self.name))
+
+    @property
+    def base(self) -> Path:
+        return self.file.parent / self.config.base
+
+    @property
+    def keys(self) -> list[str]:
+        """All keys that vary."""
+        return [key for names in self.config.space for key in split_keys(names)]
+
+
+def split_keys(names: str) -> list[str]:
+    """
+    >>> split_keys("rollout.batch_size, algorithm.group_size")
+    ['rollout.batch_size', 'algorithm.group_size']
+    """
+    return [name.strip() for name in names.split(",")]
+
+
+def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
+    """The sweep in a file, with ``key=value`` overrides of the sweep's own keys; raises :class:`ConfigErrors`."""
+    reader = Reader()
+    reader.read_file(path)
+    reader.read_overrides(overrides)
+    tree: Branch = {}
+    for layer in reader.layers:
+        tree = merge(tree, layer)
+    builder = Builder()
+    config = builder.section(SweepConfig, Located(tree, Origin(str(path))))
+    problems = reader.problems + builder.problems
+    if not problems:
+        problems = _checks(config, path, tree)
+    if problems:
+        raise ConfigErrors(problems)
+    space = tree["space"].branch if "space" in tree else None
+    places = {key: child.origin for names, child in (space or {}).items() for key in split_keys(names)}
+    return Sweep(config, path, places)
+
+
+def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem]:
+    found: list[ConfigProblem] = []
+
+    def say(key: str, message: str, fix: str) -> None:
+        top = tree.get(key.partition(".")[0])
+        inner = (top.branch or {}).get(key.partition(".")[2]) if top is not None else None
+        place = inner or top
+        found.append(problem(place.origin if place is not None else Origin(str(path)), key, message, fix))
+
+    if not config.base:
+        say("base", "base is missing.", "Write the path of a training file: base: ../math/quickstart.yaml")
+    elif not (path.parent / config.base).is_file():
+        say("base", f"base: there is no file {path.parent / config.base}.", "Paths are relative to the sweep file.")
+    if not config.seeds or len(set(config.seeds)) != len(config.seeds):
+        say("seeds", "seeds must be different whole numbers, one at least.", "For example: [0, 1, 2].")
+    for names, entry in config.space.items():
+        _check_entry(config, names, entry, say)
+    _check_budget(config, say)
+    return found
+
+
+def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -> None:
+    key, together = f"space.{names}", split_keys(names)
+    given = [kind for kind in KINDS if getattr(entry, kind) is not None]
+    if len(given) != 1:
+        what = f"has {' and '.join(given)}" if given else "has no values"
+        say(key, f"space: {names} {what}.", f"Write exactly one of {', '.join(KINDS)}.")
+        return
+    every = [name for other in config.space for name in split_keys(other)]
+    for name in together:
+        if name == "run.seed":
+            say(key, "space: run.seed does not vary here.", "Write the seeds under `seeds:`.")
+        if every.count(name) > 1:
+            say(key, f"space: {name} is there twice.", "Keep one of them.")
+    values = entry.grid if entry.grid is not None else entry.choice
+    if values is not None and not values:
+        say(key, f"space: {names} has an empty list.", "Write at least one value.")
+    if len(together) > 1 and not (
+        values is not None and all(isinstance(value, list) and len(value) == len(together) for value in values)
+    ):
+        fix = f"For example: grid: [[{', '.join('1' for _ in together)}], [{', '.join('2' for _ in together)}]]."
+        say(key, f"space: {names} needs lists of {len(together)} values.", fix)
+    bounds = entry.uniform or entry.loguniform or entry.integer
+    if bounds is not None and (bounds[0] >= bounds[1] or (entry.loguniform is not None and bounds[0] <= 0)):
+        above = " above 0" if entry.loguniform is not None else ""
+        say(key, f"space: {names} needs a lower and a higher bound{above}.", "For example: [0.0001, 0.01].")
+    before = every[: every.index(together[0])]
+    for other in [*([entry.like] if entry.like is not None else []), *entry.when]:
+        if other not in before:
+            close = nearest(other, before)
+            fix = f"Did you mean {close[0]}?" if close else "Only keys of the space that stand above can be named."
+            say(key, f"space: {names} depends on {other}, which does not vary above it.", fix)
+
+
+def _check_budget(config: SweepConfig, say: Say) -> None:
+    drawn = [names for names, entry in config.space.items() if any(getattr(entry, kind) is not None for kind in _DRAWN)]
+    grids = [names for names, entry in config.space.items() if entry.grid is not None]
+    if drawn and config.budget.trials is None:
+        say("budget", f"budget.trials is missing, and {drawn[0]} is drawn.", "Write how many settings to draw.")
+    if config.search == "optuna" and (grids or not drawn):
+        what = f"{grids[0]} is a grid" if grids else "nothing is drawn"
+        say("search", f"search: optuna draws every key, and {what}.", "Write choice instead of grid.")
+    if config.schedule.name == "pbt":
+        if len(config.seeds) > 1 or config.search == "optuna":
+            say("scheduler", "pbt has one seed and random starts.", "Write seeds: [0] and search: random.")
+        if not drawn:
+            say("scheduler", "pbt has nothing to perturb.", "Write choice, uniform, loguniform or integer for a key.")
+    for name in ("trials", "steps", "wall_time_s"):
+        value = getattr(config.budget, name)
+        if value is not None and value <= 0:
+            say(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
+    if config.schedule.reduction < 2:
+        say("scheduler", "scheduler.reduction must be at least 2.", "For example: 3.")
+

@@ -1,0 +1,81 @@
+"""A trial's run in a process of its own, and its metrics as they are written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from rlinf.config import Config, to_yaml
+
+
+class TrialFailed(RuntimeError):
+    """The run ended with an error; the message is its traceback."""
+
+
+class RunProcess:
+    """Starts, follows and ends the process of a run."""
+
+    def __init__(self, folder: Path, config: Config, *, threads: int) -> None:
+        self.log = folder / "log.txt"
+        path = folder / "config.yaml"
+        path.write_text(to_yaml(config))
+        self._output: IO[str] = self.log.open("a")
+        self._start = self.log.stat().st_size
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rlinf.sweep.trial_process", str(path)],
+            stdin=subprocess.PIPE,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+        )
+
+    def ended(self) -> bool:
+        """Whether the process is over; raises :class:`TrialFailed` where it ended with an error."""
+        code = self._process.poll()
+        if code is None:
+            return False
+        if code != 0:
+            raise TrialFailed(f"exit code {code}\n{self._last_words()}")
+        return True
+
+    def stop(self) -> None:
+        """Ends the process, if it is not over."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._output.close()
+
+    def _last_words(self) -> str:
+        """The newest traceback of this attempt, or the last lines where there is none."""
+        with self.log.open() as file:
+            file.seek(self._start)
+            lines = file.read().splitlines()
+        starts = [place for place, line in enumerate(lines) if line.startswith("Traceback")]
+        return "\n".join(lines[starts[-1] :] if starts else lines[-40:])[-8000:]
+
+
+class MetricTail:
+    """New whole lines of a `metrics.jsonl` that grows, and that a resume may have shortened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen = -1
+
+    def read(self) -> list[dict[str, Any]]:
+        """The lines of steps that were not seen before."""
+        fresh = []
+        for line in self.path.read_text().splitlines() if self.path.exists() else []:
+            try:
+                numbers = json.loads(line)
+            except ValueError:
+                continue  # not written to its end yet
+            if numbers["step"] > self._seen:
+                fresh.append(numbers)
+                self._seen = numbers["step"]
+        return fresh

@@ -1,0 +1,100 @@
+"""What a sweep directory holds: `sweep.json`, and `trials/*/` with `trial.json` and a run directory each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.sweep.load import Sweep
+from rlinf.train.run_dir import write_atomically
+
+# What may differ when a sweep goes on: how long, how wide, where, and how often something is tried.
+_MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
+
+
+@dataclass
+class TrialRecord:
+    """`trial.json`. ``status``: waiting, running, finished, stopped (by the scheduler, the budget or a kill), failed."""
+
+    number: int
+    setting: dict[str, Any]
+    seed: int
+    status: str = "waiting"
+    failures: int = 0
+    error: str | None = None
+    """The traceback of the newest failure."""
+    folder: Path = field(default=Path())
+
+    @property
+    def run_dir(self) -> Path:
+        return self.folder / "run"
+
+    def write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        said = {name: value for name, value in asdict(self).items() if name != "folder"}
+        write_atomically(self.folder / "trial.json", json.dumps(said, indent=1))
+
+    @classmethod
+    def read(cls, folder: Path) -> TrialRecord:
+        return cls(**json.loads((folder / "trial.json").read_text()), folder=folder)
+
+    def steps_done(self) -> int | None:
+        """The steps of a run that came to its end; None for others."""
+        summary = self.run_dir / "summary.json"
+        return int(json.loads(summary.read_text())["steps"]) if summary.exists() else None
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """`sweep.json` and the trials beside it."""
+
+    folder: Path
+    name: str
+    metric: str
+    mode: str
+    keys: Sequence[str]
+    definition: Mapping[str, Any]
+    trials: Sequence[TrialRecord]
+
+
+def read_sweep(folder: Path) -> SweepRecord:
+    """A sweep directory, finished or not."""
+    said = json.loads((folder / "sweep.json").read_text())
+    trials = [TrialRecord.read(path.parent) for path in sorted(folder.glob("trials/*/trial.json"))]
+    return SweepRecord(
+        folder=folder,
+        name=said["name"],
+        metric=said["metric"],
+        mode=said["mode"],
+        keys=said["keys"],
+        definition=said["definition"],
+        trials=sorted(trials, key=lambda trial: trial.number),
+    )
+
+
+def open_sweep(sweep: Sweep) -> None:
+    """Makes the directory, or checks that it holds this very sweep; raises ConfigErrors."""
+    path = sweep.folder / "sweep.json"
+    definition: dict[str, Any] = json.loads(json.dumps(asdict(sweep.config)))
+    if path.exists():
+        before = json.loads(path.read_text())["definition"]
+        names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]
+        if before["budget"]["steps"] != definition["budget"]["steps"]:
+            names.append("budget.steps")
+        if names:
+            message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
+            problem = ConfigProblem(str(sweep.file), None, "dir", message, "Choose another dir, or remove that directory.")
+            raise ConfigErrors([problem])
+    sweep.folder.mkdir(parents=True, exist_ok=True)
+    said = {
+        "name": sweep.name,
+        "metric": sweep.config.metric,
+        "mode": sweep.config.mode,
+        "keys": sweep.keys,
+        "definition": definition,
+    }
+    write_atomically(path, json.dumps(said, indent=1))

@@ -1,0 +1,97 @@
+"""The typed schema of a sweep file; the string under a field is its documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class SpaceEntry:
+    """How one key, or several keys together (`"rollout.batch_size, algorithm.group_size"`), varies. One kind each."""
+
+    grid: list[object] | None = None
+    """Every value, combined with every value of all other grids."""
+    choice: list[object] | None = None
+    """One of these, drawn for each setting."""
+    uniform: tuple[float, float] | None = None
+    loguniform: tuple[float, float] | None = None
+    integer: tuple[int, int] | None = None
+    """A whole number, both ends included."""
+    like: str | None = None
+    """Linked: the value of that other key, times `times`."""
+    times: float = 1.0
+    when: dict[str, object] = field(default_factory=dict)
+    """Conditional: the key varies only where these other keys have this value (or one of a list); else it is not set."""
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """Who is stopped early."""
+
+    name: Literal["none", "asha", "pbt"] = "none"
+    grace_steps: int = 1
+    """asha: no trial stops before so many steps."""
+    reduction: int = 3
+    """asha: of so many trials at a rung, one goes on."""
+    perturb_every: int = 5
+    """pbt: steps between two copies of the better by the worse; checkpoints are made as often."""
+    quantile: float = 0.25
+    """pbt: this share at the bottom copies this share at the top."""
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    trials: int | None = None
+    """Settings drawn (random, optuna, pbt population); null with grids only: every combination once."""
+    steps: int | None = None
+    """`run.max_steps` of every trial; null keeps the base's."""
+    wall_time_s: float | None = None
+    """The whole sweep; what still runs then is stopped, and goes on when the sweep is run again."""
+
+
+@dataclass(frozen=True)
+class ResourcesConfig:
+    """Of one trial. Trials run side by side as far as the machine's, or the cluster's, resources reach."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    max_parallel: int | None = None
+    """At most so many trials at a time; null leaves it to the resources."""
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """A family of runs."""
+
+    base: str = ""
+    """A training file, relative to the sweep file."""
+    name: str = ""
+    """null: the sweep file's name."""
+    dir: str = "runs/sweeps/{name}"
+    """The sweep directory; `{name}` is filled in. The same directory resumes what is there."""
+    set: dict[str, object] = field(default_factory=dict)
+    """Dotted keys that differ from the base in every trial."""
+    space: dict[str, SpaceEntry] = field(default_factory=dict)
+    """Dotted key -> how it varies."""
+    seeds: list[int] = field(default_factory=lambda: [0])
+    """`run.seed` of the trials of each setting."""
+    scheduler: SchedulerConfig | Literal["none", "asha", "pbt"] = "none"
+    search: Literal["random", "optuna"] = "random"
+    """Who draws what is not a grid."""
+    metric: str = "eval/accuracy"
+    """The metric that decides; its last value counts, the best one is reported too."""
+    mode: Literal["max", "min"] = "max"
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+    retries: int = 1
+    """How often a trial that failed is tried again, from its newest checkpoint."""
+    address: str | None = None
+    """Of a running Ray cluster; null starts one on this machine."""
+    seed: int = 0
+    """Of the draws of settings."""
+
+    @property
+    def schedule(self) -> SchedulerConfig:
+        """The scheduler, also where only its name was written."""
+        return SchedulerConfig(self.scheduler) if isinstance(self.scheduler, str) else self.scheduler

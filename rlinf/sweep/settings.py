@@ -1,0 +1,121 @@
+"""Which settings a sweep tries: a pure function of the sweep, so that the same file gives the same trials."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlinf.sweep.load import Sweep, split_keys
+from rlinf.sweep.schema import SpaceEntry, SweepConfig
+
+Setting = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrialPlan:
+    """One run of the sweep."""
+
+    number: int
+    setting: Setting
+    seed: int
+
+    @property
+    def folder_name(self) -> str:
+        """
+        >>> TrialPlan(7, {"algorithm.group_size": 8}, 1).folder_name
+        '0007_group_size=8_seed=1'
+        """
+        parts = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in self.setting.items()]
+        return "_".join([f"{self.number:04d}", *parts, f"seed={self.seed}"])[:120]
+
+
+def plan_trials(sweep: Sweep) -> list[TrialPlan]:
+    """All trials of a sweep whose settings are known beforehand (all but optuna's): settings times seeds."""
+    settings = list(distinct(enumerate_settings(sweep.config)))
+    pairs = itertools.product(settings, sweep.config.seeds)
+    return [TrialPlan(number, setting, seed) for number, (setting, seed) in enumerate(pairs)]
+
+
+def enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
+    """Every combination of the grids; with drawn keys, combinations in turn until there are ``budget.trials``."""
+    grids = [(names, entry.grid) for names, entry in config.space.items() if entry.grid is not None]
+    combinations = [
+        dict(zip([names for names, _ in grids], values, strict=True))
+        for values in itertools.product(*(values for _, values in grids))
+    ]
+    count = config.budget.trials or len(combinations)
+    for place in range(count):
+        yield complete(config.space, combinations[place % len(combinations)], draw_number(config.seed, place))
+
+
+def distinct(settings: Iterator[Setting]) -> Iterator[Setting]:
+    """Without repetitions: a conditional key that is not set makes combinations equal."""
+    seen = set()
+    for setting in settings:
+        mark = repr(sorted(setting.items()))
+        if mark not in seen:
+            seen.add(mark)
+            yield setting
+
+
+def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: Any) -> Setting:
+    """A setting from the grids' values and, for the drawn keys, ``draw(names, entry)``; links and conditions resolved."""
+    setting: Setting = {}
+    for names, entry in space.items():
+        if not all(_holds(setting.get(key), wanted) for key, wanted in entry.when.items()):
+            continue
+        if entry.like is not None:
+            if entry.like in setting:
+                setting[names] = _times(setting[entry.like], entry.times)
+            continue
+        value = chosen[names] if entry.grid is not None else draw(names, entry)
+        keys = split_keys(names)
+        setting.update(zip(keys, value, strict=True) if len(keys) > 1 else [(names, value)])
+    return setting
+
+
+def draw_number(seed: int, place: int) -> Any:
+    """The draws of setting ``place``, each key from a stream of its own: a new key does not change the others."""
+    from rlinf.streams import numpy_generator
+
+    def draw(names: str, entry: SpaceEntry) -> Any:
+        generator = numpy_generator(seed, "sweep", place, names)
+        if entry.choice is not None:
+            return entry.choice[int(generator.integers(len(entry.choice)))]
+        if entry.integer is not None:
+            return int(generator.integers(entry.integer[0], entry.integer[1] + 1))
+        if entry.uniform is not None:
+            return float(generator.uniform(*entry.uniform))
+        assert entry.loguniform is not None
+        low, high = (math.log(bound) for bound in entry.loguniform)
+        return math.exp(float(generator.uniform(low, high)))
+
+    return draw
+
+
+def draw_corner(place: int) -> Any:
+    """The extremes of every key, for checks: even places take the lower ends."""
+
+    def draw(names: str, entry: SpaceEntry) -> Any:
+        options = entry.choice or entry.uniform or entry.loguniform or entry.integer
+        assert options is not None
+        return options[place % len(options)] if entry.choice is not None else options[place % 2]
+
+    return draw
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    return value in wanted if isinstance(wanted, list) else value == wanted
+
+
+def _times(value: Any, factor: float) -> Any:
+    product = value * factor
+    return int(product) if isinstance(value, int) and float(product).is_integer() else product
+
+
+def _short(value: Any) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return "".join(letter if letter.isalnum() or letter in ".-+" else "-" for letter in text)[:24]

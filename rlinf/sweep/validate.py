@@ -1,0 +1,78 @@
+"""Every trial's configuration, checked before the first one starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
+from rlinf.config.problems import COMMAND_LINE
+from rlinf.sweep.load import Sweep
+from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number
+
+# How many drawn settings stand for those that a searcher will choose, beside the corners of the space.
+_PROBES = 32
+
+
+def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
+    """What a trial lays over the base: the sweep's own keys, the setting, and a place to run in.
+
+    Trials run in one process each, in parallel; a cluster inside a trial would ask for the same cores again.
+    """
+    fixed = {
+        **sweep.config.set,
+        **({"run.max_steps": sweep.config.budget.steps} if sweep.config.budget.steps is not None else {}),
+        **({"checkpoint.every": sweep.config.schedule.perturb_every} if sweep.config.schedule.name == "pbt" else {}),
+        **setting,
+        "run.seed": seed,
+        "run.name": sweep.name,
+        "run.dir": str(run_dir),
+        "run.resume": "auto",
+        "cluster.backend": "local",
+        "logging.progress": "plain",
+    }
+    return [f"{key}={json.dumps(value)}" for key, value in fixed.items()]
+
+
+def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> Config:
+    """The resolved configuration of a trial; raises ConfigErrors."""
+    return resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
+
+
+def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
+    """Raises ConfigErrors with the mistakes of all settings, each once and with a setting that has it."""
+    settings = [plan.setting for plan in plans if plan.seed == sweep.config.seeds[0]]
+    if not settings:
+        draws = [draw_corner(place) for place in range(_PROBES)]
+        draws += [draw_number(sweep.config.seed, place) for place in range(_PROBES)]
+        settings = [complete(sweep.config.space, {}, draw) for draw in draws]
+    found: dict[tuple[str, str], ConfigProblem] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for setting in settings:
+        try:
+            trial_config(sweep, setting, seed=sweep.config.seeds[0], run_dir=sweep.folder / "trial")
+        except ConfigErrors as errors:
+            for problem in errors.problems:
+                mark = (problem.key, problem.message)
+                found.setdefault(mark, _placed(sweep, problem, setting))
+                counts[mark] = counts.get(mark, 0) + 1
+    if found:
+        raise ConfigErrors([_counted(problem, counts[mark], len(settings)) for mark, problem in found.items()])
+
+
+def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting) -> ConfigProblem:
+    """The line of the sweep file, for what it set; the base file's own line otherwise."""
+    told = ", ".join(f"{key}={value}" for key, value in setting.items())
+    message = f"{problem.message} ({told})" if told else problem.message
+    if problem.file != COMMAND_LINE:
+        return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)
+    origin = sweep.places.get(problem.key)
+    return ConfigProblem(str(sweep.file), origin.line if origin else None, problem.key, message, problem.fix)
+
+
+def _counted(problem: ConfigProblem, count: int, settings: int) -> ConfigProblem:
+    if count < 2 or settings < 2:
+        return problem
+    message = f"{problem.message} The same in {count} of {settings} settings."
+    return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)

@@ -1,0 +1,49 @@
+"""The env workers of a simulator run as one; one that dies is started anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlinf.cluster import Cluster, WorkerDied, WorkerGroup, WorkerTimeout
+from rlinf.types import WeightUpdate
+
+
+class EnvPool:
+    """Fits `rollouts.vector.Workers`.
+
+    A worker that died takes its running episodes with it. The new one is given the weights, goes on with episodes that
+    were not begun before, and makes the call again: training continues, with other episodes than it would have had.
+    """
+
+    def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
+        self.group, self.cluster = group, cluster
+        self.size = group.size
+        self.restarts = 0
+        self._weights: Any = None
+
+    def spaces(self) -> tuple[Any, Any]:
+        """Observation and action space of one environment."""
+        return self.group.call_one(0, "spaces")
+
+    def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
+        if args and isinstance(args[0], WeightUpdate):
+            self._weights = self.cluster.share(args[0])
+            args = (self._weights,)
+        rows = [args] * self.size if per_rank is None else per_rank
+        handles = [self.group.submit_one(rank, method, *row) for rank, row in enumerate(rows)]
+        results = []
+        for rank, handle in enumerate(handles):
+            try:
+                results.append(handle.result())
+            except (WorkerDied, WorkerTimeout):
+                self._revive(rank)
+                results.append(self.group.call_one(rank, method, *rows[rank]))
+        return results
+
+    def _revive(self, rank: int) -> None:
+        self.group.restart(rank)
+        self.restarts += 1
+        self.group.call_one(rank, "skip_episodes", self.restarts)
+        if self._weights is not None:
+            self.group.call_one(rank, "load", self._weights)

@@ -1,0 +1,162 @@
+"""`act` equals `evaluate` for every kind of space, and the distributions are those of torch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
+from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
+
+VECTOR = spaces.Box(-1, 1, (5,))
+ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
+MIXED = spaces.Dict(
+    {
+        "image": spaces.Box(0, 255, (36, 36, 3), np.uint8),
+        "state": VECTOR,
+        "tokens": spaces.Box(0, 19, (6,), np.int64),
+        "direction": spaces.Discrete(4),
+    }
+)
+CASES = [
+    (VECTOR, spaces.Discrete(3, start=2), ActorCriticOptions()),
+    (spaces.Discrete(7), spaces.MultiDiscrete([2, 5]), ActorCriticOptions(shared_critic=True)),
+    (VECTOR, spaces.MultiBinary(3), ActorCriticOptions(activation="relu")),
+    (VECTOR, ARM, ActorCriticOptions(normalize_observations=True)),
+    (VECTOR, ARM, ActorCriticOptions(distribution="squashed_gaussian")),
+    (VECTOR, ARM, ActorCriticOptions(distribution="beta")),
+    (spaces.Box(0, 255, (4, 40, 40), np.uint8), spaces.Discrete(2), ActorCriticOptions(embedding_size=16)),
+    (MIXED, ARM, ActorCriticOptions(embedding_size=16)),
+    (VECTOR, spaces.Discrete(3), ActorCriticOptions(recurrent="gru", embedding_size=8)),
+    (MIXED, ARM, ActorCriticOptions(recurrent="lstm", embedding_size=8)),
+]
+
+
+def observations(space: spaces.Space, rows: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    space.seed(seed)
+    leaves = empty_leaves(space, (rows,))
+    for row in range(rows):
+        write_observation(leaves, row, space.sample())
+    return {name: torch.as_tensor(array) for name, array in leaves.items()}
+
+
+@pytest.mark.parametrize(("observation_space", "action_space", "options"), CASES)
+def test_act_equals_evaluate(observation_space, action_space, options):
+    torch.manual_seed(0)
+    policy = ActorCritic(observation_space, action_space, options)
+    rows, slots = 3, 4
+    flat = observations(observation_space, rows * slots)
+    inputs = {name: tensor.unflatten(0, (rows, slots)) for name, tensor in flat.items()}
+    inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
+    inputs["episode_start"] = torch.zeros(rows, slots, dtype=torch.bool)
+    generator = torch.Generator().manual_seed(1)
+    state, actions, said = inputs["recurrent_state"], [], []
+    for slot in range(slots):
+        now = {name: tensor[:, slot] for name, tensor in inputs.items() if name.startswith("observation")}
+        twin = torch.Generator()
+        twin.set_state(generator.get_state())
+        chosen, output = policy.act({**now, "recurrent_state": state}, generator=generator)
+        _, state = policy.step(now, state, policy.draw_noise(rows, twin))
+        actions.append(chosen)
+        said.append(output)
+        for action in policy.env_actions(chosen.numpy()):
+            assert action_space.contains(action.astype(action_space.dtype))
+    mask = torch.ones(rows, slots, dtype=torch.bool)
+    out = policy.evaluate(inputs, torch.stack(actions, 1), mask)
+    for field in ("logprobs", "values", "entropy"):
+        acted = torch.stack([getattr(output, field) for output in said], 1)
+        torch.testing.assert_close(getattr(out, field), acted, atol=1e-5, rtol=1e-5)
+    out.logprobs.sum().backward()
+    assert all(p.grad is None or torch.isfinite(p.grad).all() for p in policy.parameters())
+
+
+def test_recurrent_state_starts_anew_with_each_episode():
+    policy = ActorCritic(VECTOR, spaces.Discrete(3), ActorCriticOptions(recurrent="gru", embedding_size=8))
+    flat = observations(VECTOR, 6)
+    inputs = {"observation": flat["observation"][None], "recurrent_state": torch.ones(1, 8)}
+    starts = torch.tensor([[True, False, False, True, False, False]])
+    actions, mask = torch.zeros(1, 6, dtype=torch.int64), torch.ones(1, 6, dtype=torch.bool)
+    whole = policy.evaluate({**inputs, "episode_start": starts}, actions, mask)
+    second = {"observation": flat["observation"][None, 3:], "recurrent_state": torch.zeros(1, 8)}
+    second["episode_start"] = torch.zeros(1, 3, dtype=torch.bool)
+    tail = policy.evaluate(second, actions[:, 3:], mask[:, 3:])
+    torch.testing.assert_close(whole.logprobs[:, 3:], tail.logprobs)
+    torch.testing.assert_close(whole.values[:, 3:], tail.values)
+
+
+def test_squashed_gaussian_density_and_entropy_match_torch():
+    head = SquashedGaussianHead(4, ARM, -0.5)
+    parameters = torch.tensor([[[0.3, -2.0], [-0.5, 0.2]]])
+    before = torch.tensor([[0.7, 3.5]])
+    normal = torch.distributions.Normal(parameters[:, 0], parameters[:, 1].exp())
+    reference = torch.distributions.TransformedDistribution(normal, [torch.distributions.TanhTransform(cache_size=1)])
+    torch.testing.assert_close(
+        head.log_prob(parameters, before), reference.log_prob(before.tanh()), atol=1e-3, rtol=1e-3
+    )
+    draws = normal.sample((200_000,))
+    measured = -head.log_prob(parameters.expand(200_000, 2, 2), draws[:, 0]).mean(0)
+    torch.testing.assert_close(head.entropy(parameters)[0], measured, atol=0.02, rtol=0.0)
+    assert math.isfinite(float(head.log_prob(parameters, torch.tensor([[40.0, -40.0]])).sum()))
+    assert head.to_env(np.array([[100.0, 0.0]])).tolist() == [[2.0, 0.5]]
+
+
+def test_sampling_follows_the_distribution():
+    torch.manual_seed(0)
+    beta = BetaHead(4, ARM)
+    parameters = torch.tensor([[1.2, 4.0], [3.0, 1.5]]).expand(100_000, 2, 2)
+    drawn = beta.sample(parameters, torch.rand(100_000, beta.noise_size))
+    reference = torch.distributions.Beta(parameters[0, 0], parameters[0, 1])
+    torch.testing.assert_close(drawn.mean(0), reference.mean, atol=5e-3, rtol=0.0)
+    torch.testing.assert_close(drawn.var(0), reference.variance, atol=2e-3, rtol=0.0)
+    categorical = CategoricalHead(4, spaces.Discrete(3))
+    logits = torch.tensor([[0.1, 0.6, 0.3]]).log().expand(100_000, 3)
+    counts = torch.bincount(categorical.sample(logits, torch.rand(100_000, 3)), minlength=3) / 100_000
+    torch.testing.assert_close(counts, torch.tensor([0.1, 0.6, 0.3]), atol=6e-3, rtol=0.0)
+
+
+def test_normaliser_sees_true_slots_only_and_is_saved():
+    policy = ActorCritic(VECTOR, ARM, ActorCriticOptions(normalize_observations=True))
+    torch.manual_seed(0)
+    data = torch.randn(40, 10, 5, dtype=torch.float64) * 3 + 7
+    mask = torch.ones(40, 10, dtype=torch.bool)
+    mask[:, 8:] = False
+    spoiled = data.clone()
+    spoiled[~mask] = 1e9
+    policy.observe({"observation": spoiled[:15]}, mask[:15])
+    policy.observe({"observation": spoiled[15:]}, mask[15:])
+    rows = data[mask]
+    state = policy.state_dict()
+    torch.testing.assert_close(state["encoder.parts.observation.normalizer.mean"], rows.mean(0))
+    torch.testing.assert_close(state["encoder.parts.observation.normalizer.variance"], rows.var(0, correction=0))
+
+
+def test_a_distribution_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="categorical"):
+        ActorCritic(VECTOR, spaces.Discrete(2), ActorCriticOptions(distribution="beta"))
+    with pytest.raises(TypeError, match="fixed shape"):
+        ActorCritic(spaces.Text(10), spaces.Discrete(2))
+
+
+def test_an_exported_policy_comes_back(tmp_path):
+    policy = ActorCritic(MIXED, ARM, ActorCriticOptions(embedding_size=16, normalize_observations=True))
+    policy.save_pretrained(str(tmp_path / "policy"))
+    back = ActorCritic.from_pretrained(str(tmp_path / "policy"))
+    inputs = observations(MIXED, 4)
+    assert back.act(inputs, greedy=True)[0].equal(policy.act(inputs, greedy=True)[0])
+    assert back.options == policy.options
+
+
+def test_padding_is_not_computed_and_reads_as_zero():
+    policy = ActorCritic(VECTOR, spaces.Discrete(3))
+    inputs = {"observation": observations(VECTOR, 6)["observation"].unflatten(0, (2, 3))}
+    actions = torch.zeros(2, 3, dtype=torch.int64)
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    whole = policy.evaluate(inputs, actions, torch.ones_like(mask))
+    part = policy.evaluate(inputs, actions, mask)
+    torch.testing.assert_close(part.logprobs, torch.where(mask, whole.logprobs, 0.0))
+    torch.testing.assert_close(part.values, torch.where(mask, whole.values, 0.0))

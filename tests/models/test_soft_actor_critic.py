@@ -1,0 +1,135 @@
+"""SAC's networks, its replay buffer and its learner."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rlinf.learners.replay import ReplayBuffer
+from rlinf.learners.sac import SacLearner, SacOptions
+from rlinf.models.actor_critic import ActorCriticOptions
+from rlinf.models.soft_actor_critic import SoftActorCritic
+from rlinf.types import Batch
+
+STATE = spaces.Box(-1, 1, (3,))
+ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
+
+
+def make_policy(seed=0):
+    torch.manual_seed(seed)
+    return SoftActorCritic(STATE, ARM, ActorCriticOptions(hidden_sizes=(16, 16), activation="relu"))
+
+
+def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
+    """Rewards count 0, 1, 2, ... in every lane; observations hold the same number."""
+    number = first + torch.arange(slots, dtype=torch.float32).expand(lanes, slots)
+    flags = torch.zeros(3, lanes, slots, dtype=torch.bool)
+    flags[0, :, list(terminates)] = True
+    flags[1, :, list(ends)] = True
+    flags[2, :, list(invalid)] = True
+    return Batch(
+        inputs={
+            "observation": number[..., None].repeat(1, 1, 3),
+            "next_observation": number[..., None].repeat(1, 1, 3) + 1,
+        },
+        actions=torch.zeros(lanes, slots, 2),
+        mask=~flags[2],
+        logprobs=torch.zeros(lanes, slots),
+        rewards=number,
+        group_ids=torch.arange(lanes),
+        policy_version=torch.zeros(lanes, slots, dtype=torch.int32),
+        terminated=flags[0],
+        truncated=flags[1],
+    )
+
+
+def test_act_equals_evaluate():
+    policy = make_policy()
+    inputs = {"observation": torch.randn(6, 3)}
+    actions, said = policy.act(inputs, generator=torch.Generator().manual_seed(0))
+    whole = {"observation": inputs["observation"].unflatten(0, (2, 3))}
+    again = policy.evaluate(whole, actions.unflatten(0, (2, 3)), torch.ones(2, 3, dtype=torch.bool))
+    torch.testing.assert_close(again.logprobs.flatten(), said.logprobs)
+    assert all(ARM.contains(action) for action in policy.env_actions(actions.numpy()))
+    with pytest.raises(TypeError, match="continuous"):
+        SoftActorCritic(STATE, spaces.Discrete(2), ActorCriticOptions())
+
+
+def test_n_step_returns_stop_at_ends_and_bootstrap_after_truncation_only():
+    buffer = ReplayBuffer(1000)
+    buffer.add(fragment(ends=[4], terminates=[9]))
+    got = buffer.sample(4000, gamma=0.5, n_step=3, generator=torch.Generator().manual_seed(0))
+    at = got.inputs["observation"][:, 0]
+    expected = {  # slot: (reward, discount, observation after)
+        0: (0 + 0.5 * 1 + 0.25 * 2, 0.125, 3),
+        3: (3 + 0.5 * 4, 0.25, 5),  # truncated after two steps: bootstraps from the final observation
+        4: (4.0, 0.5, 5),
+        8: (8 + 0.5 * 9, 0.0, 10),  # terminated after two steps
+        9: (9.0, 0.0, 10),
+        18: (18 + 0.5 * 19, 0.25, 20),  # the newest row has no successor
+        19: (19.0, 0.5, 20),
+    }
+    for slot, (reward, discount, after) in expected.items():
+        rows = at == slot
+        assert rows.any()
+        torch.testing.assert_close(got.rewards[rows], torch.full((int(rows.sum()),), float(reward)))
+        assert (got.discounts[rows] == discount).all()
+        assert (got.next_inputs["observation"][rows][:, 0] == after).all()
+
+
+def test_the_ring_forgets_the_oldest_and_never_gives_broken_slots():
+    buffer = ReplayBuffer(32)  # 16 rows of 2 lanes
+    buffer.add(fragment(slots=12))
+    buffer.add(fragment(slots=12, first=12.0, invalid=[3, 4]))
+    assert len(buffer) == 32
+    seen = set(buffer.sample(2000, gamma=0.9).rewards.tolist())
+    assert seen == set(range(8, 24)) - {15, 16}
+    steps = buffer.sample(2000, gamma=1.0, n_step=4)
+    at = steps.inputs["observation"][:, 0]
+    assert (steps.rewards[at == 13] == 13 + 14).all()
+
+
+def test_a_buffer_on_disk_gives_the_same(tmp_path):
+    here, there = ReplayBuffer(100), ReplayBuffer(100, folder=tmp_path / "replay", memory_bytes=0)
+    for buffer in (here, there):
+        buffer.add(fragment())
+    assert (tmp_path / "replay" / "rewards.bin").exists()
+    one, two = (b.sample(50, gamma=0.9, generator=torch.Generator().manual_seed(1)) for b in (here, there))
+    assert one.rewards.equal(two.rewards)
+    assert one.next_inputs["observation"].equal(two.next_inputs["observation"])
+
+
+def test_learning_goes_on_exactly_after_a_restart(tmp_path):
+    def learner(seed):
+        options = SacOptions(seed=7, replay_start=10, replay_batch_size=16, replay_capacity=200, n_step=2)
+        return SacLearner(make_policy(seed), options)
+
+    straight = learner(0)
+    for step in range(3):
+        straight.update(fragment(first=float(step)), step=step)
+    straight.save(tmp_path / "checkpoint")
+    resumed = learner(99)
+    resumed.load(tmp_path / "checkpoint")
+    for step in range(3, 8):  # past the point where the ring wraps
+        batch = fragment(first=float(step))
+        assert straight.update(batch, step=step) == resumed.update(batch, step=step)
+    one, two = straight.weights(version=1).tensors, resumed.weights(version=1).tensors
+    assert all(one[name].equal(two[name]) for name in one)
+
+
+def test_the_critic_learns_the_value_of_a_one_step_task():
+    """Episodes of one step whose reward is the first observation: both critics must come to it."""
+    policy = make_policy()
+    learner = SacLearner(policy, SacOptions(seed=0, replay_start=0, lr=1e-2, replay_batch_size=64, replay_ratio=0.25))
+    torch.manual_seed(0)
+    for step in range(40):
+        batch = fragment(terminates=range(20))
+        value = torch.rand(2, 20, 3)
+        learner.update(
+            batch.replace(inputs={"observation": value, "next_observation": value}, rewards=value[..., 0]), step=step
+        )
+    inputs = {"observation": torch.rand(50, 3)}
+    judged = policy.judge(inputs, torch.zeros(50, 2))
+    assert (judged - inputs["observation"][:, 0]).abs().mean() < 0.15

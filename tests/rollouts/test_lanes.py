@@ -1,0 +1,100 @@
+"""The pieces below the rollout: deadlines, wrappers, reward scaling, which lanes are chosen."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from rlinf.rollouts.lanes import DeadlineExceededError, InProcessLanes, deadline
+from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
+from rlinf.rollouts.reward_normalizer import RewardNormalizer
+from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.wrappers import TokenizeText
+from rlinf.types import Batch
+
+
+def test_a_deadline_breaks_off_a_sleep_and_leaves_no_timer():
+    began = time.monotonic()
+    with pytest.raises(DeadlineExceededError), deadline(0.05):
+        time.sleep(5)
+    assert time.monotonic() - began < 2
+    with deadline(0.05):
+        pass
+    time.sleep(0.1)
+
+
+class Chat(gymnasium.Env):
+    """An observation with text in it."""
+
+    observation_space = spaces.Dict({"mission": spaces.Text(40), "state": spaces.Box(0, 1, (2,))})
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return {"mission": "go to the red ball", "state": np.zeros(2, np.float32)}, {}
+
+    def step(self, action):
+        return self.reset()[0], 1.0, True, False, {}
+
+
+def test_text_becomes_tokens_that_every_process_agrees_on():
+    env = TokenizeText(Chat(), max_words=8)
+    observation, _ = env.reset()
+    assert env.observation_space.contains(observation)
+    tokens = observation["mission_tokens"]
+    assert (tokens[:5] > 0).all()
+    assert (tokens[5:] == 0).all()
+    assert tokens[0] == env.tokens("GO home")[0]
+    assert tokens.tolist() == TokenizeText(Chat(), max_words=8).reset()[0]["mission_tokens"].tolist()
+
+
+def test_frames_are_stacked_and_terminations_ignored():
+    env = make_env(EnvOptions("CartPole-v1", frame_stack=3, ignore_terminations=True, max_episode_steps=30))
+    observation, _ = env.reset(seed=0)
+    assert observation.shape == (3, 4)
+    ends = [env.step(0)[2:4] for _ in range(30)]
+    assert not any(terminated for terminated, _ in ends)
+    assert [truncated for _, truncated in ends] == [False] * 29 + [True]
+
+
+def test_cheap_environments_stay_in_this_process():
+    assert isinstance(make_lanes(EnvOptions("CartPole-v1"), 2, cores=4), InProcessLanes)
+    with pytest.raises(EnvNotFoundError, match="no vector env"):
+        make_lanes(EnvOptions("Pendulum-v1", vectorization="native"), 2)
+    with pytest.raises(ValueError, match="wrappers"):
+        make_lanes(replace(EnvOptions("CartPole-v1", vectorization="native"), frame_stack=2), 2)
+
+
+def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
+    torch.manual_seed(0)
+    rewards = torch.randn(4, 500)
+    ended = torch.zeros(4, 500, dtype=torch.bool)
+    ended[:, 99::100] = True
+    batch = Batch(
+        inputs={},
+        actions=torch.zeros(4, 500),
+        mask=torch.ones(4, 500, dtype=torch.bool),
+        logprobs=torch.zeros(4, 500),
+        rewards=rewards,
+        group_ids=torch.arange(4),
+        policy_version=torch.zeros(4, 500, dtype=torch.int32),
+        terminated=ended,
+    )
+    returns, running = [], torch.zeros(4)
+    for slot in range(500):
+        running = 0.9 * running + rewards[:, slot]
+        returns.append(running)
+        running = torch.where(ended[:, slot], 0.0, running)
+    spread = torch.stack(returns).std(correction=0)
+    torch.testing.assert_close(RewardNormalizer(0.9)(batch).rewards, rewards / spread)
+    halves = RewardNormalizer(0.9)
+    for part in (slice(0, 250), slice(250, 500)):
+        names = ("actions", "mask", "logprobs", "policy_version", "terminated")
+        columns = {name: getattr(batch, name)[:, part] for name in names}
+        last = halves(batch.replace(rewards=rewards[:, part], **columns))
+    torch.testing.assert_close(last.rewards, (rewards / spread)[:, 250:])

@@ -1,0 +1,213 @@
+"""Whole runs: what they leave behind, that they repeat, and that they go on where they stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from tiny_runs import config, mapping
+
+from rlinf.config import ConfigErrors
+from rlinf.train import evaluate_run, run
+from rlinf.train.run_dir import RunDirectoryError
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def steps(folder: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    run(config(folder))
+    return folder
+
+
+def test_a_run_leaves_everything_behind(finished: Path) -> None:
+    assert steps(finished) == [0, 1, 2, 3, 4]
+    told = summary(finished)
+    assert told["status"] == "completed"
+    for name in ("eval/accuracy", "eval/accuracy/ci_low", "eval/accuracy/ci_high", "eval/accuracy/n"):
+        assert name in told["metrics"]
+        assert name in told["initial_metrics"]
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    for name in ("reward/mean", "rollout/accuracy", "rollout/response_length", "train/grad_norm", "train/loss"):
+        assert name in lines[-1]
+    for name in ("reward/constant_groups", "train/sampler_logprob_gap", "time/step_s", "speed/tokens_per_s"):
+        assert name in lines[-1]
+    samples = [json.loads(line) for line in (finished / "samples" / "step_000001.jsonl").read_text().splitlines()]
+    assert len(samples) == 8
+    assert {"prompt", "response", "verdict", "reward", "advantage"} <= set(samples[0])
+
+
+def test_sampler_and_learner_agree_on_log_probabilities(finished: Path) -> None:
+    for line in (finished / "metrics.jsonl").read_text().splitlines()[1:]:
+        assert json.loads(line)["train/sampler_logprob_gap_max"] < 1e-4
+
+
+def test_the_exported_policy_loads(finished: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(finished / "policy")
+    tokens = AutoTokenizer.from_pretrained(finished / "policy")("1 + 1 =", return_tensors="pt")
+    assert model(tokens["input_ids"]).logits.isfinite().all()
+
+
+def test_the_same_seed_gives_the_same_parameters_and_another_seed_others(finished: Path, tmp_path: Path) -> None:
+    run(config(tmp_path / "again"))
+    run(config(tmp_path / "other", run={"seed": 1}))
+    assert summary(tmp_path / "again")["params_sha256"] == summary(finished)["params_sha256"]
+    assert summary(tmp_path / "other")["params_sha256"] != summary(finished)["params_sha256"]
+
+
+def test_ray_gives_what_one_process_gives(finished: Path, tmp_path: Path) -> None:
+    run(config(tmp_path / "ray", cluster={"backend": "ray"}))
+    assert summary(tmp_path / "ray")["params_sha256"] == summary(finished)["params_sha256"]
+
+
+def test_the_number_of_workers_does_not_change_what_is_sampled(finished: Path, tmp_path: Path) -> None:
+    run(config(tmp_path / "wide", env={"num_workers": 2}, rollout={"num_samplers": 2}))
+
+    def responses(folder: Path) -> list[str]:
+        return [
+            json.loads(line)["response"] for line in (folder / "samples/step_000001.jsonl").read_text().splitlines()
+        ]
+
+    assert responses(tmp_path / "wide") == responses(finished)
+
+
+def test_a_finished_run_says_so_and_is_left_alone(finished: Path) -> None:
+    before = (finished / "metrics.jsonl").read_text()
+    result = run(config(finished))
+    assert result.metrics == summary(finished)["metrics"]
+    assert (finished / "metrics.jsonl").read_text() == before
+
+
+def test_a_longer_run_continues_the_shorter_one_exactly(tmp_path: Path) -> None:
+    run(config(tmp_path / "straight", run={"max_steps": 5}))
+    run(config(tmp_path / "stopped", run={"max_steps": 2}))
+    run(config(tmp_path / "stopped", run={"max_steps": 5}))
+    assert summary(tmp_path / "stopped")["params_sha256"] == summary(tmp_path / "straight")["params_sha256"]
+    assert steps(tmp_path / "stopped") == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.06])
+def test_a_killed_run_ends_with_the_parameters_of_an_uninterrupted_one(tmp_path: Path, pause_s: float) -> None:
+    """Killed once in the warm start and once in training, between steps or inside one."""
+    sections: dict[str, Any] = {"run": {"max_steps": 12}, "sft": {"steps": 12}, "checkpoint": {"every": 3}}
+    run(config(tmp_path / "straight", **sections))
+    cut = tmp_path / "cut"
+    file = tmp_path / "cut.yaml"
+    file.write_text(yaml.safe_dump(mapping(cut, **sections)))
+    command = [sys.executable, "-m", "rlinf.cli", "train", str(file)]
+    for reached in (lambda: any((cut / "checkpoints").glob("step_*")), lambda: len(steps(cut)) > 4):
+        process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            if cut.exists() and (cut / "config.yaml").exists() and _holds(reached):
+                time.sleep(pause_s)
+                process.send_signal(signal.SIGKILL)
+                break
+            time.sleep(0.002)
+        assert process.wait(timeout=60) == -signal.SIGKILL
+    assert subprocess.run(command, timeout=120, check=False).returncode == 0
+    assert summary(cut)["params_sha256"] == summary(tmp_path / "straight")["params_sha256"]
+    assert steps(cut) == list(range(13))
+
+
+def _holds(reached: Any) -> bool:
+    try:
+        return bool(reached())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def test_a_checkpoint_cut_short_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(config(tmp_path / "straight", run={"max_steps": 4}))
+    run(config(tmp_path / "hurt", run={"max_steps": 3}))
+    newest = sorted((tmp_path / "hurt" / "checkpoints").glob("step_*"))[-1] / "learner.pt"
+    newest.write_bytes(newest.read_bytes()[:100])
+    run(config(tmp_path / "hurt", run={"max_steps": 4}, logging={"progress": "plain"}))
+    assert "cut short" in capsys.readouterr().out
+    assert summary(tmp_path / "hurt")["params_sha256"] == summary(tmp_path / "straight")["params_sha256"]
+
+
+def test_another_configuration_in_the_same_directory_is_refused(finished: Path) -> None:
+    with pytest.raises(RunDirectoryError, match=r"learner\.optimizer\.lr"):
+        run(config(finished, learner={"optimizer": {"lr": 5e-4}}))
+
+
+def test_resume_never_and_must(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="run.resume is never"):
+        run(config(finished, run={"resume": "never"}))
+    with pytest.raises(RunDirectoryError, match="no checkpoint"):
+        run(config(tmp_path / "empty", run={"resume": "must"}))
+
+
+def test_a_run_directory_can_be_evaluated_again(finished: Path) -> None:
+    again = evaluate_run(str(finished)).metrics
+    assert again["eval/accuracy"] == summary(finished)["metrics"]["eval/accuracy"]
+
+
+def test_a_batch_with_nan_is_saved_and_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlinf.train import loop
+
+    collect = loop.Trainer.collect
+
+    def poisoned(self: loop.Trainer, step: int) -> Any:
+        batch, metrics = collect(self, step)
+        return (batch.replace(rewards=batch.rewards * torch.nan) if step == 1 else batch), metrics
+
+    monkeypatch.setattr(loop.Trainer, "collect", poisoned)
+    with pytest.raises(loop.BadBatch, match=r"rewards is NaN.*step_000001\.pt"):
+        run(config(tmp_path / "bad"))
+    assert (tmp_path / "bad" / "quarantine" / "step_000001.pt").exists()
+    assert steps(tmp_path / "bad") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        {"adv_type": "rloo"},
+        {"adv_type": "reinforce_pp", "kl_coef": 0.01, "add_token_level_kl": True},
+        {"loss_type": "gspo", "loss_agg_func": "seq-mean-token-mean", "num_minibatches": 2},
+        {"kl_beta": 0.1, "ref_update_every": 2, "entropy_bonus": 0.01},
+        {"dynamic_sampling": True, "max_resample": 2},
+        {"rollout_correction": {"level": "token"}},
+        {"max_len_mask": True, "overlong_penalty": {"safe_length": 2, "max_length": 4, "coef": 0.5}},
+    ],
+    ids=lambda algorithm: "-".join(algorithm),
+)
+def test_options_of_the_algorithm_layer_run(tmp_path: Path, algorithm: dict[str, Any]) -> None:
+    run(config(tmp_path / "run", run={"max_steps": 2}, sft={"steps": 0}, algorithm=algorithm))
+    assert summary(tmp_path / "run")["status"] == "completed"
+
+
+def test_ppo_with_a_critic_runs(tmp_path: Path) -> None:
+    ppo = {"adv_type": "gae", "loss_type": "actor_critic", "group_size": 1, "update_epochs": 2}
+    run(config(tmp_path / "run", policy={"value_head": True}, algorithm=ppo, sft={"steps": 0}))
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert "train/value_loss" in last
+
+
+def test_lora_with_its_base_as_reference_runs(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    run(config(tmp_path / "run", policy={"lora": {"rank": 2}}, algorithm={"kl_beta": 0.1}, sft={"steps": 0}))
+    assert summary(tmp_path / "run")["status"] == "completed"
+
+
+def test_a_wrong_configuration_starts_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigErrors, match="group_size"):
+        config(tmp_path / "run", algorithm={"group_sise": 4})
+    assert not (tmp_path / "run").exists()
