@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jobs
+import learner_jobs as jobs
 import pytest
 import torch
-from cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
-from gang import Gang
+from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
+from learner_gang import Gang
 from torch import Tensor
 
 from rlinf.config.schema.learner import MegatronConfig

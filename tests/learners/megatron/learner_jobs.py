@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
+from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
 from rlinf.config.schema.learner import MegatronConfig
