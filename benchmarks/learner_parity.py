@@ -5,7 +5,8 @@
 Four gloo processes on the CPU, a random Qwen2 of 0.9 million parameters, one batch of 32 responses. Columns: largest
 difference of log-probabilities and entropies (nats); relative difference of loss and gradient norm; largest difference
 of a weight after one optimiser step; packed tokens per second of the update, and those of the torch learner (data
-parallel) with as many processes. Writes nothing but the table.
+parallel) with as many processes; tokens per CPU second of all processes together, which says what a layout computes
+where cores are shared. Writes nothing but the table.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Numbers:
     metrics: Metrics
     weights: dict[str, Tensor]
     tokens_per_s: float
+    tokens_per_cpu_s: float
 
 
 def make_model() -> Any:
@@ -134,12 +136,13 @@ def measure(backend: str, layout: MegatronConfig) -> Numbers:
     metrics = learner.update(batch, step=0)
     weights = {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
     dist.barrier()
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     for step in range(TIMED_STEPS):
         learner.update(batch, step=step)
-    seconds = time.perf_counter() - began
+    seconds, cpu_seconds = time.perf_counter() - began, torch.tensor(time.process_time() - cpu_began)
+    dist.all_reduce(cpu_seconds)
     tokens = TIMED_STEPS * int(batch.inputs["response_lengths"].sum() + 8 * batch.inputs["prompt_ids"].shape[1])
-    return Numbers(logprobs, entropy, metrics, weights, tokens / seconds)
+    return Numbers(logprobs, entropy, metrics, weights, tokens / seconds, tokens / float(cpu_seconds))
 
 
 def run_rank(rank: int, folder: str) -> None:
@@ -164,7 +167,7 @@ def run_rank(rank: int, folder: str) -> None:
 def table(found: dict[str, Numbers]) -> str:
     """One line per layout."""
     truth = found["torch, one rank"]
-    names = ("log-prob", "entropy", "loss", "grad norm", "weights", "tok/s", "torch tok/s")
+    names = ("log-prob", "entropy", "loss", "grad norm", "weights", "tok/s", "torch tok/s", "tok/cpu-s")
     lines = [f"{'':34}" + "".join(f"{name:>13}" for name in names)]
     for name, numbers in found.items():
         size = LAYOUTS[name][2]
@@ -175,7 +178,7 @@ def table(found: dict[str, Numbers]) -> str:
             *(abs(numbers.metrics[key] / truth.metrics[key] - 1) for key in ("loss", "grad_norm")),
             max(float((numbers.weights[key] - truth.weights[key]).abs().max()) for key in truth.weights),
         )
-        speeds = f"{numbers.tokens_per_s:13,.0f}{peer.tokens_per_s:13,.0f}"
+        speeds = f"{numbers.tokens_per_s:13,.0f}{peer.tokens_per_s:13,.0f}{numbers.tokens_per_cpu_s:13,.0f}"
         lines.append(f"{name:34}" + "".join(f"{value:13.1e}" for value in differences) + speeds)
     return "\n".join(lines)
 
