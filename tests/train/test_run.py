@@ -149,7 +149,7 @@ def test_another_configuration_in_the_same_directory_is_refused(finished: Path) 
 
 
 def test_resume_never_and_must(finished: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="run.resume is never"):
+    with pytest.raises(RunDirectoryError, match=r"run\.resume is never"):
         run(config(finished, run={"resume": "never"}))
     with pytest.raises(RunDirectoryError, match="no checkpoint"):
         run(config(tmp_path / "empty", run={"resume": "must"}))
