@@ -17,6 +17,7 @@ from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
+from rlinf.config.checks.simulator import check_simulator
 from rlinf.config.checks.tokens import check_tokens
 from rlinf.config.context import Context
 
@@ -33,6 +34,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_columns,
     check_sampler,
     check_schedule,
+    check_simulator,
     check_megatron,
     check_cluster,
     check_evaluation,

@@ -10,6 +10,8 @@ from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
 from rlinf.config.schema import AlgorithmConfig
 
+# Judged by check_simulator.
+_LEVELS = {"reward_type", "logprob_type", "entropy_type"}
 # Read by the loop, whatever the functions are.
 _LOOP = {
     "adv_type",
@@ -23,11 +25,9 @@ _LOOP = {
     "dynamic_sampling",
     "max_resample",
     "early_stop_imp_ratio",
-    "reward_type",
-    "logprob_type",
-    "entropy_type",
     "gamma",
     "strict",
+    *_LEVELS,
 }
 OFF_POLICY_LOSS = "sac"
 """Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
@@ -53,7 +53,8 @@ def check_algorithm(context: Context) -> None:
         context.error("algorithm.loss_type", message, "Choose loss_type: actor.", reads=("policy.name",))
     _check_groups(context)
     _check_readers(context)
-    _check_conditions(context)
+    if context.config.algorithm.loss_type != OFF_POLICY_LOSS:
+        _check_conditions(context)
 
 
 def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
@@ -108,7 +109,7 @@ def _check_readers(context: Context) -> None:
 def _options_read(algorithm: AlgorithmConfig) -> set[str]:
     """The schema's names of all options that the chosen functions read."""
     if algorithm.loss_type == OFF_POLICY_LOSS:
-        return _LOOP | _OFF_POLICY
+        return {"loss_type", "gamma", "strict", "group_size", "dynamic_sampling", *_LEVELS, *_OFF_POLICY}
     options: set[str] = set(_LOOP)
     options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
     options.update(catalog.ADVANTAGES[algorithm.adv_type].options, catalog.LOSSES[algorithm.loss_type].options)

@@ -57,11 +57,6 @@ def _check_simulators(context: Context) -> None:
         message += f" (env.num_envs {envs} x rollout.num_steps {config.rollout.num_steps})."
         reads = (*reads, "rollout.num_steps")
         context.error("algorithm.num_minibatches", message, f"Use at most {decisions}.", reads=reads)
-    stages = config.rollout.pipeline_stages
-    if (envs // workers) % stages:
-        message = f"rollout.pipeline_stages {stages} does not divide the {envs // workers} envs of a worker:"
-        fix = f"use {neighbours(stages, envs // workers)}."
-        context.error("rollout.pipeline_stages", message, fix, reads=(*reads, "env.num_workers"))
 
 
 def collects_episodes(config: Config) -> bool:

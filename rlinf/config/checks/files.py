@@ -14,22 +14,13 @@ _DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".arrow")
 
 
 def check_files(context: Context) -> None:
-    """Policies, tokenizers, data files and interpreters must exist before anything starts."""
+    """Policies, tokenizers and data files must exist before anything starts."""
     config = context.config
     _exists(context, "policy.path", config.policy.path)
     _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
     _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))
     if config.evaluation.env_kwargs is not None:
         _exists(context, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))
-    if config.env.isolation == "process" and config.env.python is None:
-        message = "env.isolation: process needs the interpreter of the environment's own virtual environment."
-        context.error("env.isolation", message, "Set env.python: path/to/venv/bin/python.", reads=("env.python",))
-    if config.env.python is not None:
-        if config.env.isolation != "process":
-            why = "is not read with env.isolation: none."
-            context.unread("env.python", why, "Set env.isolation: process.", reads=("env.isolation",))
-        elif not Path(config.env.python).expanduser().is_file():
-            context.error("env.python", f"env.python: {config.env.python} does not exist.", "Give a path that does.")
 
 
 def _exists(context: Context, key: str, written: object) -> None:

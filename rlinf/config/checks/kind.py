@@ -11,22 +11,29 @@ from rlinf.config.names import leaves
 TEXT_ONLY = (
     "algorithm.max_len_mask",
     "algorithm.overlong_penalty",
+    "cluster.gpus_per_sampler",
     "data",
     "env.max_turns",
+    "evaluation.samples",
     "learner.pack",
     "policy.architecture",
     "policy.attention",
+    "policy.dtype",
+    "policy.gradient_checkpointing",
     "policy.lora",
     "policy.tokenizer",
     "policy.value_head",
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
+    "rollout.num_samplers",
     "rollout.repetition_penalty",
     "rollout.sampler",
     "rollout.server",
+    "rollout.temperature",
     "rollout.top_k",
     "rollout.top_p",
     "rollout.vllm",
+    "sft",
 )
 SIMULATOR_ONLY = (
     "algorithm.entropy_type",
@@ -65,7 +72,6 @@ SIMULATOR_ONLY = (
     "rollout.num_steps",
     "rollout.pipeline_stages",
 )
-_ALSO_MULTIMODAL = ("policy.architecture", "policy.attention", "policy.lora", "policy.tokenizer", "data")
 
 
 def is_text(context: Context) -> bool:
@@ -80,20 +86,34 @@ def check_kind(context: Context) -> None:
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
     _check_module(context)
     name = context.config.policy.name
+    if name == "multimodal":
+        message = "policy.name: multimodal is not built yet."
+        fix = "Choose actor_critic: it reads Dict observations of images, states and tokens."
+        context.error("policy.name", message, fix)
+        context.broken.add("policy.name")
+        return
+    _check_isolation(context)
     sections = SIMULATOR_ONLY if is_text(context) else TEXT_ONLY
     only = "by simulator policies" if is_text(context) else "by language models"
     other = "policy.name: actor_critic" if is_text(context) else "policy.name: causal_lm"
     for section in sections:
-        if name == "multimodal" and section in _ALSO_MULTIMODAL:
-            continue
         for key in leaves():
             if key == section or key.startswith(f"{section}."):
                 why = f"is read only {only}, and this policy is {name}."
                 context.unread(key, why, f"Take it out, or choose {other}.", reads=("policy.name",))
 
 
+def _check_isolation(context: Context) -> None:
+    env = context.config.env
+    if env.isolation == "process":
+        message = "env.isolation: process is not built yet: environments run in the interpreter of the env workers."
+        context.error("env.isolation", message, "Set it to none, and install the environment here.")
+    elif env.python is not None:
+        context.unread("env.python", "is not read with env.isolation: none.", "Take it out.", reads=("env.isolation",))
+
+
 def _check_module(context: Context) -> None:
-    """``module:Id`` needs its module, here or, with ``isolation: process``, in the other interpreter."""
+    """``module:Id`` needs its module."""
     env = context.config.env
     module, colon, _ = env.id.partition(":")
     top = module.partition(".")[0]

@@ -136,8 +136,11 @@ class AlgorithmConfig:
     difficulty_mask: bool = False
     """Rows of tasks that are always or never solved get no loss."""
     reward_type: Literal["action_level", "chunk_level"] = "chunk_level"
+    """Simulators: what one reward is for. Finer levels than a whole decision are not built yet and refused."""
     logprob_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
+    """Simulators: what one log-probability is of; likewise."""
     entropy_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
+    """Simulators: what one entropy is of; likewise."""
     sac_tau: float = 0.005
     """sac: share of the online critic that the target takes each update."""
     sac_alpha: float | Literal["auto"] = "auto"

@@ -23,7 +23,7 @@ class EnvConfig:
     wrappers: list[str] = field(default_factory=list)
     """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`."""
     isolation: Literal["none", "process"] = "none"
-    """`process` runs the environment in an interpreter of its own behind a socket (`python` names it)."""
+    """`process`, an interpreter of the environment's own (`python` names it), is not built yet and refused."""
     python: str | None = None
     """With `isolation: process`: the interpreter of the environment's own virtual environment."""
     max_episode_steps: int | None = None

@@ -28,7 +28,7 @@ class LoraConfig:
 @dataclass(frozen=True)
 class PolicyConfig:
     name: Literal["causal_lm", "actor_critic", "multimodal"] = "causal_lm"
-    """`causal_lm` for text, `actor_critic` for simulators, `multimodal` for image, state and instruction."""
+    """`causal_lm` for text, `actor_critic` for simulators, `multimodal` is not built yet and refused."""
     path: str | None = None
     """A Hugging Face folder or hub name (text), or an exported policy (simulators)."""
     architecture: dict[str, object] = field(default_factory=dict)
@@ -55,4 +55,4 @@ class PolicyConfig:
     """Actor and critic share their hidden layers."""
     recurrent: Literal["none", "gru", "lstm"] = "none"
     embedding_size: int = 128
-    """`multimodal` and recurrent policies: width of the joint embedding."""
+    """Simulators: width of recurrent states, and of what images and tokens are encoded to."""

@@ -53,6 +53,6 @@ class RolloutConfig:
     generation_batch_size: int = 512
     """`hf`: responses generated side by side."""
     pipeline_stages: int = 1
-    """Simulators acting in sampler actors: 2 lets simulation and inference overlap."""
+    """Simulators acting in sampler actors, to overlap simulation and inference: not built yet, above 1 is refused."""
     vllm: VllmConfig = field(default_factory=VllmConfig)
     server: ServerConfig = field(default_factory=ServerConfig)

@@ -73,6 +73,6 @@ class EvaluationConfig:
     num_envs: int = 16
     """Simulators: how many evaluation episodes run side by side (no influence on the result)."""
     video_every: int = 0
-    """Simulators: record an evaluation video each so many evaluations; 0 records none."""
+    """Simulators: record an evaluation video each so many evaluations: not built yet, above 0 is refused."""
     video_episodes: int = 4
     """Episodes tiled into one video."""

@@ -1,0 +1,144 @@
+"""Simulator runs: what is not built yet is refused, and keys that the chosen kind of rollout ignores are reported."""
+
+from __future__ import annotations
+
+from rlinf.config.checks.algorithm import OFF_POLICY_LOSS
+from rlinf.config.checks.batch import collects_episodes
+from rlinf.config.checks.kind import is_text
+from rlinf.config.context import Context
+
+_LEVELS = ("algorithm.reward_type", "algorithm.logprob_type", "algorithm.entropy_type")
+# A policy that is loaded brings these with it.
+_SHAPE = (
+    "policy.activation",
+    "policy.distribution",
+    "policy.embedding_size",
+    "policy.encoder",
+    "policy.hidden_sizes",
+    "policy.init_log_std",
+    "policy.recurrent",
+    "policy.shared_critic",
+    "env.normalize_observations",
+)
+_NATIVE = ("env.wrappers", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
+_UNREAD_BY_SAC = (
+    "policy.init_log_std",
+    "policy.shared_critic",
+    "learner.micro_batch_tokens",
+    "learner.optimizer.betas",
+    "learner.optimizer.eps",
+    "learner.optimizer.grad_clip",
+    "learner.optimizer.schedule",
+    "learner.optimizer.warmup_steps",
+    "learner.optimizer.weight_decay",
+)
+
+
+def check_simulator(context: Context) -> None:
+    """Nothing that somebody wrote is passed over in silence."""
+    if is_text(context):
+        return
+    _check_unbuilt(context)
+    _check_layout(context)
+    _check_native(context)
+    _check_policy(context)
+    if context.config.algorithm.loss_type == OFF_POLICY_LOSS:
+        _check_off_policy(context)
+
+
+def _check_unbuilt(context: Context) -> None:
+    """Options that simulators are to have one day: a run that ignored them would not be the one that was asked for."""
+    config = context.config
+    if config.rollout.pipeline_stages > 1:
+        message = "rollout.pipeline_stages: policies act inside the env workers, so there is nothing to overlap."
+        context.error("rollout.pipeline_stages", message, "Set it to 1.")
+    if config.evaluation.video_every > 0:
+        message = "evaluation.video_every: recording videos is not built yet."
+        context.error("evaluation.video_every", message, "Set it to 0.")
+    elif config.evaluation.size:
+        why = "is not read while evaluation.video_every is 0."
+        context.unread("evaluation.video_episodes", why, "Take it out.")
+    if config.learner.backend != "torch":
+        message = f"learner.backend: {config.learner.backend} trains language models only."
+        context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
+    if config.evaluation.temperature not in (0.0, 1.0):
+        message = "evaluation.temperature: simulator policies are not sharpened or flattened."
+        fix = "Write 0 for the most likely action, or 1 to draw from the policy."
+        context.error("evaluation.temperature", message, fix, reads=("policy.name",))
+    for key in _LEVELS:
+        level = getattr(config.algorithm, key.partition(".")[2])
+        # One action a decision is a chunk of one: the two levels are the same.
+        if level != "chunk_level" and not (level == "action_level" and config.env.num_action_chunks == 1):
+            message = f"{key}: {level} is not built yet; a decision with all its actions is one slot."
+            context.error(key, message, "Set it to chunk_level.", reads=("env.num_action_chunks",))
+
+
+def _check_layout(context: Context) -> None:
+    """A step is a number of whole episodes, or of decisions of every env: keys of the other kind have no reader."""
+    config = context.config
+    reads = ("algorithm.adv_type", "algorithm.loss_type")
+    if collects_episodes(config):
+        why = f"is not read by adv_type: {config.algorithm.adv_type}, whose steps are whole episodes."
+        context.unread("rollout.num_steps", why, "Set rollout.batch_size (start states per step).", reads=reads)
+        return
+    chosen = "loss_type: sac" if config.algorithm.loss_type == OFF_POLICY_LOSS else "adv_type: gae"
+    why = f"is not read by {chosen}, whose steps are rollout.num_steps decisions of every env."
+    for key in ("rollout.batch_size", "algorithm.group_size", "env.auto_reset"):
+        context.unread(key, why, "Take it out, or choose adv_type: grpo.", reads=reads)
+    for name in ("dynamic_sampling", "filter_rewards", "difficulty_mask"):
+        if getattr(config.algorithm, name):
+            message = f"algorithm.{name} compares whole episodes, and a step of {chosen} cuts them."
+            context.error(f"algorithm.{name}", message, "Take it out, or choose adv_type: grpo.", reads=reads)
+
+
+def _check_native(context: Context) -> None:
+    config = context.config
+    if config.env.vectorization != "native":
+        return
+    reads = ("env.vectorization", "algorithm.adv_type")
+    if collects_episodes(config):
+        message = "env.vectorization: native can not start episodes from given seeds, which whole episodes need."
+        context.error("env.vectorization", message, "Set it to auto.", reads=reads)
+    for key in _NATIVE:
+        if context.changed(key):
+            message = f"{key}: env.vectorization: native takes the environment as it is."
+            context.error(key, message, "Set env.vectorization: auto.", reads=reads)
+
+
+def _check_policy(context: Context) -> None:
+    policy = context.config.policy
+    if policy.path is not None:
+        for key in _SHAPE:
+            why = f"is not read: policy.path ({policy.path}) brings its own."
+            context.unread(key, why, "Take it out.", reads=("policy.path",))
+        return
+    if policy.distribution in ("categorical", "beta"):
+        why = f"is not read by policy.distribution: {policy.distribution}."
+        context.unread("policy.init_log_std", why, "Take it out.", reads=("policy.distribution",))
+    if policy.recurrent != "none":
+        why = f"is not read: a policy with recurrent: {policy.recurrent} always shares its layers with the critic."
+        context.unread("policy.shared_critic", why, "Take it out.", reads=("policy.recurrent",))
+    if any(width < 1 for width in policy.hidden_sizes):
+        message = f"policy.hidden_sizes must be widths of at least 1, not {policy.hidden_sizes}."
+        context.error("policy.hidden_sizes", message, "For example: [64, 64].")
+
+
+def _check_off_policy(context: Context) -> None:
+    config, reads = context.config, ("algorithm.loss_type",)
+    if config.learner.num_workers > 1:
+        message = f"learner.num_workers {config.learner.num_workers}: loss_type: sac learns in one process."
+        context.error("learner.num_workers", message, "Set it to 1.", reads=reads)
+    if config.policy.recurrent != "none":
+        message = "policy.recurrent: loss_type: sac learns from single transitions, without memory."
+        context.error("policy.recurrent", message, "Set it to none.", reads=reads)
+    if config.policy.distribution not in ("auto", "squashed_gaussian"):
+        message = f"policy.distribution: loss_type: sac acts by a squashed_gaussian, not {config.policy.distribution}."
+        context.error("policy.distribution", message, "Set it to auto.", reads=reads)
+    if not config.policy.hidden_sizes:
+        message = "policy.hidden_sizes: loss_type: sac needs a hidden layer at least."
+        context.error("policy.hidden_sizes", message, "For example: [64, 64].", reads=reads)
+    if config.env.num_action_chunks > 1:
+        message = "env.num_action_chunks: loss_type: sac decides on one action at a time."
+        context.error("env.num_action_chunks", message, "Set it to 1.", reads=reads)
+    for key in _UNREAD_BY_SAC:
+        context.unread(key, "is not read by loss_type: sac.", "Take it out.", reads=reads)

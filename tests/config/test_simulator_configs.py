@@ -1,0 +1,119 @@
+"""Simulator configurations that would not do what they say: each key is refused, with what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlinf.config import ConfigErrors, load, load_mapping
+
+PPO = {"adv_type": "gae", "loss_type": "actor_critic"}
+GRPO = {"adv_type": "grpo", "group_size": 4}
+SAC = {"loss_type": "sac"}
+RECIPES = sorted((Path(__file__).parents[2] / "config" / "sim").glob("*.yaml"))
+
+# The algorithm, the key, its value, and a part of the message.
+REFUSED = [
+    (PPO, "policy.name", "multimodal", "not built yet"),
+    (PPO, "env.isolation", "process", "not built yet"),
+    (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
+    (PPO, "rollout.pipeline_stages", 2, "policies act inside the env workers"),
+    (PPO, "evaluation.video_every", 1, "not built yet"),
+    (PPO, "evaluation.video_episodes", 2, "is not read while evaluation.video_every is 0"),
+    (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
+    (PPO, "algorithm.logprob_type", "token_level", "not built yet"),
+    (PPO, "algorithm.entropy_type", "token_level", "not built yet"),
+    (PPO, "learner.backend", "fsdp", "trains language models only"),
+    (PPO, "rollout.batch_size", 8, "is not read by adv_type: gae"),
+    (PPO, "algorithm.group_size", 4, "is not read by adv_type: gae"),
+    (PPO, "env.auto_reset", False, "is not read by adv_type: gae"),
+    (PPO, "algorithm.dynamic_sampling", True, "compares whole episodes"),
+    (PPO, "algorithm.filter_rewards", True, "compares whole episodes"),
+    (PPO, "rollout.temperature", 0.7, "is read only by language models"),
+    (PPO, "rollout.num_samplers", 2, "is read only by language models"),
+    (PPO, "policy.dtype", "bfloat16", "is read only by language models"),
+    (PPO, "policy.gradient_checkpointing", True, "is read only by language models"),
+    (PPO, "policy.lora.rank", 4, "is read only by language models"),
+    (PPO, "sft.steps", 5, "is read only by language models"),
+    (PPO, "cluster.gpus_per_sampler", 1.0, "is read only by language models"),
+    (PPO, "policy.hidden_sizes", [0], "must be widths of at least 1"),
+    (GRPO, "rollout.num_steps", 64, "whose steps are whole episodes"),
+    (GRPO, "env.vectorization", "native", "can not start episodes from given seeds"),
+    (SAC, "learner.num_workers", 2, "learns in one process"),
+    (SAC, "learner.optimizer.grad_clip", 0.5, "is not read by loss_type: sac"),
+    (SAC, "learner.optimizer.schedule", "linear", "is not read by loss_type: sac"),
+    (SAC, "learner.micro_batch_tokens", 64, "is not read by loss_type: sac"),
+    (SAC, "algorithm.adv_type", "gae", "is not read by"),
+    (SAC, "algorithm.update_epochs", 4, "is not read by"),
+    (SAC, "algorithm.num_minibatches", 4, "is not read by"),
+    (SAC, "algorithm.loss_agg_func", "seq-mean-token-sum", "is not read by"),
+    (SAC, "algorithm.group_size", 4, "is not read by loss_type: sac"),
+    (SAC, "policy.recurrent", "gru", "without memory"),
+    (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
+    (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
+    (SAC, "env.num_action_chunks", 4, "one action at a time"),
+]
+
+
+def simulator(algorithm: dict[str, object], **changes: object) -> dict[str, dict[str, object]]:
+    """A small valid run; ``changes`` are dotted keys."""
+    sections: dict[str, dict[str, object]] = {
+        "env": {"id": "Pendulum-v1"},
+        "policy": {"name": "actor_critic"},
+        "algorithm": dict(algorithm),
+    }
+    for key, value in changes.items():
+        place: dict[str, object] = sections
+        *path, last = key.split(".")
+        for name in path:
+            place = place.setdefault(name, {})  # type: ignore[assignment]
+        place[last] = value
+    return sections
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "value", "message"), REFUSED, ids=[f"{key}={value}" for _, key, value, _ in REFUSED]
+)
+def test_a_key_without_a_reader_is_refused_once(
+    algorithm: dict[str, object], key: str, value: object, message: str
+) -> None:
+    load_mapping(simulator(algorithm), source="test")
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(simulator(algorithm, **{key: value}), source="test")
+    (told,) = caught.value.problems
+    assert told.key == key
+    assert message in str(told)
+
+
+@pytest.mark.parametrize("name", ["reward_type", "logprob_type", "entropy_type"])
+def test_one_action_a_decision_is_a_chunk_and_several_are_not(name: str) -> None:
+    single = simulator(PPO, **{f"algorithm.{name}": "action_level"})
+    load_mapping(single, source="test")
+    single["env"]["num_action_chunks"] = 4
+    with pytest.raises(ConfigErrors, match="action_level is not built yet"):
+        load_mapping(single, source="test")
+
+
+def test_native_vector_environments_take_no_wrappers() -> None:
+    wrapped = simulator(PPO, **{"env.vectorization": "native", "env.wrappers": ["FlattenObservation"]})
+    with pytest.raises(ConfigErrors, match="takes the environment as it is"):
+        load_mapping(wrapped, source="test")
+
+
+def test_a_loaded_policy_brings_its_own_layers(tmp_path: Path) -> None:
+    loaded = simulator(PPO, **{"policy.path": str(tmp_path), "policy.hidden_sizes": [8]})
+    with pytest.raises(ConfigErrors, match="brings its own"):
+        load_mapping(loaded, source="test")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.stem for recipe in RECIPES])
+def test_every_recipe_loads_and_is_short(recipe: Path) -> None:
+    try:
+        load(recipe)
+    except ConfigErrors as errors:
+        # A simulator that is not installed is all that may be missing.
+        assert ["there is no module" in str(problem) for problem in errors.problems] == [True]
+    keys = yaml.safe_load(recipe.read_text())
+    assert sum(len(section) if isinstance(section, dict) else 1 for section in keys.values()) < 25
