@@ -80,7 +80,7 @@ def measure(recipe: str, seed: int, policy: Path, budget: int, folder: Path) -> 
     )
     steps = FIRST_STEPS
     while True:
-        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")))
+        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")), report=False)
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
         trained = [line for line in lines if "rollout/tokens" in line]
         spent = sum(line["rollout/tokens"] for line in trained)

