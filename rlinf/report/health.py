@@ -108,7 +108,9 @@ def _clipping(run: RunRecord) -> Finding | None:
     if share > 0.15:
         return Finding("watch", "Clip fraction", f"{told} The updates are large for the clip range.")
     if share == 0 and max(*low, *high) == 0:
-        return Finding("ok", "Clip fraction", "Nothing was ever clipped: each batch is used for one optimiser step.")
+        once = run.setting("algorithm.update_epochs") == 1 and run.setting("algorithm.num_minibatches") == 1
+        why = "each batch is used for one optimiser step" if once else "the updates are small for the clip range"
+        return Finding("ok", "Clip fraction", f"Nothing was ever clipped: {why}.")
     return Finding("ok", "Clip fraction", told)
 
 
