@@ -14,6 +14,11 @@ from rlinf.config.extras import MODULES
 from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
 
 _BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf", "math-verify", "reasoning-gym", "tensorboard")
+_LIBRARIES = (
+    ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri", "cameras of MuJoCo simulators, with MUJOCO_GL=egl"),
+    ("OSMesa", "libosmesa6", "the same without EGL, slower, with MUJOCO_GL=osmesa"),
+    ("GL", "libgl1", "windows on a screen"),
+)
 _GB = 1e9
 _SHARED_MEMORY_GB = 2.0
 _DISK_GB = 5.0
@@ -74,19 +79,15 @@ def _extras() -> list[Finding]:
         findings.append(
             Finding(f"extra {extra}", "ok" if there else "missing", detail, f"pip install 'rlinf[{extra}]'")
         )
-    simulators = {"mujoco": "gymnasium[mujoco]", "ale_py": "gymnasium[atari]", "Box2D": "gymnasium[box2d]"}
-    for module, requirement in simulators.items():
-        there = installed(module)
-        detail = "installed" if there else "not installed"
-        findings.append(Finding(f"envs {module}", "ok" if there else "missing", detail, f"pip install '{requirement}'"))
     return findings
 
 
 def _graphics() -> list[Finding]:
+    """MuJoCo states need none of these; cameras need EGL or OSMesa, windows GL."""
     findings = []
-    for name, package in (("EGL", "libegl1"), ("OSMesa", "libosmesa6"), ("GL", "libgl1")):
+    for name, package, use in _LIBRARIES:
         library = find_library(name)
-        detail = library or "library not found (rendering in simulators)"
+        detail = f"{library or 'not found'} ({use})"
         findings.append(Finding(f"library {name}", "ok" if library else "missing", detail, f"apt install {package}"))
     return findings
 

@@ -17,8 +17,25 @@ MODULES: Mapping[str, str] = {
     "report": "plotly",
     "wandb": "wandb",
     "mlflow": "mlflow",
+    "mujoco": "mujoco",
+    "metaworld": "metaworld",
+    "minigrid": "minigrid",
+    "robotics": "gymnasium_robotics",
+    "box2d": "Box2D",
 }
 """The module whose presence says that the extra is installed."""
+
+_SIMULATORS: Mapping[str, tuple[str, ...]] = {
+    "mujoco": (
+        "Ant-", "HalfCheetah-", "Hopper-", "Humanoid-", "HumanoidStandup-", "InvertedDoublePendulum-",
+        "InvertedPendulum-", "Pusher-", "Reacher-", "Swimmer-", "Walker2d-",
+    ),
+    "metaworld": ("rlinf_envs:rlinf/MetaWorld-",),
+    "minigrid": ("rlinf_envs:rlinf/MiniGrid-",),
+    "robotics": ("gymnasium_robotics:",),
+    "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
+}  # fmt: skip
+"""How ids begin of which gymnasium knows the name, but not what it needs."""
 
 
 @dataclass(frozen=True)
@@ -50,4 +67,15 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("wandb", "logging.wandb_project"))
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
+    simulator = simulator_extra(config.env.id)
+    if simulator is not None:
+        needed.append(simulator)
     return needed
+
+
+def simulator_extra(env_id: str) -> Extra | None:
+    """What an environment needs, where its id says so."""
+    for name, beginnings in _SIMULATORS.items():
+        if env_id.startswith(beginnings):
+            return Extra(name, f"env.id: {env_id}")
+    return None

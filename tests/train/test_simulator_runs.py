@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
-
-from rlinf.config import load
-from rlinf.train.run import run
-
-_SMALL = {
-    "ppo": "env: {id: CartPole-v1, num_envs: 4}\nrollout: {num_steps: 32}\n"
-    "algorithm: {adv_type: gae, loss_type: actor_critic, update_epochs: 2, num_minibatches: 2}\n",
-    "ppo_normalised": "env: {id: Pendulum-v1, num_envs: 4, normalize_observations: true, normalize_rewards: true}\n"
-    "rollout: {num_steps: 32}\n"
-    "algorithm: {adv_type: gae, loss_type: actor_critic, gamma: 0.9, update_epochs: 2, num_minibatches: 2}\n",
-    "grpo": "env: {id: CartPole-v1, num_envs: 4}\nrollout: {batch_size: 2}\n"
-    "algorithm: {adv_type: grpo, group_size: 4, update_epochs: 2, num_minibatches: 2}\n",
-    "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
-    "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
-}
+from simulator_runs import SMALL, overrides, recipe, summary
 
 
-def summary(folder: Path, kind: str, steps: int) -> dict:
-    recipe = folder.parent / f"{kind}.yaml"
-    recipe.write_text(_SMALL[kind] + "policy: {name: actor_critic, hidden_sizes: [16]}\n")
-    overrides = [
-        f"run.dir={folder}",
-        f"run.max_steps={steps}",
-        "run.seed=5",
-        "cluster.backend=local",
-        "logging.progress=none",
-        "logging.tensorboard=false",
-        "learner.optimizer.lr=0.001",
-        "checkpoint.every=2",
-        "evaluation.size=4",
-    ]
-    run(load(recipe, overrides))
-    return json.loads((folder / "summary.json").read_text())
-
-
-@pytest.mark.parametrize("kind", sorted(_SMALL))
+@pytest.mark.parametrize("kind", sorted(SMALL))
 def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, kind: str) -> None:
     straight = summary(tmp_path / "straight", kind, 4)
     summary(tmp_path / "resumed", kind, 2)
@@ -49,3 +21,23 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, kind: str) -> 
     assert straight["params_sha256"] == resumed["params_sha256"]
     assert straight["metrics"]["eval/return"] == resumed["metrics"]["eval/return"]
     assert straight["initial_metrics"]["eval/return/n"] == 4
+
+
+@pytest.mark.parametrize("kind", ["ppo", "sac"])
+def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path, kind: str) -> None:
+    straight = summary(tmp_path / "straight", kind, 40, ["checkpoint.every=3"])
+    cut = tmp_path / "cut"
+    command = [sys.executable, "-m", "rlinf.cli", "train", str(recipe(cut, kind)), *overrides(cut, 40)]
+    command.append("checkpoint.every=3")
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if len(list((cut / "checkpoints").glob("step_*"))) >= 2:
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.002)
+    assert process.wait(timeout=60) == -signal.SIGKILL
+    assert not (cut / "summary.json").exists()
+    resumed = summary(cut, kind, 40, ["checkpoint.every=3"])
+    assert resumed["params_sha256"] == straight["params_sha256"]
+    assert resumed["metrics"]["eval/return"] == straight["metrics"]["eval/return"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlinf.config.context import Context
+from rlinf.config.extras import simulator_extra
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -121,5 +122,8 @@ def _check_module(context: Context) -> None:
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
         message = f"env.id: there is no module {top} here."
+        extra = simulator_extra(env.id)
         fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
+        if extra is not None:
+            fix = f"Install it: {extra.fix}."
         context.error("env.id", message, fix, reads=("env.isolation",))

@@ -1,0 +1,40 @@
+"""Simulators that are not installed: the message names the extra, and the package knows the extra."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rlinf.config import load_mapping
+from rlinf.config.extras import MODULES, needed_extras, simulator_extra
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+@pytest.mark.parametrize(
+    ("env_id", "extra"),
+    [
+        ("HalfCheetah-v5", "mujoco"),
+        ("rlinf_envs:rlinf/MetaWorld-v0", "metaworld"),
+        ("rlinf_envs:rlinf/MiniGrid-v0", "minigrid"),
+        ("gymnasium_robotics:FetchReachDense-v4", "robotics"),
+        ("LunarLander-v3", "box2d"),
+    ],
+)
+def test_an_id_that_says_what_it_needs(env_id: str, extra: str) -> None:
+    found = simulator_extra(env_id)
+    assert found is not None
+    assert found.name == extra
+    assert found.fix == f"pip install 'rlinf[{extra}]'"
+
+
+def test_classic_control_needs_no_extra() -> None:
+    sections = {"env": {"id": "CartPole-v1"}, "policy": {"name": "actor_critic"}, "algorithm": {"group_size": 4}}
+    assert needed_extras(load_mapping(sections, source="test")) == []
+
+
+def test_every_extra_is_one_of_the_package() -> None:
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    assert set(MODULES) <= set(extras)

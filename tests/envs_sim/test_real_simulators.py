@@ -1,0 +1,122 @@
+"""Real robot simulators: made by their ids, equal starts for the members of a group, and one step of PPO."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlinf.config import load_mapping
+from rlinf.rollouts.lanes import Lanes
+from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.vectorize import make_lanes
+from rlinf.train import run
+
+pytestmark = pytest.mark.sim
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """One of them, and the module that must be there."""
+
+    module: str
+    id: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    wrappers: tuple[str, ...] = ()
+    success_key: str = "success"
+
+
+SIMULATORS = {
+    "mujoco": Simulator("mujoco", "HalfCheetah-v5"),
+    "metaworld": Simulator("metaworld", "rlinf_envs:rlinf/MetaWorld-v0", {"task": "reach-v3"}),
+    "minigrid": Simulator(
+        "minigrid",
+        "rlinf_envs:rlinf/MiniGrid-v0",
+        {"task": "BabyAI-GoToObj-v0", "num_actions": 3},
+        ("rlinf.rollouts.wrappers:TokenizeText",),
+    ),
+    "robotics": Simulator(
+        "gymnasium_robotics",
+        "gymnasium_robotics:FetchReachDense-v4",
+        wrappers=("FlattenObservation",),
+        success_key="is_success",
+    ),
+}
+
+
+@pytest.fixture(params=sorted(SIMULATORS))
+def simulator(request: pytest.FixtureRequest) -> Simulator:
+    found = SIMULATORS[request.param]
+    pytest.importorskip(found.module)
+    return found
+
+
+@pytest.fixture
+def lanes(simulator: Simulator) -> Any:
+    options = EnvOptions(
+        simulator.id, simulator.kwargs, simulator.wrappers, vectorization="sync", success_key=simulator.success_key
+    )
+    made = make_lanes(options, 3)
+    yield made
+    made.close()
+
+
+def snapshot(lanes: Lanes) -> dict[str, np.ndarray]:
+    return {name: leaf.copy() for name, leaf in lanes.observations.items()}
+
+
+def same(leaves: dict[str, np.ndarray], one: int, other: int) -> bool:
+    return all(np.array_equal(leaf[one], leaf[other]) for leaf in leaves.values())
+
+
+def test_a_seed_fixes_start_and_course_exactly(lanes: Lanes) -> None:
+    assert lanes.reset([0, 1, 2], [7, 7, 8]) == {}
+    start = snapshot(lanes)
+    assert same(start, 0, 1)
+    assert not same(start, 0, 2)
+    lanes.action_space.seed(3)
+    for _ in range(10):
+        action = lanes.action_space.sample()
+        result = lanes.step([0, 1], np.stack([action, action]))
+        assert result.failed == {}
+        assert result.rewards[0] == result.rewards[1]
+        assert same(lanes.observations, 0, 1)
+    # A lane with a past starts where a fresh one does.
+    lanes.reset([2], [7])
+    restarted = snapshot(lanes)
+    for name, leaf in start.items():
+        np.testing.assert_array_equal(restarted[name][2], leaf[0], err_msg=name)
+
+
+def test_one_step_of_ppo(simulator: Simulator, tmp_path: Path) -> None:
+    sections = {
+        "run": {"dir": str(tmp_path / "run"), "max_steps": 1},
+        "env": {
+            "id": simulator.id,
+            "kwargs": simulator.kwargs,
+            "wrappers": list(simulator.wrappers),
+            "success_key": simulator.success_key,
+            "num_envs": 2,
+            "max_episode_steps": 20,
+        },
+        "policy": {"name": "actor_critic", "hidden_sizes": [16]},
+        "rollout": {"num_steps": 24},
+        "algorithm": {"adv_type": "gae", "loss_type": "actor_critic", "num_minibatches": 2},
+        "learner": {"optimizer": {"lr": 1e-3}},
+        "cluster": {"backend": "local"},
+        "evaluation": {"size": 2, "num_envs": 2},
+        "logging": {"progress": "none", "tensorboard": False},
+    }
+    run(load_mapping(sections, source="test"), report=False)
+    told = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert told["status"] == "completed"
+    assert told["metrics"]["eval/return/n"] == 2
+    assert told["metrics"]["eval/episode_len"] <= 20
+    assert "eval/success_once" in told["metrics"]
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert np.isfinite(last["train/loss"])
+    assert last["rollout/env_steps"] == 48

@@ -1,0 +1,51 @@
+"""Simulator runs small enough to be made many times in a test."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import load
+from rlinf.train.run import run
+
+SMALL = {
+    "ppo": "env: {id: CartPole-v1, num_envs: 4}\nrollout: {num_steps: 32}\n"
+    "algorithm: {adv_type: gae, loss_type: actor_critic, update_epochs: 2, num_minibatches: 2}\n",
+    "ppo_normalised": "env: {id: Pendulum-v1, num_envs: 4, normalize_observations: true, normalize_rewards: true}\n"
+    "rollout: {num_steps: 32}\n"
+    "algorithm: {adv_type: gae, loss_type: actor_critic, gamma: 0.9, update_epochs: 2, num_minibatches: 2}\n",
+    "grpo": "env: {id: CartPole-v1, num_envs: 4}\nrollout: {batch_size: 2}\n"
+    "algorithm: {adv_type: grpo, group_size: 4, update_epochs: 2, num_minibatches: 2}\n",
+    "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+}
+
+
+def recipe(folder: Path, kind: str) -> Path:
+    """The file of one of :data:`SMALL`, beside the run directory ``folder``."""
+    file = folder.parent / f"{kind}.yaml"
+    file.write_text(SMALL[kind] + "policy: {name: actor_critic, hidden_sizes: [16]}\n")
+    return file
+
+
+def overrides(folder: Path, steps: int) -> list[str]:
+    return [
+        f"run.dir={folder}",
+        f"run.max_steps={steps}",
+        "run.seed=5",
+        "cluster.backend=local",
+        "logging.progress=none",
+        "logging.tensorboard=false",
+        "learner.optimizer.lr=0.001",
+        "checkpoint.every=2",
+        "evaluation.size=4",
+    ]
+
+
+def summary(folder: Path, kind: str, steps: int, more: Sequence[str] = ()) -> dict[str, Any]:
+    """What a run in ``folder`` came to."""
+    run(load(recipe(folder, kind), [*overrides(folder, steps), *more]), report=False)
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found

@@ -1,0 +1,72 @@
+"""Simulator runs over Ray actors: the numbers of one process, and a worker that dies is started anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from simulator_runs import overrides, recipe, summary
+
+from rlinf.cluster import Cluster, RankInfo, connect
+from rlinf.config import Config, load
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.rollouts.env_worker import EnvWorker
+from rlinf.rollouts.vector import VectorRollout, lane_ranges
+from rlinf.train.env_pool import EnvPool
+from rlinf.train.vector_graph import make_policy, vector_options, worker_options
+from rlinf.types import WeightUpdate
+
+WORKERS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray_cluster() -> Iterator[Cluster]:
+    """One Ray for all tests here: a run that finds one joins it."""
+    with connect(ClusterConfig()) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
+    workers = f"env.num_workers={WORKERS}"
+    here = summary(tmp_path / "here", kind, 2, [workers])
+    there = summary(tmp_path / "there", kind, 2, [workers, "cluster.backend=ray"])
+    assert there["params_sha256"] == here["params_sha256"]
+    assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
+
+
+class Mortal(EnvWorker):
+    """An env worker whose process can be ended from inside, as a crashing simulator does."""
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build(config: Config, info: RankInfo) -> EnvWorker:
+    lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
+    return Mortal(worker_options(config), lanes, partial(make_policy, config))
+
+
+def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Path, ray_cluster: Cluster) -> None:
+    config = load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2))
+    with ray_cluster.spawn("env", partial(build, config), n=WORKERS) as group:
+        pool = EnvPool(group, ray_cluster)
+        rollout = VectorRollout(pool, vector_options(config))
+        policy = make_policy(config, *pool.spaces())
+        torch.nn.init.constant_(policy.value_head.bias, 3.0)
+        rollout.load(WeightUpdate(1, {name: tensor.clone() for name, tensor in policy.weights()}))
+        before, _ = rollout.collect(0)
+        group.submit_one(1, "die")
+        after, metrics = rollout.collect(1)
+        assert pool.restarts == 1
+        assert after.num_rows == before.num_rows
+        assert metrics["rollout/env_steps"] == int(after.mask.sum())
+        # The bias came with the weights, which the new worker was given too.
+        assert after.values is not None
+        assert bool((after.values[-1].mean() - 3.0).abs() < 1.0)
+        assert len(rollout.evaluate(4)) == 4
