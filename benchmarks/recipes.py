@@ -1,6 +1,6 @@
 """The recipes of ``config/math/`` side by side: accuracy after the same number of generated tokens.
 
-    python benchmarks/recipes.py [--seeds 0,1,2] [--recipes grpo,ppo] [--tokens 40000] [--folder FOLDER] [--write]
+    python benchmarks/recipes.py [--seeds 0,1,2] [--recipes grpo,ppo] [--tokens 24000] [--folder FOLDER] [--write]
 
 The quickstart's supervised warm start runs once, and every run goes on from the policy it left: seeds differ in the
 tasks they meet, in what is sampled and in the order of minibatches. A run is stopped after the step with which it comes
@@ -29,7 +29,7 @@ ALL = (
     *("grpo", "grpo_process", "dr_grpo", "dapo", "gspo", "cispo"),
     *("rloo", "reinforce_pp", "reinforce_pp_baseline", "ppo"),
 )
-FIRST_STEPS = 5
+FIRST_STEPS = 4
 """After so many steps the tokens of a step are known well enough to plan the rest."""
 _T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Student's two-sided 95% quantile by the number of values."""
@@ -58,7 +58,7 @@ def warm_start(steps: int, folder: Path) -> Path:
     """The policy that all runs start from."""
     path = folder / "warm"
     if not (path / "policy").exists():
-        overrides = (f"run.dir={path}", f"sft.steps={steps}", "evaluation.size=0", *SHARED)
+        overrides = (f"run.dir={path}", f"sft.steps={steps}", *SHARED)
         run_sft(load(RECIPES / "quickstart.yaml", overrides))
     return path / "policy"
 
@@ -80,7 +80,7 @@ def measure(recipe: str, seed: int, policy: Path, budget: int, folder: Path) -> 
     )
     steps = FIRST_STEPS
     while True:
-        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")))
+        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")), report=False)
         lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
         trained = [line for line in lines if "rollout/tokens" in line]
         spent = sum(line["rollout/tokens"] for line in trained)
@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--recipes", default=",".join(ALL))
-    parser.add_argument("--tokens", type=int, default=40_000, help="generated tokens of each run")
+    parser.add_argument("--tokens", type=int, default=24_000, help="generated tokens of each run")
     parser.add_argument("--warm-steps", type=int, default=350)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "recipes")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")

@@ -20,8 +20,13 @@ class Policy(Protocol):
     ) -> tuple[Tensor, PolicyOutput]:
         """Actions [B, ...] for observations [B, ...], with their log-probabilities and values. No gradient."""
 
-    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient."""
+    def evaluate(
+        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
+    ) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient.
+
+        Entropy costs as much as the log-probabilities where the vocabulary is large: only who reads it asks for it.
+        """
 
 
 @runtime_checkable
@@ -59,7 +64,9 @@ class Learner(Protocol):
     gradient does not depend on how rows are cut."""
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """(rows [B'], what the current or reference weights say of them [B', T]) for this rank's share. No gradient."""
+        """(rows [B'], log-probabilities and values [B', T] by the current or reference weights) of this rank's share.
+
+        No gradient, and no entropy."""
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step (advantages are in the batch); metrics are those of all ranks."""

@@ -26,6 +26,9 @@ from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, mean_over
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.types import Metrics
 
+# Losses with a term that is no multiple of the advantage: the critic's error, a KL penalty.
+_MORE_THAN_ADVANTAGE = ("actor_critic", "kl_cov")
+
 
 class LossOutput(NamedTuple):
     """``loss``: the scalar sum of these rows, already weighted. ``metrics``: pairs (sum, count), see ``metrics``."""
@@ -107,6 +110,11 @@ class Objective:
         """Whether the loss is the same when every true slot is a row of its own (no ratio or mean over a sequence)."""
         of_tokens = self.rollout_correction is None or self.rollout_correction.level == "token"
         return self.loss_agg_func == "token-mean" and self.loss_type not in ("gspo", "gmpo") and of_tokens
+
+    @property
+    def idle_without_advantage(self) -> bool:
+        """Whether a row whose advantages are all 0 has loss and gradient 0, whatever its log-probabilities are."""
+        return self.kl_beta == 0 and self.entropy_bonus == 0 and self.loss_type not in _MORE_THAN_ADVANTAGE
 
     def weights(self, mask: Tensor, *, counts: LossCounts | None = None) -> Tensor:
         """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it."""

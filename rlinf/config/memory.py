@@ -57,7 +57,8 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         parameters=parameters,
         trained=trained,
         weights=parameters * size // weight_shards,
-        gradients=trained * size // weight_shards,
+        # megatron adds gradients up in float32, whatever the weights are.
+        gradients=trained * (4 if config.learner.backend == "megatron" else size) // weight_shards,
         optimizer=state // state_shards,
         reference=parameters * size // weight_shards if keeps_reference else 0,
         sampler_weights=parameters * size // parallel,

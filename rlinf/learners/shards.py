@@ -76,7 +76,7 @@ def write_shards(tensors: Iterable[tuple[str, Tensor]], folder: Path, *, shard_b
     if len(files) == 1:
         files[0][0].replace(folder / _SINGLE)
         return
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for number, (path, names) in enumerate(files, 1):
         final = folder / f"model-{number:05d}-of-{len(files):05d}.safetensors"
         path.replace(final)

@@ -91,7 +91,7 @@ class TorchLearner:
         return self.policy.costs(batch.inputs, batch.mask)
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
+        """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
         costs = self.costs(batch)
         rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
         policy, context = self.policy, nullcontext()
@@ -102,7 +102,7 @@ class TorchLearner:
         with torch.no_grad(), context:
             for piece in pieces:
                 part = batch.select(piece).to(self.device)
-                outputs.append(policy.evaluate(part.inputs, part.actions, part.mask))
+                outputs.append(policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False))
         empty = torch.zeros(0, batch.num_slots)
 
         def joined(name: str) -> Tensor | None:
@@ -113,7 +113,7 @@ class TorchLearner:
 
         order = torch.cat(pieces) if pieces else rows
         logprobs = joined("logprobs")
-        return order, PolicyOutput(empty if logprobs is None else logprobs, joined("entropy"), joined("values"))
+        return order, PolicyOutput(empty if logprobs is None else logprobs, values=joined("values"))
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
@@ -152,7 +152,7 @@ class TorchLearner:
         selected = objective.select(old_logprobs=proximal, advantages=_given(mini.advantages), mask=mini.mask)
         place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
         place[rows] = torch.arange(len(rows))
-        mine = share(rows, costs, rank=self.rank, size=self.size)
+        mine = share(self._moving(mini, rows), costs, rank=self.rank, size=self.size)
         self.optimizer.zero_grad(set_to_none=True)
         partial: list[PartialMetrics] = []
         for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens):
@@ -171,10 +171,24 @@ class TorchLearner:
         norm = self._step(float(merged["loss"][0]))
         return {**finalise_metrics(merged), "grad_norm": norm}, False
 
+    def _moving(self, mini: Batch, rows: Tensor) -> Tensor:
+        """``rows`` of the minibatch ``mini`` without those that can't move the weights, which need no computing.
+
+        Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
+        has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
+        stay where none would be left, and where something is asked about every row.
+        """
+        objective = self.stage.objective
+        asked = objective.calculate_entropy or self.stage.early_stop_imp_ratio is not None
+        if asked or not objective.idle_without_advantage:
+            return rows
+        moving = (mini.mask & (_given(mini.advantages) != 0)).any(dim=1)
+        return rows[moving] if bool(moving.any()) else rows
+
     def _backward(self, mini: Batch, places: Tensor, weights: Tensor, selected: Tensor | None) -> PartialMetrics:
         part = mini.select(places).to(self.device)
         objective = self.stage.objective
-        output = self.policy.evaluate(part.inputs, part.actions, part.mask)
+        output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy="entropy" in objective.needs)
         old = part.old_logprobs
         if old is None:
             old = output.logprobs.detach() if self.stage.old_is_current else part.logprobs

@@ -89,7 +89,7 @@ class CausalLMPolicy(nn.Module):
         responses = inputs["response_lengths"]
         if int(responses.max()) == 0:
             empty = torch.zeros(mask.shape, device=mask.device)
-            return PolicyOutput(empty, empty, empty if self.value_head is not None else None)
+            return PolicyOutput(empty, empty if with_entropy else None, empty if self.value_head is not None else None)
         with self._autocast(prompts.device):
             if self.pack_rows:
                 packing = pack(prompts, lengths, actions, responses)

@@ -1,7 +1,7 @@
 """Attention over a :class:`~rlinf.models.packing.Packing`, as an attention function of transformers.
 
 Linear layers see packed tokens only; for the attention itself the rows are laid out as a rectangle, prompts and
-responses apart, so that PyTorch's fused kernels run on any device.
+blocks of similar responses apart, so that PyTorch's fused kernels run on any device.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def packed_attention(
         )
 
     parts = [attend(packing.prompt_index, packing.prompt_index, None).transpose(1, 2)[packing.prompt_mask]]
-    if packing.response_index.shape[1]:
-        responses = attend(packing.response_index, packing.key_index, packing.attention)
-        parts.append(responses.transpose(1, 2)[packing.response_mask])
+    for block in packing.blocks:
+        responses = attend(block.index, block.key_index, block.attention)
+        parts.append(responses.transpose(1, 2)[block.mask])
     out = torch.cat(parts)
     return out[None], None
 

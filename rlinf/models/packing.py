@@ -2,7 +2,7 @@
 
 The rows of a group share their prompt, so its tokens are computed once and every response attends to them. A response's
 last token is never an input: nothing is predicted from it. Packed order: all distinct prompts, then all responses
-without their last token.
+without their last token, longest first.
 
     U  distinct prompts        N  packed tokens        S  slots of all responses, end to end
 """
@@ -13,6 +13,28 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+# Attention costs the square of a block's longest response, and a block costs some kernel launches: responses share one
+# down to this share of its longest, and those of a few tokens are not worth another.
+_SHORTEST_SHARE = 0.7
+_SHORT = 8
+
+
+@dataclass(frozen=True)
+class ResponseBlock:
+    """Responses of similar length, laid out as a rectangle for the attention alone.
+
+    b  responses of the block        R  inputs of its longest response (its length minus 1)
+    """
+
+    index: Tensor
+    """[b, R] packed place of each response token that is an input (0 where there is none)."""
+    mask: Tensor
+    """[b, R] bool; its true elements, block after block, are in packed order."""
+    key_index: Tensor
+    """[b, P + R] packed place of what each response can attend to."""
+    attention: Tensor
+    """[b, 1, R, P + R] bool."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +49,8 @@ class Packing:
     """[U, P] packed place of each prompt token (0 where there is none)."""
     prompt_mask: Tensor
     """[U, P] bool."""
-    response_index: Tensor
-    """[B, R] packed place of each response token that is an input (R = longest response minus 1)."""
-    response_mask: Tensor
-    """[B, R] bool."""
-    key_index: Tensor
-    """[B, P + R] packed place of what each row's response can attend to."""
-    attention: Tensor
-    """[B, 1, R, P + R] bool."""
+    blocks: tuple[ResponseBlock, ...]
+    """All responses of two tokens or more, longest first."""
     slot_index: Tensor
     """[S] packed place that predicts each slot."""
     slot_rows: Tensor
@@ -75,42 +91,68 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
     first, owners = (index.to(device) for index in distinct_prompts(prompt_ids, prompt_lengths))
     lengths = prompt_lengths[first]
     width = int(lengths.max())
-    inputs = (response_lengths - 1).clamp(min=0)
-    reach = int(inputs.max()) if inputs.numel() else 0
-
     prompt_mask = torch.arange(width, device=device) < lengths[:, None]
     prompt_index = _places(prompt_mask, 0)
-    offset = int(lengths.sum())
-    response_mask = torch.arange(reach, device=device) < inputs[:, None]
-    response_index = _places(response_mask, offset)
 
-    tokens = torch.cat([prompt_ids[first, :width][prompt_mask], actions[:, :reach][response_mask]])
+    inputs = (response_lengths - 1).clamp(min=0)
+    order = inputs.argsort(descending=True, stable=True)
+    reach = int(inputs[order[0]])
     columns = torch.arange(reach, device=device)
-    row_positions = prompt_lengths[:, None] + columns
-    positions = torch.cat(
-        [torch.arange(width, device=device).expand_as(prompt_mask)[prompt_mask], row_positions[response_mask]]
-    )
-    key_index = torch.cat([prompt_index[owners], response_index], dim=1)
-    rows = actions.shape[0]
-    prompt_keys = prompt_mask[owners][:, None, None, :].expand(rows, 1, reach, width)
-    causal = (columns[None, :] <= columns[:, None]).expand(rows, 1, reach, reach)
+    mask = columns < inputs[order][:, None]
+    index = _places(mask, int(lengths.sum()))
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=device))
 
     slots = torch.arange(actions.shape[1], device=device) < response_lengths[:, None]
     slot_rows, slot_columns = slots.nonzero(as_tuple=True)
     last_of_prompt = prompt_index.gather(1, (lengths - 1)[:, None])[owners, 0]
-    previous = response_index[slot_rows, (slot_columns - 1).clamp(min=0)] if reach else last_of_prompt[slot_rows]
+    previous = index[place[slot_rows], (slot_columns - 1).clamp(min=0)] if reach else last_of_prompt[slot_rows]
+    prompt_columns = torch.arange(width, device=device).expand_as(prompt_mask)
     return Packing(
-        tokens=tokens,
-        positions=positions,
+        tokens=torch.cat([prompt_ids[first, :width][prompt_mask], actions[order, :reach][mask]]),
+        positions=torch.cat([prompt_columns[prompt_mask], (prompt_lengths[order][:, None] + columns)[mask]]),
         prompt_index=prompt_index,
         prompt_mask=prompt_mask,
-        response_index=response_index,
-        response_mask=response_mask,
-        key_index=key_index,
-        attention=torch.cat([prompt_keys, causal], dim=-1),
+        blocks=tuple(
+            _block(index[rows], mask[rows], prompt_index[owners[order[rows]]], prompt_mask[owners[order[rows]]])
+            for rows in _similar(inputs[order].tolist())
+        ),
         slot_index=torch.where(slot_columns == 0, last_of_prompt[slot_rows], previous),
         slot_rows=slot_rows,
         slot_columns=slot_columns,
+    )
+
+
+def _similar(lengths: list[int]) -> list[slice]:
+    """Descending ``lengths`` in runs that one block serves without much waste; zeros need none.
+
+    >>> _similar([40, 30, 12, 5, 1, 0])
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 5, None)]
+    """
+    runs: list[slice] = []
+    for row, length in enumerate(lengths):
+        if length == 0:
+            break
+        longest = lengths[runs[-1].start] if runs else 0
+        if runs and (length >= _SHORTEST_SHARE * longest or longest <= _SHORT):
+            runs[-1] = slice(runs[-1].start, row + 1)
+        else:
+            runs.append(slice(row, row + 1))
+    return runs
+
+
+def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tensor) -> ResponseBlock:
+    """From the rows of [B, longest response] and [B, P] that the block is made of, the longest response first."""
+    reach = int(mask[0].sum())
+    index, mask = index[:, :reach], mask[:, :reach]
+    columns = torch.arange(reach, device=index.device)
+    rows, width = prompt_mask.shape
+    prompt_keys = prompt_mask[:, None, None, :].expand(rows, 1, reach, width)
+    causal = (columns[None, :] <= columns[:, None]).expand(rows, 1, reach, reach)
+    return ResponseBlock(
+        index=index,
+        mask=mask,
+        key_index=torch.cat([prompt_index, index], dim=1),
+        attention=torch.cat([prompt_keys, causal], dim=-1),
     )
 
 

@@ -140,13 +140,14 @@ class SoftActorCritic(nn.Module):
             self.head.log_prob(parameters, actions).sum(-1), self.head.entropy(parameters).sum(-1)
         )
 
-    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+    def evaluate(
+        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
+    ) -> PolicyOutput:
         """Log-probabilities and entropy [B, T]."""
         parameters = self.distribution({n: inputs[n].flatten(0, 1) for n in self.actor_encoder.leaves})
         logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).sum(-1)
-        return PolicyOutput(
-            logprobs.unflatten(0, mask.shape), self.head.entropy(parameters).sum(-1).unflatten(0, mask.shape)
-        )
+        entropy = self.head.entropy(parameters).sum(-1).unflatten(0, mask.shape) if with_entropy else None
+        return PolicyOutput(logprobs.unflatten(0, mask.shape), entropy)
 
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
         """Takes the true slots [B, T, ...] into the running statistics."""

@@ -20,7 +20,10 @@ def axes(series: Mapping[str, Sequence[float | None]]) -> dict[str, Column]:
             found[axis] = _running_total(series[metric])
     if "time/step_s" in series:
         # The time of a step holds everything but the evaluation after it, which is training time all the same.
-        steps, evaluations = series["time/step_s"], series.get("time/evaluation_s") or [None] * len(series["time/step_s"])
+        steps, evaluations = (
+            series["time/step_s"],
+            series.get("time/evaluation_s") or [None] * len(series["time/step_s"]),
+        )
         seconds = [(step or 0.0) + (evaluation or 0.0) for step, evaluation in zip(steps, evaluations, strict=True)]
         found["axis/minutes"] = [value / 60 if value is not None else None for value in _running_total(seconds)]
     return found

@@ -13,7 +13,9 @@ from rlinf.report.write import write_report
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the page and says where it is."""
-    parser = argparse.ArgumentParser(prog="rlinf report", description="One HTML file about a run, a sweep or some runs.")
+    parser = argparse.ArgumentParser(
+        prog="rlinf report", description="One HTML file about a run, a sweep or some runs."
+    )
     parser.add_argument("folders", nargs="+", type=Path, metavar="RUN", help="run directories, or one sweep directory")
     parser.add_argument("--out", type=Path, help="the file to write (default: report.html in the folder)")
     options = parser.parse_args(arguments)

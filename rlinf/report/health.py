@@ -6,6 +6,7 @@ and "late" are the means over the first and the last fifth of the steps, so that
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ def noise(values: Sequence[float]) -> float:
     """The standard error of the mean of a fifth, from differences of neighbouring steps (a trend does not enter)."""
     if len(values) < 3:
         return math.inf
-    jumps = [(after - before) ** 2 for before, after in zip(values, values[1:], strict=False)]
+    jumps = [(after - before) ** 2 for before, after in itertools.pairwise(values)]
     return math.sqrt(sum(jumps) / len(jumps) / 2 / max(1, len(values) // 5))
 
 
@@ -84,7 +85,9 @@ def _entropy(run: RunRecord) -> Finding | None:
     before, after = early(values), late(values)
     told = f"Entropy went from {before:.3g} to {after:.3g} nats per decision."
     if min(values) < 0:
-        return Finding("ok", "Entropy", f"{told} It is differential (continuous actions): judge its curve, not its zero.")
+        return Finding(
+            "ok", "Entropy", f"{told} It is differential (continuous actions): judge its curve, not its zero."
+        )
     if after < 0.1 * before:
         fix = "The policy has all but stopped exploring: try a lower learning rate, an entropy bonus or a KL term."
         return Finding("bad", "Entropy collapse", f"{told} {fix}")
@@ -105,7 +108,9 @@ def _clipping(run: RunRecord) -> Finding | None:
     if share > 0.15:
         return Finding("watch", "Clip fraction", f"{told} The updates are large for the clip range.")
     if share == 0 and max(*low, *high) == 0:
-        return Finding("ok", "Clip fraction", "Nothing was ever clipped: each batch is used for one optimiser step.")
+        once = run.setting("algorithm.update_epochs") == 1 and run.setting("algorithm.num_minibatches") == 1
+        why = "each batch is used for one optimiser step" if once else "the updates are small for the clip range"
+        return Finding("ok", "Clip fraction", f"Nothing was ever clipped: {why}.")
     return Finding("ok", "Clip fraction", told)
 
 
@@ -146,7 +151,9 @@ def _length(run: RunRecord) -> Finding | None:
     before, after = early(values), late(values)
     cut = run.values("rollout/cut_by_length")
     share = late(cut) if cut else 0.0
-    told = f"Responses went from {before:.0f} to {after:.0f} tokens; {share:.0%} of the late ones were cut by the limit."
+    told = (
+        f"Responses went from {before:.0f} to {after:.0f} tokens; {share:.0%} of the late ones were cut by the limit."
+    )
     if share > 0.5 or (after > 2 * before and share > 0.2):
         fix = "Raise rollout.max_new_tokens, or make length cost something (algorithm.overlong_penalty)."
         return Finding("bad", "Length explosion", f"{told} {fix}")
@@ -208,7 +215,9 @@ def _critic(run: RunRecord) -> Finding | None:
     share = late(values)
     told = f"The critic explains {share:.0%} of the variance of the late returns."
     if share < 0:
-        return Finding("bad", "Critic", f"{told} It is worse than a constant: its learning rate, or the returns' scale.")
+        return Finding(
+            "bad", "Critic", f"{told} It is worse than a constant: its learning rate, or the returns' scale."
+        )
     return Finding("ok" if share > 0.3 else "watch", "Critic", told)
 
 

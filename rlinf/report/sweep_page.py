@@ -35,7 +35,8 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
         "errors": _errors(summary),
         "importance": [
-            {"key": one.key, "share": one.share, "noise": one.noise, "matters": one.matters} for one in summary.importance
+            {"key": one.key, "share": one.share, "noise": one.noise, "matters": one.matters}
+            for one in summary.importance
         ],
         "curves": _curves(summary),
         "definition": [{"key": key, "value": str(value)} for key, value in sweep.definition.items()],

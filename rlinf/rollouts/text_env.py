@@ -56,7 +56,7 @@ class TextEnvWorker:
     def _env(self, side: str, rows: int) -> Any:
         if (side, rows) not in self._envs:
             env = gymnasium.make_vec(self._env_id, num_envs=rows, **self._sides[side])
-            inner = env.unwrapped
+            inner: Any = env.unwrapped
             if not hasattr(inner, "num_tasks"):
                 raise TypeError(
                     f"{self._env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one"
@@ -64,7 +64,8 @@ class TextEnvWorker:
             turns = getattr(inner, "max_turns", 1)
             if turns > 1 and self._max_turns == 1:
                 raise ValueError(
-                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: set env.max_turns: {turns}"
+                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: "
+                    f"set env.max_turns: {turns}"
                 )
             if turns > self._max_turns:
                 inner.max_turns = self._max_turns

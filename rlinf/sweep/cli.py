@@ -13,7 +13,9 @@ from rlinf.sweep.validate import validate
 
 def main(arguments: Sequence[str]) -> int:
     """Validates every trial, runs what is not finished, aggregates, writes the report."""
-    parser = argparse.ArgumentParser(prog="rlinf sweep", description="Many runs from one file; the same command resumes.")
+    parser = argparse.ArgumentParser(
+        prog="rlinf sweep", description="Many runs from one file; the same command resumes."
+    )
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
@@ -44,8 +46,17 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     print(summary.verdict)
     failed = [trial for trial in trials if trial.status == "failed"]
     for trial in failed:
-        print(f"failed: {trial.folder.name}: {(trial.error or '').strip().splitlines()[-1:]}")
+        print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
     return 1 if failed else 0
+
+
+def last_line(error: str | None) -> str:
+    """
+    >>> last_line("Traceback\\nValueError: no")
+    'ValueError: no'
+    """
+    lines = (error or "").strip().splitlines()
+    return lines[-1] if lines else "without a word"

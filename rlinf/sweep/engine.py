@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,8 +11,8 @@ from typing import Any
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import TrialRecord, read_sweep
-from rlinf.sweep.settings import Setting, TrialPlan, complete
 from rlinf.sweep.schema import SpaceEntry
+from rlinf.sweep.settings import TrialPlan, complete
 
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> list[TrialRecord]:
@@ -37,9 +38,14 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan]) -> None:
 
     from rlinf.sweep.trainable import Trial
 
+    # A failure is told by the live view, with the run's own traceback instead of that of the actor around it.
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
     started = not ray.is_initialized()
     if started:
-        ray.init(address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        ray.init(
+            address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
     try:
         wanted = sweep.config.resources
         trainable = tune.with_resources(
@@ -97,7 +103,8 @@ def _scheduler(sweep: Sweep) -> Any:
             time_attr="step",
             grace_period=schedule.grace_steps,
             reduction_factor=schedule.reduction,
-            max_t=sweep.config.budget.steps or 100_000,
+            # Above the last step: a trial that gets there ends by itself, and is finished instead of stopped.
+            max_t=(sweep.config.budget.steps or 100_000) + 1,
         )
     if schedule.name == "pbt":
         mutations = {key: _domain(entry) for key, entry in sweep.config.space.items() if _drawn(entry)}
@@ -114,9 +121,11 @@ def _scheduler(sweep: Sweep) -> Any:
 def _searcher(sweep: Sweep) -> Any:
     if sweep.config.search != "optuna":
         return None
+    import optuna
     from ray.tune.search import ConcurrencyLimiter, Repeater
     from ray.tune.search.optuna import OptunaSearch
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     seeds = sweep.config.seeds
     search = OptunaSearch(space=_Suggest(sweep), metric="objective", mode=sweep.config.mode, seed=sweep.config.seed)
     # All seeds of a setting are one answer to the searcher, their mean.
@@ -129,8 +138,9 @@ class _Suggest:
 
     def __init__(self, sweep: Sweep) -> None:
         self.space = sweep.config.space
+        self.count = 0
 
-    def __call__(self, trial: Any) -> Setting:
+    def __call__(self, trial: Any) -> dict[str, Any]:
         def draw(names: str, entry: SpaceEntry) -> Any:
             if entry.choice is not None:
                 # By place: values may be lists, which Optuna does not store.
@@ -141,7 +151,8 @@ class _Suggest:
             assert bounds is not None
             return trial.suggest_float(names, *bounds, log=entry.loguniform is not None)
 
-        return {"setting": complete(self.space, {}, draw)}
+        self.count += 1
+        return {"number": self.count - 1, "setting": complete(self.space, {}, draw)}
 
 
 def _domain(entry: SpaceEntry) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from ray.tune import Callback
 
 from rlinf.sweep.live import LiveView
+from rlinf.sweep.settings import plan_of
 
 
 class Events(Callback):
@@ -14,26 +15,25 @@ class Events(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if LiveView.current is not None:
-            LiveView.current.started(trial.trial_id, _name(trial))
+            LiveView.current.started(_name(trial, LiveView.current))
 
     def on_trial_result(self, iteration: int, trials: list[Any], trial: Any, result: Any, **info: Any) -> None:
         if LiveView.current is not None:
-            LiveView.current.reported(trial.trial_id, int(result["step"]), result["objective"])
+            LiveView.current.reported(_name(trial, LiveView.current), int(result["step"]), result["objective"])
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if LiveView.current is not None:
-            LiveView.current.ended(trial.trial_id)
+            LiveView.current.ended(_name(trial, LiveView.current))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if LiveView.current is not None:
-            LiveView.current.failed(trial.trial_id, again=True)
+            LiveView.current.failed(_name(trial, LiveView.current), again=True)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if LiveView.current is not None:
-            LiveView.current.failed(trial.trial_id, again=False)
+            LiveView.current.failed(_name(trial, LiveView.current), again=False)
 
 
-def _name(trial: Any) -> str:
-    """As the trial's folder is called; a searcher's trial by its number, which its folder begins with."""
-    given = trial.config.get("trial")
-    return str(given["folder"]) if given else f"{int(trial.trial_id.rpartition('_')[2]):04d}"
+def _name(trial: Any, view: LiveView) -> str:
+    """As the trial's folder is called."""
+    return plan_of(trial.config, view.sweep.config.seeds)[1]

@@ -92,7 +92,10 @@ def _parquet(path: Path, rows: Sequence[Record]) -> None:
 
 def _markdown(summary: SweepSummary) -> str:
     lines = [f"# {summary.sweep.name}", "", summary.verdict.replace("\n", "\n\n"), ""]
-    lines += ["| rank | setting | seeds | mean [95%] | median | IQM [95%] | best | p |", "|--:|---|--:|---|--:|---|--:|--:|"]
+    lines += [
+        "| rank | setting | seeds | mean [95%] | median | IQM [95%] | best | p |",
+        "|--:|---|--:|---|--:|---|--:|--:|",
+    ]
     for one in summary.settings:
         if one.final is None or one.best is None:
             lines.append(f"| {one.rank} | {one.label} | 0 | - | - | - | - | - |")

@@ -31,7 +31,9 @@ class Importance:
         return self.raw > self.noise
 
 
-def importances(keys: Sequence[str], settings: Sequence[Mapping[str, Any]], results: Sequence[float]) -> list[Importance]:
+def importances(
+    keys: Sequence[str], settings: Sequence[Mapping[str, Any]], results: Sequence[float]
+) -> list[Importance]:
     """Of every key that varies, the most important first; none for fewer than four results."""
     found: list[Importance] = []
     values = np.asarray(results, dtype=np.float64)

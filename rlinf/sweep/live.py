@@ -61,29 +61,33 @@ class LiveView:
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
 
-    def started(self, trial: str, name: str) -> None:
-        known = self.trials.get(trial)
-        self.trials[trial] = Shown(name, began=known.began if known else time.monotonic())
+    def started(self, name: str) -> None:
+        shown = self._shown(name)
+        shown.status = "running"
         self.event(f"started   {name}")
 
-    def reported(self, trial: str, step: int, value: float) -> None:
-        shown = self.trials[trial]
+    def reported(self, name: str, step: int, value: float) -> None:
+        shown = self._shown(name)
         shown.step, shown.value = step, value
-        better = self.best is None or (value > self.best[0]) == (self.sweep.config.mode == "max")
-        if better and (self.best is None or value != self.best[0]):
-            self.best = (value, shown.name)
+        sign = 1 if self.sweep.config.mode == "max" else -1
+        if self.best is None or sign * value > sign * self.best[0]:
+            self.best = (value, name)
 
-    def ended(self, trial: str) -> None:
-        shown = self.trials[trial]
+    def ended(self, name: str) -> None:
+        shown = self._shown(name)
         shown.status = "finished"
         self.durations.append(time.monotonic() - shown.began)
-        self.event(f"[green]finished[/]  {shown.name}  {self.sweep.config.metric} {_number(shown.value)}  {self._progress()}")
+        value = f"{self.sweep.config.metric} {_number(shown.value)}"
+        self.event(f"[green]finished[/]  {name}  {value}  {self._progress()}")
 
-    def failed(self, trial: str, *, again: bool) -> None:
-        shown = self.trials[trial]
-        shown.status = "again" if again else "failed"
+    def failed(self, name: str, *, again: bool) -> None:
+        self._shown(name).status = "again" if again else "failed"
         what = "failed, will be tried again" if again else "failed for good"
-        self.say(f"[red]{shown.name} {what}[/]\n{escape(self._error(shown.name))}")
+        self.say(f"[red]{name} {what}[/]\n{escape(self._error(name))}")
+
+    def _shown(self, name: str) -> Shown:
+        """A trial's line, made when it is first heard of."""
+        return self.trials.setdefault(name, Shown(name, began=time.monotonic()))
 
     def event(self, text: str) -> None:
         """A line where nobody watches; on a terminal the table shows it."""
@@ -91,9 +95,9 @@ class LiveView:
             self.say(text)
 
     def _error(self, name: str) -> str:
-        for path in self.sweep.folder.glob(f"trials/{name.partition('_')[0]}_*/trial.json"):
-            return TrialRecord.read(path.parent).error or ""
-        return ""
+        folder = self.sweep.folder / "trials" / name
+        known = (folder / "trial.json").exists()
+        return (TrialRecord.read(folder).error if known else None) or "it could not be started: see Ray's own log"
 
     def _progress(self) -> str:
         over = self.done_before + sum(shown.status in ("finished", "failed") for shown in self.trials.values())

@@ -148,4 +148,3 @@ def _check_budget(config: SweepConfig, say: Say) -> None:
             say(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
     if config.schedule.reduction < 2:
         say("scheduler", "scheduler.reduction must be at least 2.", "For example: 3.")
-

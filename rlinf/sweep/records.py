@@ -18,7 +18,7 @@ _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
 
 @dataclass
 class TrialRecord:
-    """`trial.json`. ``status``: waiting, running, finished, stopped (by the scheduler, the budget or a kill), failed."""
+    """`trial.json`. ``status``: waiting, running, finished, stopped (by the scheduler or the budget), failed."""
 
     number: int
     setting: dict[str, Any]
@@ -87,7 +87,9 @@ def open_sweep(sweep: Sweep) -> None:
             names.append("budget.steps")
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
-            problem = ConfigProblem(str(sweep.file), None, "dir", message, "Choose another dir, or remove that directory.")
+            problem = ConfigProblem(
+                str(sweep.file), None, "dir", message, "Choose another dir, or remove that directory."
+            )
             raise ConfigErrors([problem])
     sweep.folder.mkdir(parents=True, exist_ok=True)
     said = {

@@ -22,7 +22,7 @@ class SpaceEntry:
     """Linked: the value of that other key, times `times`."""
     times: float = 1.0
     when: dict[str, object] = field(default_factory=dict)
-    """Conditional: the key varies only where these other keys have this value (or one of a list); else it is not set."""
+    """Conditional: the key is set only where these other keys have this value (or one of a list)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class BudgetConfig:
     steps: int | None = None
     """`run.max_steps` of every trial; null keeps the base's."""
     wall_time_s: float | None = None
-    """The whole sweep; what still runs then is stopped, and goes on when the sweep is run again."""
+    """The whole sweep; what still runs then is stopped. Without a scheduler it goes on when the sweep is run again."""
 
 
 @dataclass(frozen=True)

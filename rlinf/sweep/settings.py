@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,18 @@ def plan_trials(sweep: Sweep) -> list[TrialPlan]:
     return [TrialPlan(number, setting, seed) for number, (setting, seed) in enumerate(pairs)]
 
 
+def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan, str]:
+    """The trial that a Tune configuration means, and its folder's name."""
+    if "trial" in config:
+        # Population-based training changes the setting on the way; the folder keeps its name.
+        given = config["trial"]
+        return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
+    # A searcher numbers its suggestions; Tune's Repeater counts the seeds of each.
+    place = int(config.get("__trial_index__", 0))
+    plan = TrialPlan(config["number"] * len(seeds) + place, dict(config["setting"]), seeds[place])
+    return plan, plan.folder_name
+
+
 def enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
     """Every combination of the grids; with drawn keys, combinations in turn until there are ``budget.trials``."""
     grids = [(names, entry.grid) for names, entry in config.space.items() if entry.grid is not None]
@@ -62,7 +74,7 @@ def distinct(settings: Iterator[Setting]) -> Iterator[Setting]:
 
 
 def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: Any) -> Setting:
-    """A setting from the grids' values and, for the drawn keys, ``draw(names, entry)``; links and conditions resolved."""
+    """A setting from the grids' values and, for drawn keys, ``draw(names, entry)``; links and conditions resolved."""
     setting: Setting = {}
     for names, entry in space.items():
         if not all(_holds(setting.get(key), wanted) for key, wanted in entry.when.items()):

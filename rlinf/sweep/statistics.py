@@ -23,7 +23,7 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Estimate:
-    """Point estimates over seeds, with 95% bootstrap intervals (low, high) of the mean and of the interquartile mean."""
+    """Point estimates over seeds, and 95% bootstrap intervals (low, high) of the mean and the interquartile mean."""
 
     count: int
     mean: float

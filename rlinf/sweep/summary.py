@@ -60,7 +60,7 @@ class SettingResult:
 
 @dataclass(frozen=True)
 class SweepSummary:
-    """``settings`` are ranked, those without a finished trial last; ``verdict`` says which is best and how sure that is."""
+    """``settings`` by rank, those without a finished trial last; ``verdict``: which is best, and how sure that is."""
 
     sweep: SweepRecord
     settings: Sequence[SettingResult]

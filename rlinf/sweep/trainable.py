@@ -6,15 +6,14 @@ import math
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ray import tune
-from ray.tune.search.repeater import TRIAL_INDEX
 
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord
-from rlinf.sweep.settings import TrialPlan
+from rlinf.sweep.settings import plan_of
 from rlinf.sweep.validate import trial_config
 
 OBJECTIVE, STEP = "objective", "step"
@@ -29,9 +28,10 @@ class Trial(tune.Trainable):
     copies of it, which population-based training hands from trial to trial.
     """
 
-    def setup(self, config: dict[str, Any], sweep: Sweep) -> None:
-        self.sweep, self.process = sweep, None
-        plan, folder_name = self._plan(config)
+    def setup(self, config: dict[str, Any], sweep: Sweep | None = None) -> None:
+        assert sweep is not None, "the sweep comes by tune.with_parameters"
+        self.sweep, self.process = sweep, cast("RunProcess | None", None)
+        plan, folder_name = plan_of(config, sweep.config.seeds)
         folder = sweep.folder.resolve() / "trials" / folder_name
         known = (folder / "trial.json").exists()
         self.record = TrialRecord.read(folder) if known else TrialRecord(plan.number, {}, plan.seed, folder=folder)
@@ -110,18 +110,6 @@ class Trial(tune.Trainable):
 
         saved = self.record.run_dir / "config.yaml"
         return not saved.exists() or load(saved) != self.run_config
-
-    def _plan(self, config: dict[str, Any]) -> tuple[TrialPlan, str]:
-        """Which trial this is, and its folder's name."""
-        if "trial" in config:
-            # Population-based training changes the setting on the way; the folder keeps its name.
-            given = config["trial"]
-            return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
-        # A searcher's trial has no number beforehand; its id counts the trials as Tune makes them.
-        number = int(self.trial_id.rpartition("_")[2])
-        seed = self.sweep.config.seeds[int(config.get(TRIAL_INDEX, 0))]
-        plan = TrialPlan(number, dict(config["setting"]), seed)
-        return plan, plan.folder_name
 
     def _threads(self) -> int:
         return max(1, int(self.sweep.config.resources.cpus))

@@ -17,7 +17,9 @@ ORPHANED = 3
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    # Not through sys.stdin, whose lock a waiting thread would hold when the interpreter shuts down.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
     os._exit(ORPHANED)
 
 

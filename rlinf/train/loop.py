@@ -93,7 +93,7 @@ class Trainer:
             if "rollout/tokens" in again:
                 metrics["rollout/tokens"] += again["rollout/tokens"]
             offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
-            kept.append(_varied(more.replace(group_ids=more.group_ids + offset * (rounds + 1))))
+            kept.append(_varied(more.replace(group_ids=more.group_ids + offset)))
             rounds += 1
         kept = [part for part in kept if part.num_rows] or [batch]
         full = concatenate(kept)

@@ -144,7 +144,7 @@ class LearnerPool:
         self.group, self.cluster = group, cluster
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T] of all rows."""
+        """Log-probabilities and values [B, T] of all rows."""
         parts = self.group.call("evaluate", self.cluster.share(batch), reference=reference)
         rows = torch.cat([part[0] for part in parts])
         order = torch.argsort(rows)
@@ -156,7 +156,7 @@ class LearnerPool:
         logprobs = joined("logprobs")
         if logprobs is None or len(rows) != batch.num_rows:
             raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method="evaluate")
-        return PolicyOutput(logprobs, joined("entropy"), joined("values"))
+        return PolicyOutput(logprobs, values=joined("values"))
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         return self.group.call("update", self.cluster.share(batch), step=step)[0]

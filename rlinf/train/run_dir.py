@@ -92,7 +92,7 @@ class RunDirectory:
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint whose files are all there; damaged ones are passed over and named."""
-        for folder in sorted(self.checkpoints.glob("step_*"), reverse=True):
+        for folder in reversed(self._by_step()):
             try:
                 state = json.loads((folder / "state.json").read_text())
                 damaged = [n for n, size in state["files"].items() if (folder / n).stat().st_size != size]
@@ -104,10 +104,13 @@ class RunDirectory:
             self.skipped_checkpoints.append(f"{folder.name}: cut short: {', '.join(damaged)}")
         return None
 
+    def _by_step(self) -> list[Path]:
+        """Checkpoint folders, oldest first; those of a warm start have negative steps."""
+        return sorted(self.checkpoints.glob("step_*"), key=lambda folder: int(folder.name.removeprefix("step_")))
+
     def prune(self, keep: int, best: int | None) -> None:
         """Removes all but the newest ``keep`` checkpoints and the best one."""
-        folders = sorted(self.checkpoints.glob("step_*"))
-        for folder in folders[: -keep or None]:
+        for folder in self._by_step()[: -keep or None]:
             if best is None or folder.name != f"step_{best:06d}":
                 shutil.rmtree(folder)
 

@@ -46,7 +46,7 @@ def _table(initial: Metrics, final: Metrics) -> Table:
     for name in ("metric", "before", "after"):
         table.add_column(name, justify="left" if name == "metric" else "right")
     for name in final:
-        if "/ci_" not in name and not name.endswith("/n"):
+        if name.startswith("eval/") and "/ci_" not in name and not name.endswith("/n"):
             table.add_row(name.removeprefix("eval/"), _cell(name, initial), _cell(name, final))
     return table
 

@@ -234,7 +234,8 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
     if config.policy.path is not None:
         from transformers import AutoConfig
 
-        source, read = AutoConfig.from_pretrained(config.policy.path), SafetensorsFolder.of(config.policy.path)
+        source = AutoConfig.from_pretrained(config.policy.path)
+        read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
     else:
         model = _model(config, tokenizer_path)
         source, read = model.config, dict(model.named_parameters()).__getitem__

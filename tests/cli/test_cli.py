@@ -27,7 +27,7 @@ def train(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 def test_check_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", QUICKSTART]) == 0
-    assert "32 x 16 = 512 rows" in capsys.readouterr().out
+    assert "32 x 8 = 256 rows" in capsys.readouterr().out
 
 
 def test_overrides_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:

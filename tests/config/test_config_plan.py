@@ -60,9 +60,9 @@ def test_an_unknown_architecture_is_not_guessed() -> None:
 
 def test_the_plan_does_the_arithmetic() -> None:
     printed = str(plan(load(QUICKSTART, ["algorithm.num_minibatches=4", "learner.num_workers=2"]), cpus=4, gpus=0))
-    assert "32 x 16 = 512 rows" in printed
+    assert "32 x 8 = 256 rows" in printed
     assert "1 passes x 4 minibatches = 4" in printed
-    assert "128, 64 per rank" in printed
+    assert "64, 32 per rank" in printed
     assert "runs/quickstart" in printed
 
 

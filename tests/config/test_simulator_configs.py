@@ -108,6 +108,14 @@ def test_a_loaded_policy_brings_its_own_layers(tmp_path: Path) -> None:
         load_mapping(loaded, source="test")
 
 
+def problems_of(recipe: Path) -> list[str]:
+    try:
+        load(recipe)
+    except ConfigErrors as errors:
+        return [str(problem) for problem in errors.problems]
+    return []
+
+
 @pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.stem for recipe in RECIPES])
 def test_every_recipe_loads_and_is_short(recipe: Path) -> None:
     problems: list[ConfigProblem] = []

@@ -87,7 +87,69 @@ def test_a_learned_scorer_fits_in() -> None:
     assert (ends, scores) == ([[2, 7]], [[2.0, 3.0]])
 
 
-@pytest.mark.parametrize("config", [{"scorer": "arithmetik"}, {"delimiter": ""}, {"delimeter": "x"}])
-def test_wrong_settings(config: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"did you mean|must not be empty"):
+class Threshold:
+    """A scorer with an option, as a YAML names it."""
+
+    def __init__(self, longest: int = 3) -> None:
+        self.longest = longest
+
+    def score(self, *, question: str, steps: list[str], answer: str, correct: bool) -> list[float]:
+        return [float(len(step) <= self.longest) for step in steps]
+
+
+def verdict_everywhere(*, question: str, steps: list[str], answer: str, correct: bool) -> list[float]:
+    return [float(correct)] * len(steps)
+
+
+READY = Threshold(longest=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "scores"),
+    [
+        ({"scorer": f"{__name__}:Threshold"}, [1.0, 0.0]),
+        ({"scorer": f"{__name__}:Threshold", "options": {"longest": 9}}, [1.0, 1.0]),
+        ({"scorer": f"{__name__}:verdict_everywhere"}, [0.0, 0.0]),
+        ({"scorer": f"{__name__}:READY"}, [0.0, 0.0]),
+    ],
+)
+def test_a_scorer_by_name(settings: dict[str, object], scores: list[float]) -> None:
+    grader = StepGrader(settings)
+    found = grader.grade(["abc\nabcd"], [Task("q", "a", "d")], [Judgement("wrong", 0.0, None)])
+    assert found == ([[3, 8]], [scores])
+
+
+@pytest.mark.parametrize("response", ["", "  \n "])
+def test_saying_nothing_is_a_wrong_step(response: str) -> None:
+    found = StepGrader({}).grade([response], [Task("q", "a", "d")], [Judgement("unparsable", 0.0, None)])
+    assert found == ([[len(response)]], [[0.0]])
+
+
+def endless(*, question: str, steps: list[str], answer: str, correct: bool) -> list[float]:
+    return [math.inf] * len(steps)
+
+
+def test_an_infinite_score_is_an_error() -> None:
+    with pytest.raises(ValueError, match="infinite"):
+        StepGrader({"scorer": f"{__name__}:endless"}).grade(
+            ["a"], [Task("q", "a", "d")], [Judgement("wrong", 0.0, None)]
+        )
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"scorer": "arithmetik"}, "did you mean"),
+        ({"delimiter": ""}, "must not be empty"),
+        ({"delimeter": "x"}, "did you mean"),
+        ({"scorer": "no_such_module:Scorer"}, "can not be imported"),
+        ({"scorer": f"{__name__}:Nobody"}, "can not be imported"),
+        ({"scorer": "math:pi"}, "neither a function"),
+        ({"scorer": f"{__name__}:endless", "options": {"a": 1}}, "for a scorer that is a class"),
+        ({"scorer": f"{__name__}:endless", "right": 2.0}, "steps.right is not read"),
+        ({"options": {"a": 1}}, "steps.options is not read"),
+    ],
+)
+def test_wrong_settings(config: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
         StepGrader(config)

@@ -149,7 +149,9 @@ def test_step_rewards_come_with_character_offsets() -> None:
     infos = env.step((response, ""))[-1]
     assert infos["step_ends"][0] == [9, 19]
     assert infos["step_rewards"][0] == [1.0, 0.0]
-    assert infos["step_ends"][1] == infos["step_rewards"][1] == []
+    # Saying nothing is a step that is worth nothing: otherwise silence would beat a wrong step.
+    assert infos["step_ends"][1] == [0]
+    assert infos["step_rewards"][1] == [0.0]
 
 
 def test_demonstrations_are_judged_correct() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from rlinf.algorithms.losses import LOSSES
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import NonFiniteUpdate, TorchLearner
@@ -115,6 +116,55 @@ def test_row_order_does_not_change_the_gradient() -> None:
     plain.update(batch(), step=0)
     shuffled.update(batch().select(torch.randperm(12)), step=0)
     assert_same(gradients(plain), gradients(shuffled))
+
+
+LINEAR = [name for name in LOSSES if name not in ("actor_critic", "kl_cov")]
+
+
+def rows_computed(one: TorchLearner) -> list[int]:
+    """Fills with the number of rows of every forward pass of ``one``."""
+    seen: list[int] = []
+    evaluate = one.policy.evaluate
+
+    def spy(inputs: Any, actions: Any, mask: Any, **options: Any) -> Any:
+        seen.append(len(actions))
+        return evaluate(inputs, actions, mask, **options)
+
+    one.policy.evaluate = spy
+    return seen
+
+
+@pytest.mark.parametrize("loss_type", LINEAR)
+def test_rows_without_advantage_are_not_computed_and_do_not_change_the_gradient(loss_type: str) -> None:
+    data = batch()
+    data = data.replace(advantages=data.advantages * (data.group_ids != 1)[:, None])
+
+    def updated(**options: Any) -> tuple[TorchLearner, list[int], dict[str, float]]:
+        objective = Objective(loss_type, **options)
+        one = learner(Stage(name="train", objective=objective, lr=1e-2, epochs=2))
+        seen = rows_computed(one)
+        return one, seen, one.update(data, step=0)
+
+    # The entropy is asked for every row, so with it every row is computed.
+    (some, few, numbers), (whole, all_rows, expected) = updated(), updated(calculate_entropy=True)
+    assert (sum(few), sum(all_rows)) == (2 * 8, 2 * 12)
+    assert_same(gradients(some), gradients(whole), atol=2e-6)
+    assert numbers["loss"] == pytest.approx(expected["loss"], rel=1e-4, abs=1e-6)
+
+
+def test_rows_without_advantage_are_computed_where_another_term_reads_them() -> None:
+    data = batch()
+    for options in ({"kl_beta": 0.1}, {"entropy_bonus": 0.01}):
+        one = learner(Stage(name="train", objective=Objective("actor", **options), lr=1e-2))
+        seen = rows_computed(one)
+        one.update(data.replace(advantages=data.advantages * (data.group_ids != 1)[:, None]), step=0)
+        assert sum(seen) == 12
+
+
+def test_a_batch_without_any_advantage_still_has_metrics() -> None:
+    one = learner(Stage(name="train", objective=Objective("actor"), lr=1e-2))
+    numbers = one.update(batch().replace(advantages=torch.zeros(12, 8), old_logprobs=None), step=0)
+    assert (numbers["ratio"], numbers["grad_norm"]) == (1.0, 0.0)
 
 
 def _rank(rank: int, size: int, port: int, folder: str) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import add_lora
+from rlinf.models.packing import pack
 from rlinf.types import SamplingParams
 
 VOCABULARY = 61
@@ -37,13 +38,13 @@ def tiny(model_type: str = "qwen2", **options: Any) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
 
 
-def conversation() -> tuple[dict[str, Tensor], Tensor, Tensor]:
+def conversation(tokens: tuple[int, ...] = (7, 1, 0, 4, 3, 6)) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Six rows of three prompts: shared prompts, one empty response, an observation inside a row."""
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(2, VOCABULARY, (3, 5), generator=generator)[torch.tensor([0, 1, 1, 0, 2, 1])]
-    responses = torch.tensor([7, 1, 0, 4, 3, 6])
-    actions = torch.randint(2, VOCABULARY, (6, 7), generator=generator)
-    mask = torch.arange(7) < responses[:, None]
+    responses, slots = torch.tensor(tokens), max(tokens)
+    actions = torch.randint(2, VOCABULARY, (6, slots), generator=generator)
+    mask = torch.arange(slots) < responses[:, None]
     mask[0, 3] = False
     lengths = torch.tensor([5, 3, 3, 5, 2, 3])
     return {"prompt_ids": prompts, "prompt_lengths": lengths, "response_lengths": responses}, actions, mask
@@ -62,6 +63,20 @@ def test_packed_rows_say_what_padded_rows_say(model_type: str) -> None:
     one, other = packed.evaluate(inputs, actions, mask), padded.evaluate(inputs, actions, mask)
     torch.testing.assert_close(one.logprobs, other.logprobs, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(one.entropy, other.entropy, atol=2e-6, rtol=1e-5)
+    (one.logprobs**2).sum().backward()
+    (other.logprobs**2).sum().backward()
+    for left, right in zip(packed.parameters(), padded.parameters(), strict=True):
+        torch.testing.assert_close(left.grad, right.grad, atol=2e-5, rtol=1e-4)
+
+
+def test_responses_of_all_lengths_say_what_padded_rows_say() -> None:
+    """Responses so uneven that they are laid out in several blocks."""
+    inputs, actions, mask = conversation((12, 1, 40, 0, 21, 37))
+    assert len(pack(inputs["prompt_ids"], inputs["prompt_lengths"], actions, inputs["response_lengths"]).blocks) == 3
+    packed, padded = both(tiny())
+    one, other = packed.evaluate(inputs, actions, mask), padded.evaluate(inputs, actions, mask, with_entropy=False)
+    assert other.entropy is None
+    torch.testing.assert_close(one.logprobs, other.logprobs, atol=2e-6, rtol=1e-5)
     (one.logprobs**2).sum().backward()
     (other.logprobs**2).sum().backward()
     for left, right in zip(packed.parameters(), padded.parameters(), strict=True):

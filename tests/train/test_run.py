@@ -149,7 +149,7 @@ def test_another_configuration_in_the_same_directory_is_refused(finished: Path) 
 
 
 def test_resume_never_and_must(finished: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="run.resume is never"):
+    with pytest.raises(RunDirectoryError, match=r"run\.resume is never"):
         run(config(finished, run={"resume": "never"}))
     with pytest.raises(RunDirectoryError, match="no checkpoint"):
         run(config(tmp_path / "empty", run={"resume": "must"}))
@@ -185,6 +185,8 @@ def test_a_batch_with_nan_is_saved_and_stops_the_run(tmp_path: Path, monkeypatch
         {"kl_beta": 0.1, "ref_update_every": 2, "entropy_bonus": 0.01},
         {"dynamic_sampling": True, "max_resample": 2},
         {"rollout_correction": {"level": "token"}},
+        {"adv_type": "remax"},
+        {"adv_type": "gigpo", "step_weight": 0.5, "dynamic_sampling": True},
         {"max_len_mask": True, "overlong_penalty": {"safe_length": 2, "max_length": 4, "coef": 0.5}},
     ],
     ids=lambda algorithm: "-".join(algorithm),
@@ -199,6 +201,33 @@ def test_ppo_with_a_critic_runs(tmp_path: Path) -> None:
     run(config(tmp_path / "run", policy={"value_head": True}, algorithm=ppo, sft={"steps": 0}))
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert "train/value_loss" in last
+
+
+def test_a_run_goes_on_from_an_exported_policy(finished: Path, tmp_path: Path) -> None:
+    """The same weights and the same token ids; the folder's own kind of model must not bring other splitting rules."""
+    from rlinf.models.loading import load_tokenizer
+
+    start = {"path": str(finished / "policy"), "architecture": {}, "tokenizer": {}}
+    run(config(tmp_path / "run", run={"max_steps": 1}, policy=start, sft={"steps": 0}))
+    before, after = summary(tmp_path / "run")["initial_metrics"], summary(finished)["metrics"]
+    assert {name: before[name] for name in after} == after
+    text = "State the final answer: 17 + 28 =\n#### 45"
+    trained, exported, copied = (
+        load_tokenizer(str(folder))
+        for folder in (finished / "tokenizer", finished / "policy", tmp_path / "run/tokenizer")
+    )
+    assert exported.encode(text) == copied.encode(text) == trained.encode(text)
+    assert len(exported) == len(trained)
+
+
+def test_a_conversation_with_a_tool_runs(tmp_path: Path) -> None:
+    sums = tmp_path / "sums.jsonl"
+    sums.write_text("".join(json.dumps({"question": f"{n} + 3 =", "answer": str(n + 3)}) + "\n" for n in range(40)))
+    env = {"id": "rlinf_envs:rlinf/MathToolLoop-v0", "kwargs": {"path": str(sums)}, "max_turns": 3}
+    sections: dict[str, Any] = {"run": {"max_steps": 2}, "sft": {"steps": 0}, "rollout": {"max_new_tokens": 8}}
+    run(config(tmp_path / "run", env=env, **sections))
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["train/sampler_logprob_gap_max"] < 1e-4
 
 
 def test_lora_with_its_base_as_reference_runs(tmp_path: Path) -> None:

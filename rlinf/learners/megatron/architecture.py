@@ -104,6 +104,8 @@ def refuse_unsupported(source: Any, layout: MegatronConfig) -> None:
         raise UnsupportedModel(f"learner.backend: megatron covers the activation silu, not {source.hidden_act}")
     if layout.context_parallel > 1 or layout.expert_parallel > 1:
         raise UnsupportedModel("learner.megatron: context_parallel and expert_parallel above 1 are not covered: set 1")
+    if layout.offload:
+        raise UnsupportedModel("learner.megatron.offload is not covered: set false")
 
 
 def inverse_frequencies(source: Any) -> Tensor:

@@ -77,8 +77,8 @@ class PackedAttention(MegatronModule):
             raise ValueError("this attention needs packed rows")
         packing = packed_seq_params.packing
         used = packing.tokens.shape[0]
-        heads = [part[:used].permute(1, 2, 0, 3) for part in (query, key, value)]
-        out, _ = packed_attention(self, *heads, None, packing=packing, scaling=self.scaling)
+        queries, keys, values = (part[:used].permute(1, 2, 0, 3) for part in (query, key, value))
+        out, _ = packed_attention(self, queries, keys, values, None, packing=packing, scaling=self.scaling)
         flat = out[0].flatten(1)
         if used < query.shape[0]:
             flat = torch.cat([flat, flat.new_zeros(query.shape[0] - used, flat.shape[1])])
@@ -91,11 +91,10 @@ class Rotary(nn.Module):
     megatron asks for a length first and for angles of that length then; here the "length" is the packed rows.
     """
 
-    inverse_frequencies: Tensor
-
     def __init__(self, inverse_frequencies: Tensor) -> None:
         super().__init__()
-        self.register_buffer("inverse_frequencies", inverse_frequencies.float(), persistent=False)
+        # Not a buffer: it would be rounded to bfloat16 with the weights, and distant tokens would be misplaced.
+        self.inverse_frequencies = inverse_frequencies.float()
 
     def get_rotary_seq_len(
         self, inference_context: None, decoder: Any, decoder_input: Any, config: TransformerConfig, packed: PackedRows
@@ -104,6 +103,7 @@ class Rotary(nn.Module):
 
     def forward(self, packed: PackedRows, packed_seq: bool = False, cp_group: None = None) -> Tensor:
         """[N', 1, 1, D] float32."""
+        self.inverse_frequencies = self.inverse_frequencies.to(packed.positions.device)
         angles = packed.positions.float()[:, None] * self.inverse_frequencies
         return torch.cat([angles, angles], dim=-1)[:, None, None, :]
 

@@ -43,8 +43,7 @@ class Place:
 
 def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
     """Divides the ranks; a layout that was in force before is given up."""
-    if parallel_state.model_parallel_is_initialized():
-        parallel_state.destroy_model_parallel()
+    dissolve()
     parallel_state.initialize_model_parallel(
         layout.tensor_parallel,
         layout.pipeline_parallel,
@@ -61,3 +60,9 @@ def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
         data=parallel_state.get_data_parallel_rank(),
         data_size=parallel_state.get_data_parallel_world_size(),
     )
+
+
+def dissolve() -> None:
+    """Gives up the layout that is in force, if there is one; to be called before the process group ends."""
+    if parallel_state.model_parallel_is_initialized():
+        parallel_state.destroy_model_parallel()

@@ -77,7 +77,7 @@ class MegatronLearner:
 
         Raises UnsupportedModel for a model or option that this learner does not cover.
         """
-        _refuse(sampling, layout)
+        refuse_distribution(sampling)
         self.device, self.dtype, self.layout, self.sampling = torch.device(device), dtype, layout, sampling
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.source, self.book = source, Book(source)
@@ -315,12 +315,10 @@ class _Loss:
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
 
-def _refuse(sampling: SamplingParams, layout: MegatronConfig) -> None:
-    """Distributions that need all logits in one place, and what is not there yet."""
+def refuse_distribution(sampling: SamplingParams) -> None:
+    """Raises UnsupportedModel for a sampling distribution that needs all logits in one place."""
     if sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.repetition_penalty != 1.0:
         raise UnsupportedModel(
             "learner.backend: megatron evaluates a distribution with temperature only: "
             "set rollout.top_k 0, top_p 1.0 and repetition_penalty 1.0, or use torch or fsdp"
         )
-    if layout.offload:
-        raise UnsupportedModel("learner.megatron.offload is not covered: set false")

@@ -113,7 +113,9 @@ class ActorCritic(nn.Module):
         draw = torch.rand if self.head.noise_kind == "uniform" else torch.randn
         return draw(rows, self.head.noise_size, generator=generator)
 
-    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+    def evaluate(
+        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
+    ) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
         whole = self.cell is not None or bool(mask.all())
         # A policy without memory needs no padding: only the true slots are computed, then put in their places.
@@ -122,12 +124,12 @@ class ActorCritic(nn.Module):
         actor, critic, _ = self._features(flat, inputs, mask.shape)
         parameters = self.head(actor)
         chosen = actions.flatten(0, 1) if places is None else actions[places]
-        columns = (
-            self.head.log_prob(parameters, chosen).sum(-1),
-            self.head.entropy(parameters).sum(-1),
-            self.value_head(critic)[:, 0],
+        entropy = self.head.entropy(parameters).sum(-1) if with_entropy else None
+        return PolicyOutput(
+            logprobs=self._in_place(self.head.log_prob(parameters, chosen).sum(-1), places, mask),
+            entropy=None if entropy is None else self._in_place(entropy, places, mask),
+            values=self._in_place(self.value_head(critic)[:, 0], places, mask),
         )
-        return PolicyOutput(*(self._in_place(column, places, mask) for column in columns))
 
     @staticmethod
     def _in_place(column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:

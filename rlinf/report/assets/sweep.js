@@ -44,8 +44,10 @@ function sweepOverview(section, data) {
 }
 
 function sweepCurves(section, data) {
-  const state = { axis: "step" };
+  const state = { axis: "step", hidden: new Set() };
   const grid = el("div", { class: "grid" });
+  const labels = [...new Set(data.curves.flatMap((curve) => curve.lines.map((line) => line.label)))];
+  const colours = new Map(labels.map((label, i) => [label, PALETTE[i % PALETTE.length]]));
   const axes = Object.entries(AXES).filter(([name]) => data.curves.some((curve) => curve.lines.some((line) => line[name])));
 
   function draw() {
@@ -54,15 +56,20 @@ function sweepCurves(section, data) {
       const node = el("div");
       grid.append(el("div", { class: "card" }, node));
       node.style.minHeight = "330px";
-      whenSeen(node, () => plot(node, curve.lines.flatMap((line, i) =>
-        bandTraces(line.label, PALETTE[i % PALETTE.length], line[state.axis] || [], line.y, line.low, line.high)), {
-        height: 330, title: { text: curve.metric, font: { size: 13 }, x: 0.02 }, xaxis: { title: { text: AXES[state.axis], font: { size: 11 } } },
+      const lines = curve.lines.filter((line) => !state.hidden.has(line.label));
+      whenSeen(node, () => plot(node, lines.flatMap((line) =>
+        bandTraces(line.label, colours.get(line.label), line[state.axis] || [], line.y, line.low, line.high)), {
+        height: 330, showlegend: false, title: { text: curve.metric, font: { size: 13 }, x: 0.02 }, xaxis: { title: { text: AXES[state.axis], font: { size: 11 } } },
       }));
     }
   }
 
   section.append(el("div", { class: "controls" }, choice("over", axes, (value) => { state.axis = value; draw(); }, state.axis),
-    el("span", { class: "dim" }, "mean over seeds and 95% bootstrap interval, the ten best settings; a click in the legend hides a line")), grid);
+    el("span", { class: "dim" }, "mean over seeds and 95% bootstrap interval, the ten best settings")),
+    el("div", { class: "controls" }, labels.map((label) => {
+      const box = el("input", { type: "checkbox", checked: true, onchange: () => { state.hidden[box.checked ? "delete" : "add"](label); draw(); } });
+      return el("label", { class: "line" }, box, el("i", { style: `background: ${colours.get(label)}` }), label);
+    })), grid);
   draw();
 }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jobs
+import learner_jobs as jobs
 import pytest
 import torch
-from cases import make_batch, make_stage, tiny_model
-from gang import Gang
+from learner_cases import make_batch, make_stage, tiny_model
+from learner_gang import Gang
 from test_megatron_learner import assert_same_metrics, assert_same_weights, expected
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jobs
+import learner_jobs as jobs
 import pytest
 import torch
-from cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
-from gang import Gang
+from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
+from learner_gang import Gang
 from torch import Tensor
 
 from rlinf.config.schema.learner import MegatronConfig
@@ -171,3 +171,20 @@ def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path, name: 
 
 def test_a_loss_that_is_no_number_leaves_the_weights_alone(gang: Gang) -> None:
     assert gang.run(jobs.train_on_nan, TENSOR, ranks=2) == [(True, True)] * 2
+
+
+@pytest.mark.parametrize("name", ["tensor 2", "tensor 2, pipeline 2"])
+def test_bfloat16_weights_with_float32_gradients(gang: Gang, name: str) -> None:
+    """The numbers are those of float32 up to bfloat16's rounding; small steps are not lost in it."""
+    layout, ranks = LAYOUTS[name]
+    (rows, output), metrics, weights = expected(make_stage(), 3, "qwen2")
+    answers = gang.run(jobs.train_in_bfloat16, layout, ranks=ranks)
+    order = torch.argsort(torch.cat([answer[0][0] for answer in answers]))
+    logprobs = torch.cat([answer[0][1].logprobs for answer in answers])[order]
+    assert (logprobs - output.logprobs[torch.argsort(rows)]).abs().mean() < 0.1
+    for here, there in zip(answers[0][1], metrics, strict=True):
+        assert here["grad_norm"] == pytest.approx(there["grad_norm"], rel=0.1)
+        assert here["loss"] == pytest.approx(there["loss"], abs=0.1)
+    found = answers[0][2]
+    assert {tensor.dtype for tensor in found.values()} == {torch.bfloat16}
+    assert_same_weights({key: tensor.float() for key, tensor in found.items()}, weights, 0.02)

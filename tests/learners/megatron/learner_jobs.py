@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
+from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
 from rlinf.config.schema.learner import MegatronConfig
@@ -17,7 +17,12 @@ Evaluated = tuple[Tensor, PolicyOutput]
 
 
 def make_learner(
-    layout: MegatronConfig, stage: Stage | None = None, *, family: str = "qwen2", tied: bool = True
+    layout: MegatronConfig,
+    stage: Stage | None = None,
+    *,
+    family: str = "qwen2",
+    tied: bool = True,
+    dtype: torch.dtype = torch.float32,
 ) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
 
@@ -31,6 +36,7 @@ def make_learner(
         sampling=SAMPLING,
         seed=5,
         micro_batch_tokens=MICRO_BATCH_TOKENS,
+        dtype=dtype,
     )
 
 
@@ -178,3 +184,17 @@ def export_fsdp(folder: Path) -> None:
 def evaluate_fsdp(batch: Batch) -> Evaluated:
     evaluated: Evaluated = make_fsdp_learner().evaluate(batch)
     return evaluated
+
+
+def convert(arguments: list[str]) -> int:
+    from rlinf.learners.convert import main
+
+    return main(arguments)
+
+
+def train_in_bfloat16(layout: MegatronConfig) -> tuple[Evaluated, list[Metrics], dict[str, Tensor]]:
+    """As :func:`evaluate_and_train`."""
+    learner = make_learner(layout, dtype=torch.bfloat16)
+    evaluated = learner.evaluate(make_batch())
+    metrics = [take_step(learner, step) for step in range(3)]
+    return evaluated, metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}

@@ -75,10 +75,9 @@ def _serve(pipe: Connection) -> None:
 
 
 def _leave() -> None:
-    if "megatron.core.parallel_state" in sys.modules:
-        from megatron.core import parallel_state
+    if "rlinf.learners.megatron.layout" in sys.modules:
+        from rlinf.learners.megatron.layout import dissolve
 
-        if parallel_state.model_parallel_is_initialized():
-            parallel_state.destroy_model_parallel()
+        dissolve()
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,0 +1,401 @@
+"""Tokens per CPU-second of the whole GRPO step: rlinf beside TRL's GRPOTrainer.
+
+    python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--write]
+
+A step is everything between two optimiser steps: generation, reward, advantages, loss, backward pass, optimiser and,
+for rlinf, sending the weights to the sampler and writing the step's metrics. Both libraries load the same weights (a
+Qwen2 of 0.9M parameters), the same tokenizer and the same arithmetic prompts, and call the same reward function; 8
+prompts x 8 responses a step, float32, one thread, AdamW with the gradient clipped at 1, token-mean loss, no KL term.
+The learning rate is so small that response lengths stay what they were at the start.
+
+``fixed``: the model can't end a response, so each has 32 tokens. ``variable``: it ends one with a chance of about 3%
+after every token, so lengths are geometric with a mean of about a third of the cap of 96. ``_long``: the same with
+prompts of about 64 tokens instead of about 10. Completion tokens are counted alike, the end token included.
+
+Every figure comes from a process of its own; the libraries take turns. CPU time is that of the process and its
+children; the first steps of a process are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "grpo_vs_trl.md"
+PROMPTS, GROUP = 8, 8
+TASKS = 512
+VOCABULARY = 512
+WARM_UP_STEPS = 2
+LEARNING_RATE = 1e-6
+CONSTANT_CHANNEL = 1.0
+ARCHITECTURE = {
+    "hidden_size": 128,
+    "intermediate_size": 416,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": True,
+}
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'envs'}",
+}
+LABELS = {"rlinf": "rlinf", "trl": "TRL `GRPOTrainer`"}
+TRL_SETTINGS = {
+    "per_device_train_batch_size": PROMPTS * GROUP,
+    "num_generations": GROUP,
+    "num_iterations": 1,
+    "beta": 0.0,
+    "loss_type": "dapo",
+    "temperature": 1.0,
+    "top_k": 0,
+    "max_grad_norm": 1.0,
+    "optim": "adamw_torch_fused",
+    "lr_scheduler_type": "constant",
+    "gradient_checkpointing": False,
+    "bf16": False,
+    "use_cpu": True,
+    "dataloader_num_workers": 0,
+    "dataloader_pin_memory": False,
+    "logging_strategy": "no",
+    "save_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """How long responses and prompts are."""
+
+    cap: int
+    """Most tokens of a response."""
+    end_probability: float
+    """Of the end token, after every token of the untrained model."""
+    terms: int
+    """Numbers to add in each prompt; each is two tokens."""
+
+
+CASES = {
+    "fixed": Case(cap=32, end_probability=0.0, terms=3),
+    "variable": Case(cap=96, end_probability=0.029, terms=3),
+    "fixed_long": Case(cap=32, end_probability=0.0, terms=30),
+    "variable_long": Case(cap=96, end_probability=0.029, terms=30),
+}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one process measured."""
+
+    tokens: int
+    cpu_s: float
+    mean_length: float
+    mean_reward: float
+
+    @property
+    def speed(self) -> float:
+        return self.tokens / self.cpu_s
+
+
+Results = dict[str, dict[str, list[Figures]]]
+"""Case -> library -> repeats."""
+
+
+class StepClock:
+    """Tokens and CPU time of every finished step."""
+
+    def __init__(self) -> None:
+        self.cpu: list[float] = []
+        self.tokens: list[int] = []
+        self.rewards: list[float] = []
+
+    def tick(self, tokens: int, reward: float) -> None:
+        usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        self.cpu.append(sum(one.ru_utime + one.ru_stime for one in usage))
+        self.tokens.append(tokens)
+        self.rewards.append(reward)
+
+    def figures(self) -> Figures:
+        """From the end of the last warm-up step to the end of the last step."""
+        tokens = self.tokens[WARM_UP_STEPS:]
+        return Figures(
+            tokens=sum(tokens),
+            cpu_s=self.cpu[-1] - self.cpu[WARM_UP_STEPS - 1],
+            mean_length=sum(tokens) / (len(tokens) * PROMPTS * GROUP),
+            mean_reward=statistics.mean(self.rewards[WARM_UP_STEPS:]),
+        )
+
+
+def letters(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+    """The reward on both sides: the share of letters and digits. An untrained model earns some of it in every group,
+    so no group is without a gradient."""
+    return sum(map(str.isalnum, response)) / max(1, len(response))
+
+
+# -- the same start for both ------------------------------------------------------------------------------------------
+
+
+def env_options(case: Case) -> dict[str, Any]:
+    """Of the environment that the prompts come from."""
+    return {
+        "task": "chain_sum",
+        "size": TASKS,
+        "params": {"min_terms": case.terms, "max_terms": case.terms, "min_digits": 1, "max_digits": 1},
+        "answer_format": "plain",
+        "reward": {"custom": {"grpo_vs_trl:letters": 1.0}},
+    }
+
+
+def make_env(case: Case) -> Any:
+    import gymnasium
+
+    return gymnasium.make_vec("rlinf_envs:rlinf/ReasoningGym-v0", num_envs=1, **env_options(case)).unwrapped
+
+
+def save_policy(case: Case, folder: Path) -> None:
+    """Weights and tokenizer, as a folder that both libraries load."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from rlinf.models.tokenizer import train_tokenizer
+
+    env = make_env(case)
+    texts = (text for pair in env.demonstrations(range(TASKS)) for text in pair)
+    tokenizer = train_tokenizer(texts, vocab_size=VOCABULARY)
+    tokenizer.padding_side = "left"
+    special = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=len(tokenizer), **special, **ARCHITECTURE))
+    set_end_probability(model, tokenizer.eos_token_id, case.end_probability)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def set_end_probability(model: Any, end: int, probability: float) -> None:
+    """Makes the end token (nearly) equally likely after every context.
+
+    The output layer has no bias, so one channel of the residual stream is made constant: every embedding has the same
+    value there, and no layer writes to it. After the last norm it is worth ``scale``; what the end token's (tied)
+    embedding has in that channel beyond the others' is then its bias. Other tokens' logits are small and alike.
+    """
+    import torch
+
+    embeddings = model.get_input_embeddings().weight
+    with torch.no_grad():
+        embeddings[:, 0] = CONSTANT_CHANNEL
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight[0] = 0.0
+            layer.mlp.down_proj.weight[0] = 0.0
+        tokens = torch.arange(len(embeddings))[None]
+        scale = model.model(input_ids=tokens).last_hidden_state[0, :, 0].mean()
+        odds = probability / (1.0 - probability) * (len(embeddings) - 1)
+        bias = math.log(odds) if probability > 0 else -30.0
+        embeddings[end, 0] += bias / float(scale)
+
+
+# -- the two libraries -------------------------------------------------------------------------------------------------
+
+
+def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
+    """The training loop of ``rlinf train`` in one process; the progress display is what tells when a step ends."""
+    from rlinf.cluster import connect
+    from rlinf.config import load_mapping
+    from rlinf.train.loop import Trainer
+    from rlinf.train.progress import ProgressDisplay
+    from rlinf.train.run import build_graph
+    from rlinf.train.run_dir import RunDirectory
+
+    clock = StepClock()
+
+    class Display(ProgressDisplay):
+        def step(self, step: int, metrics: Mapping[str, float]) -> None:
+            clock.tick(int(metrics["rollout/tokens"]), metrics["reward/mean"])
+
+    config = load_mapping(rlinf_config(case, policy, scratch, steps), source="benchmark")
+    display = Display(name="benchmark", mode="none", total=steps, done=0)
+    with connect(config.cluster) as cluster:
+        folder = RunDirectory.open(config)
+        Trainer(config, build_graph(config, cluster, folder.path), folder, display).train()
+    return clock.figures()
+
+
+def rlinf_config(case: Case, policy: Path, scratch: Path, steps: int) -> dict[str, Any]:
+    """What a user would write in YAML."""
+    return {
+        "run": {"name": "benchmark", "dir": str(scratch / "run"), "max_steps": steps},
+        "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": env_options(case)},
+        "data": {"max_prompt_length": 128},
+        "policy": {"path": str(policy)},
+        "rollout": {"sampler": "hf", "batch_size": PROMPTS, "max_new_tokens": case.cap},
+        "algorithm": {"adv_type": "grpo", "group_size": GROUP},
+        "learner": {"optimizer": {"lr": LEARNING_RATE}},
+        "cluster": {"backend": "local", "threads_per_worker": 1},
+        "evaluation": {"size": 0},
+        "checkpoint": {"every": 0, "export": False},
+        "logging": {"progress": "none", "tensorboard": False, "samples_every": 0},
+    }
+
+
+def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
+    """GRPOTrainer with what costs least of its settings on a CPU."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    clock = StepClock()
+    tokens, earned = [0], [0.0]
+
+    def reward(prompts: list[str], completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        scores = [letters(prompt="", response=text, answer="", row={}) for text in completions]
+        tokens[0], earned[0] = sum(map(len, completion_ids)), statistics.mean(scores)
+        return scores
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            clock.tick(tokens[0], earned[0])
+
+    env = make_env(case)
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(policy, dtype="float32", attn_implementation="sdpa"),
+        processing_class=AutoTokenizer.from_pretrained(policy),
+        reward_funcs=reward,
+        args=GRPOConfig(
+            output_dir=str(scratch / "trl"),
+            max_steps=steps,
+            max_completion_length=case.cap,
+            learning_rate=LEARNING_RATE,
+            **TRL_SETTINGS,
+        ),
+        train_dataset=Dataset.from_list([{"prompt": env.prompt(i)} for i in range(TASKS)]),
+        callbacks=[Clock()],
+    )
+    trainer.train()
+    return clock.figures()
+
+
+ENGINES: dict[str, Callable[[Case, Path, Path, int], Figures]] = {"rlinf": run_rlinf, "trl": run_trl}
+
+
+# -- repeats and the report --------------------------------------------------------------------------------------------
+
+
+def measure(engine: str, name: str, policy: Path, steps: int) -> Figures:
+    """One engine on one case, in this process."""
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        return ENGINES[engine](CASES[name], policy, Path(scratch), steps + WARM_UP_STEPS)
+
+
+def measure_apart(engine: str, name: str, policy: Path, steps: int) -> Figures:
+    """The same in a fresh process.
+
+    Raises RuntimeError with the end of its error output where it fails."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--one", engine, name, str(policy), "--steps", str(steps)],
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{engine} on {name} failed:\n{done.stderr[-3000:]}")
+    return Figures(**json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def table(results: Results) -> str:
+    """A Markdown table; the ratio is that of the medians."""
+    lines = [
+        "| case | library | tokens per CPU-second (median, min to max) | mean length | mean reward | times TRL |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, engines in results.items():
+        peer = statistics.median(run.speed for run in engines["trl"])
+        for engine, runs in engines.items():
+            speeds = [run.speed for run in runs]
+            middle = statistics.median(speeds)
+            length = statistics.mean(run.mean_length for run in runs)
+            reward = statistics.mean(run.mean_reward for run in runs)
+            lines.append(
+                f"| {name} | {LABELS[engine]} | {middle:,.0f} ({min(speeds):,.0f} to {max(speeds):,.0f}) "
+                f"| {length:.1f} | {reward:.3f} | {middle / peer:.2f} |"
+            )
+    return "\n".join(lines)
+
+
+def report(results: Results, options: argparse.Namespace) -> str:
+    """The results page of the cases so far: what was measured, with what, how and when."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("trl", "transformers", "torch"))
+    settings = ", ".join(f"`{name}={value}`" for name, value in TRL_SETTINGS.items())
+    counts = " or ".join(sorted({str(len(runs)) for engines in results.values() for runs in engines.values()}))
+    return (
+        "## The whole GRPO step beside TRL\n\n"
+        f"`python benchmarks/grpo_vs_trl.py --repeats {options.repeats} --steps {options.steps} "
+        f"--cases {','.join(results)} --write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
+        f"Python {platform.python_version()}, {platform.machine()}, one thread, float32, "
+        f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores.\n\n"
+        f"{table(results)}\n\n"
+        f"Medians over {counts} processes of {options.steps} steps each, after {WARM_UP_STEPS} that are not "
+        f"counted; the libraries take turns. {PROMPTS} prompts x {GROUP} responses a step, Qwen2 architecture with "
+        "0.9M parameters, the same weights, tokenizer, prompts and reward function; the script's docstring says what "
+        "the cases are. rlinf: `cluster.backend=local`, `rollout.sampler=hf`, everything else at its default. "
+        f"TRL: {settings}, everything else at its default.\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    parser.add_argument("--one", nargs=3, metavar=("ENGINE", "CASE", "POLICY"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        engine, name, policy = options.one
+        print(json.dumps(asdict(measure(engine, name, Path(policy), options.steps))))
+        return
+    os.environ.update(ENVIRONMENT)
+    sys.path[:0] = ENVIRONMENT["PYTHONPATH"].split(os.pathsep)
+    results: Results = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for repeat, name in itertools.product(range(options.repeats), options.cases.split(",")):
+            policy = Path(scratch) / name
+            if repeat == 0:
+                save_policy(CASES[name], policy)
+                results[name] = {engine: [] for engine in ENGINES}
+            for engine, runs in results[name].items():
+                runs.append(measure_apart(engine, name, policy, options.steps))
+                print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)
+            if options.write:
+                RESULTS.parent.mkdir(parents=True, exist_ok=True)
+                RESULTS.write_text(report(results, options))
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Every learner layout against the torch learner in one process: how far the numbers lie apart, and how fast each is.
+
+    python benchmarks/learner_parity.py
+
+Four gloo processes on the CPU, a random Qwen2 of 0.9 million parameters, one batch of 32 responses. Columns: largest
+difference of log-probabilities and entropies (nats); relative difference of loss and gradient norm; largest difference
+of a weight after one optimiser step; packed tokens per second of the update, and those of the torch learner (data
+parallel) with as many processes; tokens per CPU second of all processes together, which says what a layout computes
+where cores are shared. Writes nothing but the table.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from rlinf.algorithms.objective import Objective
+from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
+from rlinf.config.schema.learner import MegatronConfig
+from rlinf.learners.stage import Stage
+from rlinf.types import Batch, Metrics, SamplingParams
+
+VOCABULARY, PROCESSES, TIMED_STEPS = 2000, 4, 3
+SAMPLING = SamplingParams(max_new_tokens=48)
+MICRO_BATCH_TOKENS = 1024
+ONE = MegatronConfig()
+LAYOUTS: dict[str, tuple[str, MegatronConfig, int]] = {
+    "megatron, one rank": ("megatron", ONE, 1),
+    "megatron TP 2": ("megatron", MegatronConfig(tensor_parallel=2), 2),
+    "megatron TP 2, sequence parallel": ("megatron", MegatronConfig(tensor_parallel=2, sequence_parallel=True), 2),
+    "megatron PP 2": ("megatron", MegatronConfig(pipeline_parallel=2), 2),
+    "megatron PP 2, interleaved": ("megatron", MegatronConfig(pipeline_parallel=2, virtual_pipeline=2), 2),
+    "megatron DP 2": ("megatron", ONE, 2),
+    "megatron TP 2, PP 2": ("megatron", MegatronConfig(tensor_parallel=2, pipeline_parallel=2), 4),
+    "megatron TP 2, DP 2": ("megatron", MegatronConfig(tensor_parallel=2), 4),
+    "FSDP, 2 ranks": ("fsdp", ONE, 2),
+    "torch, one rank": ("torch", ONE, 1),
+    "torch, 2 ranks": ("torch", ONE, 2),
+    "torch, 4 ranks": ("torch", ONE, 4),
+}
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What one layout says of the batch; columns [B, T]."""
+
+    logprobs: Tensor
+    entropy: Tensor
+    metrics: Metrics
+    weights: dict[str, Tensor]
+    tokens_per_s: float
+    tokens_per_cpu_s: float
+
+
+def make_model() -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        "qwen2",
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        initializer_range=0.1,
+    )
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def make_batch() -> Batch:
+    """8 prompts of 4 responses each."""
+    random = torch.Generator().manual_seed(0)
+    rows, width, slots = 32, 24, SAMPLING.max_new_tokens
+    group = torch.arange(8).repeat_interleave(4)
+    responses = torch.randint(8, slots + 1, (rows,), generator=random)
+    mask = torch.arange(slots) < responses[:, None]
+    return Batch(
+        inputs={
+            "prompt_ids": torch.randint(0, VOCABULARY, (8, width), generator=random)[group],
+            "prompt_lengths": torch.full((rows,), width),
+            "response_lengths": responses,
+        },
+        actions=torch.randint(0, VOCABULARY, (rows, slots), generator=random) * mask,
+        mask=mask,
+        logprobs=torch.full((rows, slots), -7.0) * mask,
+        rewards=torch.zeros(rows),
+        group_ids=group,
+        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
+        advantages=torch.randn(rows, 1, generator=random) * mask,
+    )
+
+
+def make_learner(backend: str, layout: MegatronConfig) -> Any:
+    model = make_model()
+    objective = Objective("actor", entropy_bonus=0.01)
+    # eps: where a gradient is nearly zero, rounding would decide the sign of Adam's first step.
+    stage = Stage(name="train", objective=objective, lr=1e-3, eps=1e-5)
+    options: dict[str, Any] = {"stage": stage, "seed": 0, "micro_batch_tokens": MICRO_BATCH_TOKENS}
+    if backend == "megatron":
+        from rlinf.learners.megatron.learner import MegatronLearner
+
+        read = dict(model.named_parameters()).__getitem__
+        return MegatronLearner(model.config, read, layout=layout, sampling=SAMPLING, **options)
+    from rlinf.learners.fsdp import FSDPLearner
+    from rlinf.learners.torch import TorchLearner
+    from rlinf.models.causal_lm import CausalLMPolicy
+
+    policy = CausalLMPolicy(model, sampling=SAMPLING)
+    if backend == "fsdp":
+        return FSDPLearner(policy, **options)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    return TorchLearner(policy, rank=rank, size=size, ranks=ONE_RANK if size == 1 else TorchRanks(), **options)
+
+
+def measure(backend: str, layout: MegatronConfig) -> Numbers:
+    """On all ranks of a layout; the same on each."""
+    learner, batch = make_learner(backend, layout), make_batch()
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, learner.evaluate(batch))
+    order = torch.argsort(torch.cat([rows for rows, _ in parts]))
+    logprobs, entropy = (
+        torch.cat([getattr(output, name) for _, output in parts])[order] for name in ("logprobs", "entropy")
+    )
+    metrics = learner.update(batch, step=0)
+    weights = {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+    dist.barrier()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    for step in range(TIMED_STEPS):
+        learner.update(batch, step=step)
+    seconds, cpu_seconds = time.perf_counter() - began, torch.tensor(time.process_time() - cpu_began)
+    dist.all_reduce(cpu_seconds)
+    tokens = TIMED_STEPS * int(batch.inputs["response_lengths"].sum() + 8 * batch.inputs["prompt_ids"].shape[1])
+    return Numbers(logprobs, entropy, metrics, weights, tokens / seconds, tokens / float(cpu_seconds))
+
+
+def run_rank(rank: int, folder: str) -> None:
+    """One process: takes part in every layout that has room for it."""
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    for number, (backend, layout, size) in enumerate(LAYOUTS.values()):
+        if rank >= size:
+            continue
+        store = dist.FileStore(f"{folder}/store{number}", size)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+        numbers = measure(backend, layout)
+        if rank == 0:
+            torch.save(numbers, f"{folder}/numbers{number}.pt")
+        if backend == "megatron":
+            from rlinf.learners.megatron.layout import dissolve
+
+            dissolve()
+        dist.destroy_process_group()
+
+
+def table(found: dict[str, Numbers]) -> str:
+    """One line per layout."""
+    truth = found["torch, one rank"]
+    names = ("log-prob", "entropy", "loss", "grad norm", "weights", "tok/s", "torch tok/s", "tok/cpu-s")
+    lines = [f"{'':34}" + "".join(f"{name:>13}" for name in names)]
+    for name, numbers in found.items():
+        size = LAYOUTS[name][2]
+        peer = found[f"torch, {'one rank' if size == 1 else f'{size} ranks'}"]
+        differences = (
+            float((numbers.logprobs - truth.logprobs).abs().max()),
+            float((numbers.entropy - truth.entropy).abs().max()),
+            *(abs(numbers.metrics[key] / truth.metrics[key] - 1) for key in ("loss", "grad_norm")),
+            max(float((numbers.weights[key] - truth.weights[key]).abs().max()) for key in truth.weights),
+        )
+        speeds = f"{numbers.tokens_per_s:13,.0f}{peer.tokens_per_s:13,.0f}{numbers.tokens_per_cpu_s:13,.0f}"
+        lines.append(f"{name:34}" + "".join(f"{value:13.1e}" for value in differences) + speeds)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(run_rank, args=(folder,), nprocs=PROCESSES)
+        found = {
+            name: torch.load(Path(folder) / f"numbers{number}.pt", weights_only=False)
+            for number, name in enumerate(LAYOUTS)
+        }
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()

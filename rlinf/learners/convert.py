@@ -1,0 +1,97 @@
+"""``rlinf convert``: Hugging Face folders to megatron checkpoints of any layout, and learner checkpoints back.
+
+Under ``torchrun`` every process holds its share only: ``torchrun --nproc-per-node 8 -m rlinf.cli convert IN OUT
+--tensor-parallel 4 --pipeline-parallel 2``. The checkpoint that is written can be loaded at any other layout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rlinf.config.schema.learner import MegatronConfig
+from rlinf.learners.process_group import join
+from rlinf.learners.shards import SafetensorsFolder, export_weights
+
+_CHECKPOINT = "megatron"
+_CPU = torch.device("cpu")
+# Beside the weights: what a checkpoint needs to be used, whichever way it goes.
+_COPIED = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template.*")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Converts and returns the exit code: 0, or 2 where the folders are not what they should be."""
+    options = _parser().parse_args(list(arguments))
+    folder, out = options.folder, options.out
+    if not (folder / "config.json").exists():
+        print(f"{folder} has no config.json: give a Hugging Face folder, or a checkpoint of a megatron learner")
+        return 2
+    if out.exists() and any(out.iterdir()):
+        print(f"{out} is not empty: choose another folder")
+        return 2
+    layout = MegatronConfig(tensor_parallel=options.tensor_parallel, pipeline_parallel=options.pipeline_parallel)
+    back = (folder / _CHECKPOINT).is_dir()
+    rank = _convert(folder, out, layout, back=back)
+    if rank == 0:
+        for pattern in _COPIED:
+            for file in folder.glob(pattern):
+                shutil.copy2(file, out / file.name)
+        print(f"{'Hugging Face folder' if back else 'megatron checkpoint'} written to {out}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rlinf convert", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="IN", help="a Hugging Face folder, or a learner's checkpoint")
+    parser.add_argument("out", type=Path, metavar="OUT", help="an empty or new folder")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
+    parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
+    return parser
+
+
+def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> int:
+    """Writes ``out`` and returns this process's rank."""
+    from transformers import AutoConfig
+
+    from rlinf.learners.megatron.architecture import build_chunks, transformer_config
+    from rlinf.learners.megatron.checkpoint import load_state, save_state
+    from rlinf.learners.megatron.convert import Book, load_weights, whole_weights
+    from rlinf.learners.megatron.layout import arrange
+
+    started = not dist.is_initialized()
+    device = _join() if started else _CPU
+    source: Any = AutoConfig.from_pretrained(folder)
+    dtype = source.dtype if isinstance(source.dtype, torch.dtype) else torch.float32
+    config, place, book = transformer_config(source, layout, dtype), arrange(layout), Book(source)
+    chunks = build_chunks(source, config, layout, device)
+    if back:
+        load_state(folder / _CHECKPOINT, chunks)
+        export_weights(source, whole_weights(chunks, book, place), out, rank=place.rank)
+    else:
+        load_weights(chunks, SafetensorsFolder(folder), book, place)
+        save_state(out / _CHECKPOINT, chunks)
+        if place.rank == 0:
+            source.save_pretrained(str(out))
+    dist.barrier()
+    if started:
+        dist.destroy_process_group()
+    return place.rank
+
+
+def _join() -> torch.device:
+    """Starts the group of one process, or of those that ``torchrun`` started; returns this process's device."""
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else _CPU
+    if "RANK" in os.environ:
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    else:
+        join(rank=0, size=1, address=None, port=None, device=device, timeout_s=1800.0)
+    return device

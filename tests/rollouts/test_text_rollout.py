@@ -1,0 +1,189 @@
+"""Conversations of several turns, greedy baselines and anchor states, over a real sampler and over scripted ones."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.rollouts.prompts import PromptRenderer
+from rlinf.rollouts.tasks import TaskOrder
+from rlinf.rollouts.text import TextRollout
+from rlinf.rollouts.text_env import TextEnvWorker
+from rlinf.samplers.hf import HFSampler
+from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
+
+EOS, PAD, VOCABULARY = 1, 0, 128
+
+
+class Letters:
+    """Token ids are character codes; 0 and 1 are special."""
+
+    chat_template = None
+    pad_token_id = PAD
+
+    def decode(self, tokens: list[int], *, skip_special_tokens: bool) -> str:
+        return "".join(chr(token) for token in tokens if token > 1)
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        return [ord(letter) for letter in text]
+
+
+class Echo:
+    """Answers every response with its length for ``turns - 1`` times; the reward is 1 for an even length."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns, self.turn = turns, 0
+
+    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
+        self.turn = 0
+        count = len(task_ids)
+        return [f"task {task}" for task in task_ids], {"domain": ["echo"] * count, "answer": [""] * count}
+
+    def step(self, side: str, actions: Sequence[str]) -> tuple[list[str], Any, Any, Any, dict[str, Any]]:
+        self.turn += 1
+        over = np.full(len(actions), self.turn >= self.turns)
+        rewards = np.array([float(len(action) % 2 == 0) for action in actions])
+        return [str(len(action) % 3) for action in actions], rewards, over, ~over & False, {}
+
+
+class Script:
+    """A sampler that says, turn by turn, what it was told."""
+
+    def __init__(self, lines: Sequence[str], greedy: str = "") -> None:
+        self.lines, self.greedy = lines, greedy
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        return [self._say(request, request.first_sample + i) for request in requests for i in range(request.n)]
+
+    def _say(self, request: SampleRequest, sample: int) -> Completion:
+        line = self.greedy if request.params.temperature == 0.0 else self.lines[request.key[-1]]
+        tokens = (*map(ord, line), EOS)
+        return Completion(request.request_id, sample, tokens, (-1.0,) * len(tokens), "stop", (0,) * len(tokens))
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        yield from self.sample(requests)
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        return {}
+
+    def sleep(self) -> None: ...
+
+    def wake(self) -> None: ...
+
+
+def rollout(sampler: Any, envs: Any, *, turns: int, **more: Any) -> TextRollout:
+    settings: dict[str, Any] = {"prompts": 2, "group_size": 2, "max_new_tokens": 80, **more}
+    return TextRollout(
+        sampler,
+        envs,
+        PromptRenderer(Letters()),
+        TaskOrder(settings.pop("tasks", 5), seed=0, shuffle=True),
+        params=SamplingParams(max_new_tokens=settings.pop("max_new_tokens")),
+        seed=0,
+        max_turns=turns,
+        max_prompt_length=200,
+        pad_token_id=PAD,
+        **settings,
+    )
+
+
+def tiny() -> Any:
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    special: dict[str, Any] = {"eos_token_id": EOS, "pad_token_id": PAD}
+    return Qwen2ForCausalLM(Qwen2Config(vocab_size=VOCABULARY, **sizes, **heads, **special)).eval()
+
+
+def test_sampler_and_learner_agree_in_every_turn() -> None:
+    model = tiny()
+    sampler = HFSampler(
+        model, eos_token_ids=[EOS], pad_token_id=PAD, seed=7, generation_batch_size=8, max_model_len=400
+    )
+    batch, metrics = rollout(sampler, Echo(turns=3), turns=3, max_new_tokens=120).collect(0)
+    policy = CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=120))
+    with torch.no_grad():
+        told = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
+    spoken = batch.mask.sum(1)
+    assert bool((batch.inputs["response_lengths"] > spoken).any()), "somebody must have been answered"
+    assert float(torch.where(batch.mask, told - batch.logprobs, 0.0).abs().max()) < 1e-4
+    assert float(batch.logprobs[~batch.mask].abs().max()) == 0.0
+    assert batch.rewards.shape == batch.mask.shape
+    assert not bool((batch.rewards != 0)[~batch.mask].any())
+    assert metrics["rollout/tokens"] == float(batch.inputs["response_lengths"].sum())
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> str:
+    path = tmp_path / "sums.jsonl"
+    rows = [{"question": f"What is 3 + {n}?", "answer": str(3 + n)} for n in (4, 4, 4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def tool_loop(path: str, max_turns: int) -> TextEnvWorker:
+    kwargs = {"path": path, "eval_fraction": 0.0}
+    return TextEnvWorker("rlinf_envs:rlinf/MathToolLoop-v0", {"train": kwargs}, max_turns=max_turns)
+
+
+def test_a_calculator_is_asked_and_answers(sums: str) -> None:
+    script = Script(["<calc>3 + 4</calc>", "\\boxed{7}"])
+    batch, metrics = rollout(script, tool_loop(sums, 3), turns=3, tasks=1, prompts=1).collect(0)
+    first, told, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
+    assert batch.mask[0].tolist() == [True] * first + [False] * told + [True] * last
+    assert batch.rewards[0].nonzero().tolist() == [[first + told + last - 1]]
+    assert batch.terminated is not None
+    assert batch.terminated[0].nonzero().tolist() == [[first + told + last - 1]]
+    assert batch.metadata["verdict"] == ["correct"] * 2
+    assert metrics["rollout/accuracy"] == 1.0
+
+
+def test_the_last_turn_is_graded_though_the_policy_goes_on_asking(sums: str) -> None:
+    script = Script(["<calc>3 + 4</calc>"] * 2)
+    batch, _ = rollout(script, tool_loop(sums, 2), turns=2, tasks=1, prompts=1).collect(0)
+    assert batch.metadata["verdict"] == ["wrong"] * 2
+    with pytest.raises(ValueError, match=r"set env\.max_turns: 8"):
+        tool_loop(sums, 1).facts("train")
+
+
+def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
+    """Two letters give 1, three give 0; the end-of-sequence token is no letter."""
+    lucky = rollout(Script(["ab"], greedy="abc"), Echo(1), turns=1, extra_columns=("greedy_rewards",))
+    batch, metrics = lucky.collect(0)
+    assert batch.num_rows == 4
+    assert batch.metadata["greedy_reward"] == [0.0] * 4
+    assert metrics["rollout/tokens"] == 4 * 3 + 2 * 4
+    prepared, _ = prepare_batch(batch, {"adv_type": "remax"}, AlgorithmState.of({}))
+    assert prepared.advantages is not None
+    assert prepared.advantages[prepared.mask].tolist() == [1.0] * 12
+    assert "greedy_reward" not in rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].metadata
+
+
+class Uneven(Script):
+    """Member 0 of a group says "ab" and then "ab", the others "abcde" and then "abc": the same is said to both."""
+
+    def _say(self, request: SampleRequest, sample: int) -> Completion:
+        self.lines = ["ab", "ab"] if sample == 0 else ["abcde", "abc"]
+        return super()._say(request, sample)
+
+
+def test_turns_that_begin_in_the_same_state_are_compared() -> None:
+    talk = rollout(Uneven([]), Echo(2), turns=2, prompts=1, extra_columns=("anchor_ids",))
+    first, _ = talk.collect(0)
+    anchors = [[anchor for anchor in row if anchor >= 0] for row in first.metadata["anchor_ids"]]
+    assert anchors[0] == anchors[1]
+    longer, _ = talk.collect(1)
+    batch: Batch = concatenate([first, longer.replace(group_ids=longer.group_ids + 1)])
+    prepared, _ = prepare_batch(batch, {"adv_type": "gigpo"}, AlgorithmState.of({}))
+    assert prepared.advantages is not None
+    # Rewards 1, 1 against 0, 0: both turns of the first row are better by 0.7071, and so is the whole of it.
+    signs = torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None].expand_as(batch.mask)[batch.mask]
+    torch.testing.assert_close(prepared.advantages[batch.mask], 1.4142 * signs, atol=1e-3, rtol=0)

@@ -1,0 +1,27 @@
+"""Sweep files over a run so small that it can be made in a test."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
+from tiny_runs import mapping
+
+
+def write_base(folder: Path, **sections: Mapping[str, Any]) -> Path:
+    path = folder / "base.yaml"
+    path.write_text(yaml.safe_dump(mapping(folder / "run", **sections)))
+    return path
+
+
+def write_sweep_file(folder: Path, text: str) -> Path:
+    """A sweep file beside its base; the sweep directory is `out` in the same folder."""
+    write_base(folder, evaluation={"every": 1}, sft={"steps": 0})
+    path = folder / "sweep.yaml"
+    path.write_text(f"base: base.yaml\ndir: {folder}/out\nmetric: rollout/response_length\n{text}")
+    return path

@@ -1,0 +1,127 @@
+"""Which trials a sweep file means, and what is said of files that mean none."""
+
+from pathlib import Path
+
+import pytest
+from sweep_files import write_base, write_sweep_file
+
+from rlinf.cli import main
+from rlinf.config import ConfigErrors, to_mapping
+from rlinf.sweep.load import load_sweep
+from rlinf.sweep.multirun import sweep_of
+from rlinf.sweep.settings import plan_trials
+from rlinf.sweep.validate import trial_config, validate
+
+ROOT = Path(__file__).parents[2]
+
+
+def settings_of(folder: Path, text: str) -> list[dict]:
+    return [plan.setting for plan in plan_trials(load_sweep(write_sweep_file(folder, text)))]
+
+
+def test_grids_are_combined_with_each_other_and_with_the_seeds(tmp_path: Path) -> None:
+    text = "space: {algorithm.group_size: {grid: [2, 4]}, algorithm.gamma: {grid: [0.9, 1.0]}}\nseeds: [0, 1, 2]"
+    plans = plan_trials(load_sweep(write_sweep_file(tmp_path, text)))
+    assert len(plans) == 12
+    assert len({plan.folder_name for plan in plans}) == 12
+    assert {plan.seed for plan in plans} == {0, 1, 2}
+
+
+def test_keys_move_together(tmp_path: Path) -> None:
+    text = 'space: {"algorithm.group_size, rollout.batch_size": {grid: [[2, 8], [4, 4]]}}'
+    assert settings_of(tmp_path, text) == [
+        {"algorithm.group_size": 2, "rollout.batch_size": 8},
+        {"algorithm.group_size": 4, "rollout.batch_size": 4},
+    ]
+
+
+def test_linked_and_conditional_keys(tmp_path: Path) -> None:
+    text = """
+space:
+  algorithm.kl_beta: {grid: [0.0, 0.1]}
+  algorithm.kl_penalty_type: {grid: [k1, k2], when: {algorithm.kl_beta: [0.1]}}
+  algorithm.group_size: {grid: [2]}
+  rollout.batch_size: {like: algorithm.group_size, times: 4}
+"""
+    found = settings_of(tmp_path, text)
+    assert [setting.get("algorithm.kl_penalty_type") for setting in found] == [None, "k1", "k2"]
+    assert {setting["rollout.batch_size"] for setting in found} == {8}
+
+
+def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) -> None:
+    keys = "learner.optimizer.lr: {loguniform: [1e-4, 1e-2]}, algorithm.group_size: {integer: [2, 4]}"
+    found = settings_of(tmp_path, f"space: {{{keys}}}\nbudget: {{trials: 30}}")
+    assert all(1e-4 <= setting["learner.optimizer.lr"] <= 1e-2 for setting in found)
+    assert {setting["algorithm.group_size"] for setting in found} == {2, 3, 4}
+    more = settings_of(tmp_path, f"space: {{{keys}, algorithm.gamma: {{choice: [0.9, 1.0]}}}}\nbudget: {{trials: 30}}")
+    assert [s["learner.optimizer.lr"] for s in more] == [s["learner.optimizer.lr"] for s in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("spce: {}", "spce is not a key. Did you mean space?"),
+        ("space: {algorithm.gamma: {grid: [1.0], choice: [1.0]}}", "has grid and choice"),
+        ("space: {algorithm.gamma: {}}", "has no values"),
+        ("space: {algorithm.gamma: {uniform: [1, 0]}}", "a lower and a higher bound"),
+        ("space: {algorithm.gamma: {uniform: [0, 1]}}", "budget.trials is missing"),
+        ("space: {run.seed: {grid: [1]}}", "Write the seeds under `seeds:`"),
+        ("space: {algorithm.gamma: {like: algorithm.gama}}", "does not vary above it"),
+        ('space: {"algorithm.gamma, run.max_steps": {grid: [1, 2]}}', "needs lists of 2 values"),
+        ("search: optuna\nspace: {algorithm.gamma: {grid: [1.0]}}", "Write choice instead of grid"),
+        ("scheduler: pbt\nseeds: [0, 1]", "pbt has one seed"),
+        ("seeds: [0, 0]", "different whole numbers"),
+    ],
+)
+def test_mistakes_are_told(tmp_path: Path, text: str, told: str) -> None:
+    path = write_sweep_file(tmp_path, text)
+    with pytest.raises(ConfigErrors) as caught:
+        load_sweep(path)
+    assert told in str(caught.value)
+
+
+def test_wrong_combinations_are_all_told_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "space:\n  algorithm.group_size: {grid: [1, 4]}\n  learner.optimizer.lr: {grid: [-1.0, 1.0e-3]}\n"
+    path = write_sweep_file(tmp_path, text)
+    assert main(["sweep", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "sweep.yaml:5: adv_type: grpo" in told
+    assert "sweep.yaml:6: learner.optimizer.lr" in told
+    assert "Nothing was started" in told
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep_file(tmp_path, "set: {sft.lr: 0.5}\nbudget: {steps: 7}"))
+    config = trial_config(sweep, {"algorithm.group_size": 2}, seed=3, run_dir=tmp_path / "here")
+    assert (config.algorithm.group_size, config.run.seed, config.run.max_steps, config.sft.lr) == (2, 3, 7, 0.5)
+    assert config.cluster.backend == "local"
+    assert to_mapping(config)["run"]["dir"] == str(tmp_path / "here")
+
+
+def test_a_grid_by_command_line(tmp_path: Path) -> None:
+    base = write_base(tmp_path)
+    sweep = sweep_of(base, ["algorithm.group_size=2,4", "run.seed=0,1,2", "sft.steps=0", "run.dir=there"])
+    plans = plan_trials(sweep)
+    validate(sweep, plans)
+    assert len(plans) == 6
+    assert sweep.folder == Path("there")
+    wrong = sweep_of(base, ["algorithm.group_size=2,x"])
+    with pytest.raises(ConfigErrors, match="group_size must be a whole number"):
+        validate(wrong, plan_trials(wrong))
+
+
+def test_multirun_refuses_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = write_base(tmp_path)
+    assert main(["train", str(base), "--multirun", "algorithm.group_size=2,-4", "run.seed=0,1"]) == 2
+    assert "-4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config" / "sweeps").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_examples_are_valid(path: Path) -> None:
+    sweep = load_sweep(path)
+    plans = plan_trials(sweep)
+    validate(sweep, plans)
+    assert len(plans) == 12

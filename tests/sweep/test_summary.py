@@ -1,0 +1,119 @@
+"""Statistics over seeds against numbers worked by hand, and sweeps whose best setting is known."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic import write_sweep
+
+from rlinf.report import write_report
+from rlinf.sweep.export import write_tables
+from rlinf.sweep.importance import importances
+from rlinf.sweep.records import TrialRecord, read_sweep
+from rlinf.sweep.statistics import estimate, holm, iqm, resampled, student_tail, welch
+from rlinf.sweep.summary import summarise
+
+LR = "learner.optimizer.lr"
+FOUR = [{LR: lr, "algorithm.group_size": size} for lr in (1e-4, 1e-3) for size in (4, 8)]
+
+
+def test_the_interquartile_mean_is_that_of_the_middle_half() -> None:
+    assert float(iqm(np.arange(8.0).reshape(4, 2))) == 3.5
+    assert float(iqm(np.array([[0.0, 1.0], [2.0, 100.0]]))) == 1.5
+    assert float(iqm(np.array([[1.0], [2.0], [9.0]]))) == 4.0
+
+
+def test_bootstrap_samples_are_drawn_task_by_task() -> None:
+    scores = np.array([[0.0, 10.0], [1.0, 11.0]])
+    samples = resampled(scores, count=500, seed=0)
+    assert samples.shape == (500, 2, 2)
+    assert set(np.unique(samples[:, :, 0])) == {0.0, 1.0}
+    assert set(np.unique(samples[:, :, 1])) == {10.0, 11.0}
+    assert not np.array_equal(samples[:, :, 0], samples[:, :, 1] - 10)
+
+
+def test_the_bootstrap_interval_covers_the_mean_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(0)
+    covered = 0
+    for place in range(200):
+        found = estimate(generator.normal(size=30).tolist(), seed=place)
+        assert found is not None
+        covered += found.mean_interval[0] <= 0.0 <= found.mean_interval[1]
+    assert 0.9 <= covered / 200 <= 0.98
+
+
+def test_students_distribution_and_welch() -> None:
+    assert student_tail(12.7062, 1.0) == pytest.approx(0.05, abs=1e-4)
+    assert student_tail(2.0423, 30.0) == pytest.approx(0.05, abs=1e-4)
+    assert welch([1.0, 2.0], [3.0]) is None
+    assert welch([1.0, 1.0], [1.0, 1.0]) == 1.0
+    assert holm([0.5, 0.01]) == [0.5, 0.02]
+
+
+def test_a_clear_winner_is_named_and_sure(tmp_path: Path) -> None:
+    folder = write_sweep(
+        tmp_path / "s", FOUR, seeds=3, noise=0.001, result=lambda s: 0.5 + 100 * s[LR] + s["algorithm.group_size"] / 50
+    )
+    summary = summarise(read_sweep(folder))
+    assert summary.settings[0].setting == FOUR[3]
+    assert "you can be sure" in summary.verdict
+    assert summary.importance[0].key == LR
+    assert summary.importance[0].matters
+
+
+def test_a_winner_by_luck_is_told_so(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.05, result=lambda s: 0.5)
+    verdict = summarise(read_sweep(folder)).verdict
+    assert "not distinguishable from noise" in verdict
+    folder = write_sweep(tmp_path / "one", FOUR, seeds=1, result=lambda s: 0.5 + s[LR])
+    assert "run more seeds" in summarise(read_sweep(folder)).verdict
+
+
+def test_failed_and_cut_trials_do_not_count(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", FOUR, seeds=2, result=lambda s: 0.5 + s[LR])
+    for number, status in ((0, "failed"), (1, "stopped"), (2, "running")):
+        record = TrialRecord.read(folder / "trials" / f"{number:04d}")
+        record.status, record.error = status, "Traceback: it fell over" if status == "failed" else None
+        record.write()
+    (folder / "trials" / "0002" / "run" / "metrics.jsonl").unlink()
+    summary = summarise(read_sweep(folder))
+    assert sorted(one.final.count if one.final else 0 for one in summary.settings) == [0, 1, 2, 2]
+    assert "it fell over" in write_report([folder]).read_text()
+
+
+def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    settings = [*FOUR, {LR: 1.0, "algorithm.group_size": "odd"}]
+    folder = write_sweep(tmp_path / "s", settings, seeds=3, result=lambda s: 0.5 + s[LR])
+    summary = summarise(read_sweep(folder))
+    write_tables(summary, folder)
+    rows = list(csv.DictReader((folder / "settings.csv").open()))
+    table = parquet.read_table(folder / "settings.parquet").to_pylist()
+    assert [float(row["final_mean"]) for row in rows] == [row["final_mean"] for row in table]
+    assert table[0]["final_seeds"] == 3
+    assert len((folder / "settings.md").read_text().splitlines()) > len(settings)
+    assert len(list(csv.DictReader((folder / "trials.csv").open()))) == 15
+
+
+def test_what_does_not_matter_is_not_told_from_chance() -> None:
+    generator = np.random.default_rng(1)
+    settings = [{"a": float(generator.uniform()), "b": str(generator.integers(3)), "c": 1} for _ in range(200)]
+    found = importances(["a", "b", "c"], settings, [s["a"] + 0.05 * generator.normal() for s in settings])
+    assert [one.key for one in found] == ["a", "b"]
+    assert found[0].share > 0.8
+    assert not found[1].matters
+
+
+def test_the_page_of_a_large_sweep(tmp_path: Path) -> None:
+    pytest.importorskip("plotly")
+    settings = [{LR: 10 ** -(2 + place / 20), "algorithm.group_size": 2 ** (place % 3)} for place in range(50)]
+    folder = write_sweep(tmp_path / "s", settings, seeds=2, result=lambda s: 0.5 + s[LR])
+    page = write_report([folder]).read_text()
+    data = json.loads(re.findall(r'id="data">(.*?)</script>', page, re.DOTALL)[0])
+    assert len(data["trials"]) == 100
+    assert len(data["curves"][0]["lines"]) == 10
+    assert len(data["curves"][0]["lines"][0]["axis/tokens"]) == len(data["curves"][0]["lines"][0]["y"])

@@ -1,0 +1,178 @@
+"""A trial as Tune drives it, with a stand-in for its process; and whole sweeps on Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep_files import write_sweep_file
+
+pytest.importorskip("ray.tune")
+
+from rlinf.config import ConfigErrors, to_yaml
+from rlinf.sweep import trainable
+from rlinf.sweep.load import Sweep, load_sweep
+from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
+from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
+from rlinf.sweep.settings import plan_trials
+
+ROOT = Path(__file__).parents[2]
+
+
+class StandIn:
+    """A process that has trained as soon as it is started."""
+
+    starts = 0
+    fails = False
+
+    def __init__(self, folder: Path, config: Any, *, threads: int) -> None:
+        StandIn.starts += 1
+        run = folder / "run"
+        run.mkdir(exist_ok=True)
+        (run / "config.yaml").write_text(to_yaml(config))
+        lines = [{"step": step, "rollout/response_length": float(-((step - 2) ** 2))} for step in range(4)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (run / "checkpoints" / "step_000003").mkdir(parents=True, exist_ok=True)
+        (run / "checkpoints" / "step_000003" / "weights").write_text(folder.name)
+        if not StandIn.fails:
+            (run / "summary.json").write_text(json.dumps({"steps": config.run.max_steps}))
+
+    def ended(self) -> bool:
+        if StandIn.fails:
+            raise TrialFailed("Traceback: it fell over")
+        return True
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    monkeypatch.setattr(trainable, "RunProcess", StandIn)
+    monkeypatch.setattr(StandIn, "fails", False)
+    monkeypatch.setattr(StandIn, "starts", 0)
+    found = load_sweep(write_sweep_file(tmp_path, "space: {algorithm.group_size: {grid: [2, 4]}}"))
+    open_sweep(found)
+    return found
+
+
+def start(sweep: Sweep, number: int) -> trainable.Trial:
+    plan = plan_trials(sweep)[number]
+
+    class Bound(trainable.Trial):
+        def setup(self, config: dict[str, Any], _sweep: Sweep | None = None) -> None:
+            super().setup(config, sweep)
+
+    given = {"number": plan.number, "setting": plan.setting, "seed": plan.seed, "folder": plan.folder_name}
+    return Bound({"trial": given})
+
+
+def test_a_trial_reports_its_last_and_best_value_and_ends(sweep: Sweep) -> None:
+    told = start(sweep, 0).step()
+    assert (told["objective"], told["best"], told["step"], told["done"]) == (-1.0, 0.0, 3, True)
+    assert [trial.status for trial in read_sweep(sweep.folder).trials] == ["finished"]
+
+
+def test_a_finished_trial_is_not_run_again(sweep: Sweep) -> None:
+    start(sweep, 0).step()
+    assert start(sweep, 0).step()["done"]
+    assert StandIn.starts == 1
+
+
+def test_a_failure_is_recorded_with_its_traceback_and_mended_by_the_next_attempt(sweep: Sweep) -> None:
+    StandIn.fails = True
+    with pytest.raises(TrialFailed):
+        start(sweep, 0).step()
+    record = read_sweep(sweep.folder).trials[0]
+    assert (record.status, record.failures, record.error) == ("failed", 1, "Traceback: it fell over")
+    StandIn.fails = False
+    start(sweep, 0).step()
+    record = read_sweep(sweep.folder).trials[0]
+    assert (record.status, record.failures, record.error) == ("finished", 1, None)
+
+
+def test_a_trial_goes_on_from_another_ones_checkpoint(sweep: Sweep, tmp_path: Path) -> None:
+    donor, taker = start(sweep, 0), start(sweep, 1)
+    donor.step()
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    donor.save_checkpoint(str(saved))
+    taker.load_checkpoint(str(saved))
+    weights = taker.record.run_dir / "checkpoints" / "step_000003" / "weights"
+    assert weights.read_text() == donor.record.folder.name
+    assert not (taker.record.run_dir / "config.yaml").exists()
+
+
+def test_metrics_are_read_once_and_only_when_written_to_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = MetricTail(path)
+    assert tail.read() == []
+    path.write_text('{"step": 0}\n{"step": 1')
+    assert tail.read() == [{"step": 0}]
+    path.write_text('{"step": 0}\n{"step": 1}\n')
+    assert tail.read() == [{"step": 1}]
+
+
+def test_another_sweep_in_the_same_directory_is_refused(sweep: Sweep, tmp_path: Path) -> None:
+    other = load_sweep(write_sweep_file(tmp_path, "space: {algorithm.group_size: {grid: [2, 8]}}"))
+    with pytest.raises(ConfigErrors, match="holds another sweep: space changed"):
+        open_sweep(other)
+    open_sweep(load_sweep(write_sweep_file(tmp_path, "space: {algorithm.group_size: {grid: [2, 4]}}\nretries: 3")))
+
+
+def command(path: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "rlinf.cli", "sweep", str(path), *words]
+
+
+def statuses(folder: Path) -> list[str]:
+    return sorted(TrialRecord.read(path.parent).status for path in folder.glob("trials/*/trial.json"))
+
+
+@pytest.mark.slow
+def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    path = write_sweep_file(tmp_path, "budget: {steps: 3}\nspace: {learner.optimizer.lr: {grid: [1.0e-3, 1.0e+38]}}")
+    done = subprocess.run(command(path), cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stdout
+    assert "will be tried again" in done.stdout
+    assert statuses(tmp_path / "out") == ["failed", "finished"]
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = write_sweep_file(tmp_path, "budget: {steps: 60}\nset: {checkpoint.every: 5}\nseeds: [0, 1, 2]")
+    first = subprocess.Popen(command(path), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 200
+    while not list((tmp_path / "out").glob("trials/*/run/checkpoints/step_*")) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    done = subprocess.run(command(path), cwd=ROOT, capture_output=True, text=True, timeout=280, check=True)
+    assert statuses(tmp_path / "out") == ["finished"] * 3
+    logs = "".join(path.read_text() for path in (tmp_path / "out").glob("trials/*/log.txt"))
+    assert "continuing from step_" in logs
+    assert "Best:" in done.stdout
+
+
+def test_a_process_that_fails_leaves_its_traceback(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep_file(tmp_path, ""))
+    from rlinf.sweep.validate import trial_config
+
+    config = trial_config(sweep, {"env.kwargs": {"task": "no_such_task"}}, seed=0, run_dir=tmp_path / "run")
+    process = RunProcess(tmp_path, config, threads=1)
+
+    def wait() -> None:
+        while not process.ended():
+            time.sleep(0.1)
+
+    with pytest.raises(TrialFailed, match="Traceback"):
+        wait()
+    process.stop()

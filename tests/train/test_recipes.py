@@ -1,0 +1,67 @@
+"""Every file under `config/` is a valid run, and the algorithm of each recipe takes its steps on a tiny model."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny_runs import mapping
+
+from rlinf.config import Config, ConfigErrors, load, load_mapping
+from rlinf.train import run
+
+FOLDER = Path(__file__).parents[2] / "config"
+FILES = sorted(file for file in FOLDER.rglob("*.yaml") if "sweeps" not in file.parts)
+RECIPES = sorted(file for file in (FOLDER / "math").glob("*.yaml") if not file.stem.startswith("quickstart"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_file_is_a_valid_run(file: Path) -> None:
+    try:
+        assert isinstance(load(file), Config)
+    except ConfigErrors as error:
+        if "there is no module" in str(error):
+            pytest.skip("the simulator is not installed here")
+        raise
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_a_recipe_is_short_and_says_what_it_is(file: Path) -> None:
+    text = file.read_text()
+    assert text.startswith("# ")
+    assert "arXiv:" in text
+    assert _leaves(yaml.safe_load(text)) < 25
+
+
+def _leaves(node: Any) -> int:
+    return sum(_leaves(value) for value in node.values()) if isinstance(node, dict) else 1
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_the_algorithm_of_a_recipe_trains(file: Path, tmp_path: Path) -> None:
+    recipe = load(file)
+    algorithm = {name: value for name, value in asdict(recipe.algorithm).items() if value != _default(name)}
+    group = recipe.algorithm.group_size
+    sections = mapping(
+        tmp_path / "run",
+        run={"max_steps": 2},
+        sft={"steps": 2},
+        policy={"value_head": recipe.policy.value_head},
+        rollout={"batch_size": 8 if group == 1 else 4, "max_new_tokens": 24, "temperature": recipe.rollout.temperature},
+        algorithm=algorithm,
+        evaluation={"size": 4},
+        checkpoint={"every": 0, "export": False},
+    )
+    steps = recipe.env.kwargs.get("steps")
+    if steps is not None:
+        sections["env"]["kwargs"]["steps"] = steps
+    run(load_mapping(sections, source=file.name))
+    last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["step"] == 2
+    assert last["train/grad_norm"] > 0 or last["reward/constant_groups"] == 1
+
+
+def _default(name: str) -> object:
+    return asdict(Config().algorithm)[name]
