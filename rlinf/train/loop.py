@@ -70,6 +70,7 @@ class Trainer:
                 state.step += 1
                 metrics |= prepared | updated | self.send_weights(state.step)
                 metrics |= speed(metrics, time.perf_counter() - began)
+                metrics |= {name: float(count) for name, count in self.graph.restarts().items()}
                 if self.due(config.evaluation.every):
                     metrics |= self.evaluate()
                 log.write(state.step, metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,9 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, kind: str) -> 
     assert straight["params_sha256"] == resumed["params_sha256"]
     assert straight["metrics"]["eval/return"] == resumed["metrics"]["eval/return"]
     assert straight["initial_metrics"]["eval/return/n"] == 4
+    lines = [json.loads(line) for line in (tmp_path / "resumed" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
+    assert lines[-1]["failures/env_workers"] == lines[-1]["env/failures"] == 0
 
 
 @pytest.mark.parametrize("kind", ["ppo", "sac"])
