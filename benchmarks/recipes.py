@@ -161,9 +161,11 @@ def write_section(runs: Sequence[Measured], *, warm_steps: int, budget: int) -> 
     RESULTS.write_text(
         "## Recipes\n\n"
         "`python benchmarks/recipes.py --write`: greedy accuracy on 300 held-out tasks (sums and differences of three "
-        f"digits)\nafter about {budget:,} generated tokens. All start from the same policy: "
-        f"{warm_steps} supervised steps of the\nquickstart. Mean over seeds with the 95% interval (Student). Seconds "
-        "are those of training steps on one thread of a\nmachine that had other work to do: compare them with care.\n\n"
+        f"digits)\nafter about {budget:,} generated tokens: a run stops after a whole step, so the tokens spent differ, "
+        f"and are shown. All\nstart from the same policy, {warm_steps} supervised steps of the quickstart: it knows the "
+        "sums, but more than half of what\nit was shown stops before the answer, and so does its greedy response. Mean "
+        "over seeds with the 95% interval (Student);\nintervals that overlap tell no difference. Seconds are those of "
+        "training steps, on one thread of a machine that had\nother work to do: compare them with care.\n\n"
         + table(runs)
         + "\n\n"
         + supervision(runs)
