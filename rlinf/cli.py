@@ -139,8 +139,16 @@ def _finished(result: object) -> int:
 def _check(options: argparse.Namespace) -> int:
     from rlinf.config.plan import plan
 
-    print(plan(_load(options)))
-    return 0
+    config = _load(options)
+    print(plan(config))
+    if config.policy.name != "actor_critic":
+        return 0
+    from rlinf.commands.env_check import examine_env
+
+    findings = examine_env(config)
+    for finding in findings:
+        print(finding)
+    return FAILED if any(finding.serious for finding in findings) else 0
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlinf.commands.env_check import examine_env
 from rlinf.config import load_mapping
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.make_env import EnvOptions
@@ -90,6 +91,16 @@ def test_a_seed_fixes_start_and_course_exactly(lanes: Lanes) -> None:
     restarted = snapshot(lanes)
     for name, leaf in start.items():
         np.testing.assert_array_equal(restarted[name][2], leaf[0], err_msg=name)
+
+
+def test_gymnasiums_checker_finds_nothing_serious(simulator: Simulator) -> None:
+    sections = {
+        "env": {"id": simulator.id, "kwargs": simulator.kwargs},
+        "policy": {"name": "actor_critic"},
+        "algorithm": {"group_size": 2},
+    }
+    found = examine_env(load_mapping(sections, source="test"))
+    assert [finding for finding in found if finding.serious] == []
 
 
 def test_one_step_of_ppo(simulator: Simulator, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from rlinf_envs.sim import MissingSimulatorError
 from rlinf_envs.sim.camera import Camera, use_offscreen_gl
 
 _TRAINING_STATES = 40
+_GOAL = 36  # from this entry of the state on
 _TASK_SEED = 0  # of the 50 start states themselves; the same for everyone, always
 
 
@@ -62,6 +63,8 @@ class MetaWorldEnv(gymnasium.Env):
         low, high = (
             np.asarray(b, np.float32) for b in (self._env.observation_space.low, self._env.observation_space.high)
         )
+        # The goal is shown here, and the package's space says that it is hidden, that is always 0.
+        low[_GOAL:], high[_GOAL:] = -np.inf, np.inf
         state = spaces.Box(low, high, dtype=np.float32)
         self.observation_space: spaces.Space = state
         if camera is not None:
