@@ -54,13 +54,12 @@ class Measured:
 SHARED = ("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.every=0")
 
 
-def warm_start(steps: int, folder: Path) -> Path:
-    """The policy that all runs start from."""
+def warm_start(steps: int, folder: Path) -> None:
+    """Leaves the policy that all runs start from in ``folder/warm/policy``."""
     path = folder / "warm"
     if not (path / "policy").exists():
         overrides = (f"run.dir={path}", f"sft.steps={steps}", *SHARED)
         run_sft(load(RECIPES / "quickstart.yaml", overrides))
-    return path / "policy"
 
 
 def measure(recipe: str, seed: int, policy: Path, budget: int, folder: Path) -> Measured:
@@ -155,15 +154,19 @@ def supervision(runs: Sequence[Measured]) -> str:
     )
 
 
-def write_section(runs: Sequence[Measured], *, warm_steps: int, budget: int) -> None:
-    """The section of ``benchmarks/RESULTS.md`` about recipes."""
+def write_section(runs: Sequence[Measured], policy: Path, *, warm_steps: int, budget: int) -> None:
+    """The section of ``benchmarks/RESULTS.md`` about recipes; ``policy`` is what all runs started from."""
+    model = json.loads((policy / "config.json").read_text())
+    size = f"{model['num_hidden_layers']} layers of width {model['hidden_size']}"
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(
         "## Recipes\n\n"
         "`python benchmarks/recipes.py --write`: greedy accuracy on 300 held-out tasks (sums and differences of three "
-        f"digits)\nafter about {budget:,} generated tokens. All start from the same policy: "
-        f"{warm_steps} supervised steps of the\nquickstart. Mean over seeds with the 95% interval (Student). Seconds "
-        "are those of training steps on one thread of a\nmachine that had other work to do: compare them with care.\n\n"
+        f"digits)\nafter about {budget:,} generated tokens; a run stops after a whole step, so the tokens spent "
+        f"differ.\nAll start from the same policy ({size}, {warm_steps} supervised steps): it knows the sums, "
+        "but more than half\nof what it was shown stops before the answer, and so does its greedy response. Mean over "
+        "seeds with the 95%\ninterval (Student); where intervals overlap, no order is claimed. Seconds are those of "
+        "training steps, on one\nthread of a machine that had other work to do: compare them with care.\n\n"
         + table(runs)
         + "\n\n"
         + supervision(runs)
@@ -182,15 +185,16 @@ def main() -> None:
     parser.add_argument("--report", action="store_true", help="only tell what the folder holds")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    policy = options.folder / "warm" / "policy"
     if not options.report:
-        policy = warm_start(options.warm_steps, options.folder)
+        warm_start(options.warm_steps, options.folder)
         for seed in (int(text) for text in options.seeds.split(",")):
             for recipe in options.recipes.split(","):
                 print(measure(recipe, seed, policy, options.tokens, options.folder), flush=True)
     runs = [Measured(**json.loads(path.read_text())) for path in sorted(options.folder.glob("*/measured.json"))]
     print(table(runs), supervision(runs), sep="\n\n")
     if options.write:
-        write_section(runs, warm_steps=options.warm_steps, budget=options.tokens)
+        write_section(runs, policy, warm_steps=options.warm_steps, budget=options.tokens)
 
 
 if __name__ == "__main__":

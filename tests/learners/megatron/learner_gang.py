@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,16 @@ class Gang:
     """``run`` calls a function on the first ``ranks`` processes and returns what each of them returned."""
 
     def __init__(self, size: int) -> None:
-        context = multiprocessing.get_context("spawn")
+        self.size = size
         self.folder = tempfile.TemporaryDirectory()
         self.jobs = 0
         self.pipes: list[Connection] = []
         self.processes: list[Any] = []
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
         os.environ["OMP_NUM_THREADS"] = "1"
-        for _ in range(size):
+        for _ in range(self.size):
             here, there = context.Pipe()
             process = context.Process(target=_serve, args=(there,))
             process.start()
@@ -37,27 +41,41 @@ class Gang:
             self.processes.append(process)
 
     def run(self, job: Job, *arguments: Any, ranks: int) -> list[Any]:
+        """Raises AssertionError with the traceback of the first rank that failed; the next job gets new processes."""
+        if not self.processes:
+            self._start()
         self.jobs += 1
         store = Path(self.folder.name) / f"store{self.jobs}"
         for rank in range(ranks):
             self.pipes[rank].send((job, arguments, rank, ranks, str(store)))
-        answers = []
-        for rank in range(ranks):
-            if not self.pipes[rank].poll(_DEADLINE_S):
-                raise TimeoutError(f"rank {rank} gave no answer to {job.__name__} in {_DEADLINE_S} s")
-            answers.append(self.pipes[rank].recv())
-        failures = [f"rank {rank}:\n{answer[1]}" for rank, answer in enumerate(answers) if not answer[0]]
-        if failures:
-            raise AssertionError("\n".join(failures))
-        return [answer[1] for answer in answers]
+        answers: dict[int, Any] = {}
+        deadline = time.monotonic() + _DEADLINE_S
+        while len(answers) < ranks:
+            waiting = {self.pipes[rank]: rank for rank in range(ranks) if rank not in answers}
+            ready = wait(list(waiting), timeout=max(0.0, deadline - time.monotonic()))
+            for pipe in ready:
+                rank = waiting[pipe]
+                done, answers[rank] = self.pipes[rank].recv()
+                if not done:
+                    # The others may wait for it in a collective for ever.
+                    self._stop(grace_s=0.0)
+                    raise AssertionError(f"rank {rank} failed in {job.__name__}:\n{answers[rank]}")
+            if not ready:
+                self._stop(grace_s=0.0)
+                raise TimeoutError(f"ranks {sorted(waiting.values())} gave no answer in {_DEADLINE_S} s")
+        return [answers[rank] for rank in range(ranks)]
+
+    def _stop(self, *, grace_s: float) -> None:
+        for process in self.processes:
+            process.join(grace_s)
+            if process.is_alive():
+                process.kill()
+        self.pipes, self.processes = [], []
 
     def close(self) -> None:
         for pipe in self.pipes:
             pipe.send(None)
-        for process in self.processes:
-            process.join(10)
-            if process.is_alive():
-                process.kill()
+        self._stop(grace_s=10.0)
         self.folder.cleanup()
 
 
