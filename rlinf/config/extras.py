@@ -14,7 +14,6 @@ MODULES: Mapping[str, str] = {
     "megatron": "megatron",
     "vllm": "vllm",
     "sweep": "optuna",
-    "report": "plotly",
     "wandb": "wandb",
     "mlflow": "mlflow",
     "mujoco": "mujoco",

@@ -23,7 +23,7 @@ def plotting_installed() -> bool:
 def render(title: str, payload: Mapping[str, Any]) -> str:
     """The page. Raises :class:`ReportError` without the plotting library."""
     if not plotting_installed():
-        raise ReportError("reports need plotly: pip install 'rlinf[report]'")
+        raise ReportError("reports need plotly: pip install plotly")
     from plotly.offline import get_plotlyjs
 
     parts = {
