@@ -1,0 +1,25 @@
+"""Puts the sections of `benchmarks/results/` together: python benchmarks/collect.py writes `benchmarks/RESULTS.md`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ORDER = ("quickstart", "grpo_vs_trl", "recipes", "generation", "learner_parity", "simulators")
+HEAD = """# What was measured
+
+Every section names its command. Sections are written by their benchmarks into `benchmarks/results/` and put together by
+`python benchmarks/collect.py`. Most of it was measured on a virtual machine with two cores that other work shared: read
+ratios and CPU-seconds rather than seconds.
+"""
+
+
+def main() -> None:
+    folder = Path(__file__).parent
+    names = [name for name in ORDER if (folder / "results" / f"{name}.md").exists()]
+    sections = [(folder / "results" / f"{name}.md").read_text().strip() for name in names]
+    (folder / "RESULTS.md").write_text("\n\n".join([HEAD.strip(), *sections]) + "\n")
+    print(f"{folder / 'RESULTS.md'}: {', '.join(names)}")
+
+
+if __name__ == "__main__":
+    main()
