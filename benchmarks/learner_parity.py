@@ -128,7 +128,12 @@ def measure(backend: str, layout: MegatronConfig) -> Numbers:
     """On all ranks of a layout; the same on each."""
     learner, batch = make_learner(backend, layout), make_batch()
     parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, learner.evaluate(batch))
+    rows, output = learner.evaluate(batch)
+    if backend == "torch":  # its learner leaves out the entropy where nobody reads it
+        part = batch.select(rows)
+        with torch.no_grad():
+            output = learner.policy.evaluate(part.inputs, part.actions, part.mask)
+    dist.all_gather_object(parts, (rows, output))
     order = torch.argsort(torch.cat([rows for rows, _ in parts]))
     logprobs, entropy = (
         torch.cat([getattr(output, name) for _, output in parts])[order] for name in ("logprobs", "entropy")

@@ -1,34 +1,15 @@
-"""The data-parallel ranks of a learner: joining them, and adding up their gradients."""
+"""Adding up the gradients of a learner's data-parallel ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from rlinf.algorithms.statistics import ONE_RANK, Ranks, TorchRanks
-
 # Gradients travel in pieces of so many elements: one message would double the memory, one per parameter the latency.
 _BUCKET_ELEMENTS = 1 << 24
-
-
-def join(
-    *, rank: int, size: int, address: str | None, port: int | None, device: torch.device, timeout_s: float
-) -> Ranks:
-    """Starts the process group (gloo on CPU, NCCL on GPU) and returns its ranks; one rank needs none."""
-    if size == 1:
-        return ONE_RANK
-    dist.init_process_group(
-        "nccl" if device.type == "cuda" else "gloo",
-        init_method=f"tcp://{address}:{port}",
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=timeout_s),
-    )
-    return TorchRanks(device=device)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:

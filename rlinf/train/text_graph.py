@@ -22,6 +22,7 @@ from rlinf.samplers.build import SamplerSpec
 from rlinf.streams import numpy_generator, stream_seed
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of
+from rlinf.train.learner_ranks import join_group, torch_learner
 from rlinf.train.options import sampling_params, training_stage, warm_start_stage
 from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
 from rlinf.types import Batch
@@ -151,10 +152,6 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
     return model.to(dtype or torch.float32)
 
 
-def _device(gpus: float) -> str:
-    return "cuda" if gpus > 0 else "cpu"
-
-
 def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
@@ -162,47 +159,13 @@ def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Stage
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    import torch
-
-    from rlinf.learners.ranks import join
-    from rlinf.learners.torch import TorchLearner
-
-    device = torch.device(_device(gpus_of(config)[0]))
-    ranks = join(
-        rank=info.rank,
-        size=info.size,
-        address=info.master_address,
-        port=info.master_port,
-        device=device,
-        timeout_s=config.cluster.call_timeout_s,
-    )
-    return TorchLearner(
-        _policy(config, tokenizer_path, device.type),
-        stage=first_stage(config),
-        seed=config.run.seed,
-        micro_batch_tokens=config.learner.micro_batch_tokens,
-        device=device,
-        rank=info.rank,
-        size=info.size,
-        ranks=ranks,
-    )
+    return torch_learner(config, info, functools.partial(_policy, config, tokenizer_path), first_stage(config))
 
 
 def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    import torch
-
     from rlinf.learners.fsdp import FSDPLearner
-    from rlinf.learners.process_group import join
 
-    device = torch.device(_device(gpus_of(config)[0]))
-    join(
-        rank=info.rank,
-        size=info.size,
-        address=info.master_address,
-        port=info.master_port,
-        device=device,
-        timeout_s=config.cluster.call_timeout_s,
-    )
+    device = join_group(config, info)
     return FSDPLearner(
         _policy(config, tokenizer_path, device.type),
         stage=first_stage(config),
@@ -213,24 +176,13 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
 
 
 def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    import torch
-
     from rlinf.learners.megatron.learner import MegatronLearner
-    from rlinf.learners.process_group import join
     from rlinf.learners.shards import SafetensorsFolder
     from rlinf.models.loading import PolicyError, activation_dtype
 
     if config.policy.value_head:
         raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
-    device = torch.device(_device(gpus_of(config)[0]))
-    join(
-        rank=info.rank,
-        size=info.size,
-        address=info.master_address,
-        port=info.master_port,
-        device=device,
-        timeout_s=config.cluster.call_timeout_s,
-    )
+    device = join_group(config, info)
     if config.policy.path is not None:
         from transformers import AutoConfig
 
@@ -336,7 +288,7 @@ def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
         max_model_len=config.data.max_prompt_length + config.rollout.max_new_tokens,
-        device=_device(gpus_of(config)[1]),
+        device="cuda" if gpus_of(config)[1] > 0 else "cpu",
         dtype=config.policy.dtype,
         attention=config.policy.attention,
         random_weights=config.policy.path is None,

@@ -15,6 +15,7 @@ from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 from rlinf.streams import stream_seed
 from rlinf.train.env_pool import EnvPool
 from rlinf.train.graph import Graph, gpus_of
+from rlinf.train.learner_ranks import torch_learner
 from rlinf.train.options import training_stage
 from rlinf.train.pools import LearnerPool
 from rlinf.train.vector_evaluation import VectorEvaluator
@@ -137,30 +138,7 @@ def _build_env(config: Config, info: RankInfo) -> EnvWorker:
 
 
 def _build_learner(config: Config, spaces: tuple[Any, Any], _folder: Path, info: RankInfo) -> Any:
-    import torch
-
-    from rlinf.learners.ranks import join
-    from rlinf.learners.torch import TorchLearner
-
-    device = torch.device("cuda" if gpus_of(config)[0] > 0 else "cpu")
-    ranks = join(
-        rank=info.rank,
-        size=info.size,
-        address=info.master_address,
-        port=info.master_port,
-        device=device,
-        timeout_s=config.cluster.call_timeout_s,
-    )
-    return TorchLearner(
-        make_policy(config, *spaces),
-        stage=training_stage(config),
-        seed=config.run.seed,
-        micro_batch_tokens=config.learner.micro_batch_tokens,
-        device=device,
-        rank=info.rank,
-        size=info.size,
-        ranks=ranks,
-    )
+    return torch_learner(config, info, lambda _device: make_policy(config, *spaces), training_stage(config))
 
 
 def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> Any:

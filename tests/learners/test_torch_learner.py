@@ -168,11 +168,13 @@ def test_a_batch_without_any_advantage_still_has_metrics() -> None:
 
 
 def _rank(rank: int, size: int, port: int, folder: str) -> None:
-    from rlinf.learners.ranks import join
+    from rlinf.algorithms.statistics import TorchRanks
+    from rlinf.learners.process_group import join
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    ranks = join(rank=rank, size=size, address="127.0.0.1", port=port, device=device, timeout_s=60)
+    join(rank=rank, size=size, address="127.0.0.1", port=port, device=device, timeout_s=60)
+    ranks = TorchRanks(device=device)
     one = learner(stage(epochs=2, minibatches=2), rank=rank, size=size, ranks=ranks)
     numbers = one.update(batch(), step=0)
     rows, said = one.evaluate(batch())

@@ -1,0 +1,57 @@
+"""One rank of a PyTorch learner where the configuration puts it, for text and simulators alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rlinf.cluster import RankInfo
+from rlinf.config import Config
+from rlinf.learners.stage import Stage
+from rlinf.train.graph import gpus_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from rlinf.learners.torch import TorchLearner
+
+
+def learner_device(config: Config) -> torch.device:
+    """The card that Ray shows this worker, or the CPU."""
+    import torch
+
+    return torch.device("cuda" if gpus_of(config)[0] > 0 else "cpu")
+
+
+def join_group(config: Config, info: RankInfo) -> torch.device:
+    """Meets the other ranks; also a single rank gets a group. Returns this rank's device."""
+    from rlinf.learners.process_group import join
+
+    device = learner_device(config)
+    join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    return device
+
+
+def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Any], stage: Stage) -> TorchLearner:
+    """``make_policy`` gets the device's type. A single rank needs no process group."""
+    from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
+    from rlinf.learners.torch import TorchLearner
+
+    device = learner_device(config) if info.size == 1 else join_group(config, info)
+    return TorchLearner(
+        make_policy(device.type),
+        stage=stage,
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        rank=info.rank,
+        size=info.size,
+        ranks=ONE_RANK if info.size == 1 else TorchRanks(device=device),
+    )
