@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 
 import rlinf
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
+from rlinf.errors import UserError
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
@@ -45,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _complain(str(found))
         count = len(errors.problems)
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
+        return WRONG_CONFIG
+    except UserError as error:
+        _complain(str(error))
         return WRONG_CONFIG
     except KeyboardInterrupt:
         _complain("Interrupted.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from dataclasses import dataclass
@@ -61,7 +62,10 @@ def examine_env(config: Config) -> list[EnvFinding]:
     from gymnasium.utils.env_checker import check_env
 
     from rlinf.rollouts.make_env import EnvOptions, make_env
+    from rlinf.rollouts.offscreen import offscreen_gl
 
+    if config.evaluation.video_every:
+        os.environ.update(offscreen_gl())
     extra = simulator_extra(config.env.id)
     if extra is not None and not extra.installed:
         return []
@@ -80,7 +84,19 @@ def examine_env(config: Config) -> list[EnvFinding]:
             env.close()
     told += [(str(warning.message), False) for warning in heard if "WARN:" in str(warning.message)]
     # A Dict has the same remark for each of its parts.
-    return list(dict.fromkeys(explain(message, fatal=fatal) for message, fatal in told))
+    findings = [explain(message, fatal=fatal) for message, fatal in told]
+    if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:
+        findings.append(EnvFinding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
+    return list(dict.fromkeys(findings))
+
+
+def _filming_problem(config: Config) -> str | None:
+    """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
+    from rlinf.rollouts.filmable import filming_problem
+    from rlinf.rollouts.make_env import EnvOptions
+
+    kwargs = {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}
+    return filming_problem(EnvOptions(config.env.id, kwargs))
 
 
 def explain(message: str, *, fatal: bool) -> EnvFinding:

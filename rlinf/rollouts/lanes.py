@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -84,6 +84,7 @@ class InProcessLanes:
         self.num_lanes = num_lanes
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
+        self.metadata = self._envs[0].metadata
         self.observations = empty_leaves(self.observation_space, (num_lanes,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
         self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
@@ -132,6 +133,11 @@ class InProcessLanes:
         result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
         mark_not_a_number(result, lanes, self.observations)
         return result
+
+    def render(self, lane: int) -> Any:
+        """What the environment draws of itself, in the render mode that it was built with."""
+        with deadline(self._timeout_s):
+            return self._envs[lane].render()
 
     def restart(self, lane: int) -> None:
         close_quietly(self._envs[lane])
