@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.rollouts.film import Film
 from rlinf.rollouts.filmable import filmable_env
 from rlinf.rollouts.lanes import InProcessLanes, StepResult
@@ -33,6 +32,7 @@ class FilmedLanes:
         self.num_lanes = num_lanes
         self.observation_space = self._lanes.observation_space
         self.action_space = self._lanes.action_space
+        self.observations = self._lanes.observations
         given = float(self._lanes.metadata.get("render_fps") or _USUAL_FPS)
         self._every = max(1, int(np.ceil(given / _MOST_FPS)))
         self._fps = given / self._every
@@ -42,10 +42,6 @@ class FilmedLanes:
         self._tiles: dict[int, Tile] = {}
         self._tile_of: dict[int, Tile] = {}
         self._calls = 0
-
-    @property
-    def observations(self) -> Arrays:
-        return self._lanes.observations
 
     @contextmanager
     def filming(self, path: Path, seeds: Sequence[int]) -> Iterator[None]:

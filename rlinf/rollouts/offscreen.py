@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from ctypes.util import find_library
+from typing import Any
 
 import gymnasium
 
@@ -35,8 +36,8 @@ def draw_plainly(env: gymnasium.Env) -> None:
 
 def take_context(env: gymnasium.Env) -> None:
     """Several viewers of one process share a thread: each must take the OpenGL context before it draws."""
-    viewer = getattr(getattr(env.unwrapped, "mujoco_renderer", None), "viewer", None)
-    if hasattr(viewer, "make_context_current"):
+    viewer: Any = getattr(getattr(env.unwrapped, "mujoco_renderer", None), "viewer", None)
+    if viewer is not None and hasattr(viewer, "make_context_current"):
         viewer.make_context_current()
 
 
