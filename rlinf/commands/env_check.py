@@ -62,10 +62,10 @@ def examine_env(config: Config) -> list[EnvFinding]:
     from gymnasium.utils.env_checker import check_env
 
     from rlinf.rollouts.make_env import EnvOptions, make_env
-    from rlinf.rollouts.offscreen import offscreen_gl
+    from rlinf.rollouts.offscreen import offscreen
 
     if config.evaluation.video_every:
-        os.environ.update(offscreen_gl())
+        os.environ.update(offscreen())
     extra = simulator_extra(config.env.id)
     if extra is not None and not extra.installed:
         return []

@@ -18,7 +18,7 @@ from rlinf.rollouts.filmed_lanes import FilmedLanes
 from rlinf.rollouts.fragments import FragmentCollector
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.offscreen import offscreen_gl
+from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
 from rlinf.rollouts.vectorize import make_lanes
 from rlinf.types import Batch, WeightUpdate
@@ -72,7 +72,7 @@ class EnvWorker:
     def __init__(self, options: EnvWorkerOptions, lane_ids: range, build_policy: BuildPolicy) -> None:
         self._options = options
         if options.films:
-            os.environ.update(offscreen_gl())
+            os.environ.update(offscreen())
         self._lanes: Lanes = make_lanes(options.env, len(lane_ids), cores=options.cores)
         self._policy: Any = build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
         self._version = 0

@@ -14,14 +14,19 @@ import gymnasium
 _BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}
 
 
-def offscreen_gl() -> dict[str, str]:
-    """The environment variable that makes MuJoCo draw without a display; empty where somebody chose, or none is there.
+def offscreen() -> dict[str, str]:
+    """The environment variables that make simulators draw without a display, without those that somebody has set.
 
-    It is read once, when mujoco is imported: processes need it from their start.
+    They are read once, when mujoco or pygame is imported: processes need them from their start.
     """
-    if "MUJOCO_GL" in os.environ or sys.platform != "linux":
-        return {}
-    return next(({"MUJOCO_GL": name} for name, library in _BACKENDS.items() if find_library(library)), {})
+    wanted = {}
+    if sys.platform == "linux":
+        usable = [name for name, library in _BACKENDS.items() if find_library(library)]
+        if usable:
+            wanted["MUJOCO_GL"] = usable[0]
+    if not has_display():
+        wanted["SDL_VIDEODRIVER"] = "dummy"
+    return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def draw_plainly(env: gymnasium.Env) -> None:

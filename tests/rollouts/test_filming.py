@@ -15,7 +15,7 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.filmable import filming_problem
 from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.offscreen import offscreen_gl
+from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 
 av = pytest.importorskip("av", reason="needs the extra video")
@@ -147,7 +147,12 @@ def test_what_can_not_be_filmed_is_said_before() -> None:
 
 def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUJOCO_GL", "glfw")
-    assert offscreen_gl() == {}
+    assert "MUJOCO_GL" not in offscreen()
     monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: name)
+    assert offscreen()["MUJOCO_GL"] == "egl"
     monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: name == "OSMesa" or None)
-    assert offscreen_gl() in ({"MUJOCO_GL": "osmesa"}, {})
+    assert offscreen()["MUJOCO_GL"] == "osmesa"
+    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: None)
+    assert "MUJOCO_GL" not in offscreen()
