@@ -62,7 +62,7 @@ def _tuner(sweep: Sweep, waiting: list[TrialPlan], trainable: Any) -> Any:
 
     from rlinf.sweep.events import Events
 
-    storage = sweep.folder.resolve() / "tune"
+    storage = sweep.folder / "tune"
     # Without a scheduler or a searcher there is no state to restore: the run directories say everything.
     stateful = sweep.config.schedule.name != "none" or sweep.config.search == "optuna"
     if stateful and tune.Tuner.can_restore(str(storage)):

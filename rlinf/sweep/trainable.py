@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import time
 from pathlib import Path
@@ -31,8 +32,9 @@ class Trial(tune.Trainable):
     def setup(self, config: dict[str, Any], sweep: Sweep | None = None) -> None:
         assert sweep is not None, "the sweep comes by tune.with_parameters"
         self.sweep, self.process = sweep, cast("RunProcess | None", None)
+        os.chdir(sweep.home)
         plan, folder_name = plan_of(config, sweep.config.seeds)
-        folder = sweep.folder.resolve() / "trials" / folder_name
+        folder = sweep.folder / "trials" / folder_name
         known = (folder / "trial.json").exists()
         self.record = TrialRecord.read(folder) if known else TrialRecord(plan.number, {}, plan.seed, folder=folder)
         self.record.setting, self.record.status = plan.setting, "running"

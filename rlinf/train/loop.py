@@ -18,6 +18,7 @@ from rlinf.train.options import algorithm_options, needs_reference, needs_values
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_samples
+from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -168,6 +169,12 @@ class Trainer:
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        cache = WarmStartCache(self.config)
+        found = cache.found()
+        if found is not None:
+            self.graph.learner.load(found)
+            state.step = steps
+            self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
         while state.step < steps:
             numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
@@ -175,6 +182,7 @@ class Trainer:
             self.display.warm(state.step, numbers)
             if self.due(self.config.checkpoint.every, of=max(1, steps)):
                 self.save()
+        cache.keep(self.graph.learner.save)
         self.graph.learner.start("train")
         self.progress = Progress("train", wall_s=self.wall_s())
         self._began = time.perf_counter()
