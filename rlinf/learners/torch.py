@@ -25,6 +25,7 @@ from rlinf.algorithms.metrics import (
     reduce_metrics,
 )
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
+from rlinf.learners.moments import own_options
 from rlinf.learners.partition import micro_batches, minibatches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.schedule import lr_factor
@@ -271,7 +272,8 @@ class TorchLearner:
         if state["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {state['stage']!r}, not {self.stage.name!r}")
         self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        with own_options(self.optimizer):
+            self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer_steps = state["optimizer_steps"]
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])

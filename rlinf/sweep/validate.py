@@ -21,10 +21,14 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
 
     Trials run in one process each, in parallel; a cluster inside a trial would ask for the same cores again.
     """
+    schedule = sweep.config.schedule
+    # The population is compared, and copied, each so many steps: there must be a value and a checkpoint then.
+    held = {"evaluation.every": schedule.perturb_every} if schedule.name == "pbt" else {}
     fixed = {
+        **held,
         **sweep.config.set,
         **({"run.max_steps": sweep.config.budget.steps} if sweep.config.budget.steps is not None else {}),
-        **({"checkpoint.every": sweep.config.schedule.perturb_every} if sweep.config.schedule.name == "pbt" else {}),
+        **({"checkpoint.every": schedule.perturb_every} if schedule.name == "pbt" else {}),
         **setting,
         "run.seed": seed,
         "run.name": sweep.name,

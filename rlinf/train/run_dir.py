@@ -16,7 +16,16 @@ from typing import Any
 from rlinf.config import Config, diff, load, to_yaml
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
-_MAY_CHANGE = ("run.max_steps", "run.resume", "run.dir", "logging.", "cluster.", "checkpoint.", "evaluation.video", "sft.cache")
+_MAY_CHANGE = (
+    "run.max_steps",
+    "run.resume",
+    "run.dir",
+    "logging.",
+    "cluster.",
+    "checkpoint.",
+    "evaluation.video",
+    "sft.cache",
+)
 _PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
