@@ -24,7 +24,7 @@ from rlinf.algorithms.metrics import PartialMetrics, early_stop, finalise_metric
 from rlinf.algorithms.statistics import TorchRanks
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
-from rlinf.learners.stage import Stage
+from rlinf.learners.stage import FixedColumns, Stage
 from rlinf.learners.torch import NonFiniteUpdate, TorchLearner
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
@@ -127,17 +127,14 @@ class FSDPLearner(TorchLearner):
         """One optimiser step over the minibatch ``rows``; (metrics, whether it was skipped)."""
         objective = self.stage.objective
         mini = batch.select(rows)
-        assert mini.advantages is not None
-        weights = objective.weights(mini.mask)
-        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
-        selected = objective.select(old_logprobs=proximal, advantages=mini.advantages, mask=mini.mask)
+        fixed = FixedColumns.of(objective, mini)
         place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
         place[rows] = torch.arange(len(rows))
         self.optimizer.zero_grad(set_to_none=True)
         pieces, blanks = self._pieces(batch, rows, costs)
-        partial = [self._backward(mini, place[piece], weights, selected) for piece in pieces]
+        partial = [self._backward(mini, place[piece], fixed) for piece in pieces]
         nothing = mini.replace(mask=mini.mask & False)
-        partial += [self._backward(nothing, place[piece], weights * 0, selected) for piece in blanks]
+        partial += [self._backward(nothing, place[piece], fixed) for piece in blanks]
         merged: PartialMetrics = reduce_metrics(partial, ranks=self.ranks)
         ratio, count = merged["ratio"]
         if self.stage.early_stop_imp_ratio is not None and early_stop(

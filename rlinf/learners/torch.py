@@ -28,7 +28,7 @@ from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.learners.partition import micro_batches, minibatches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.schedule import lr_factor
-from rlinf.learners.stage import Stage
+from rlinf.learners.stage import FixedColumns, Stage
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -147,20 +147,16 @@ class TorchLearner:
         """One optimiser step over the minibatch ``rows``; (metrics, whether it was skipped)."""
         objective = self.stage.objective
         mini = batch.select(rows)
-        weights = objective.weights(mini.mask)
-        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
-        selected = objective.select(old_logprobs=proximal, advantages=_given(mini.advantages), mask=mini.mask)
+        fixed = FixedColumns.of(objective, mini)
         place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
         place[rows] = torch.arange(len(rows))
         mine = share(self._moving(mini, rows), costs, rank=self.rank, size=self.size)
         self.optimizer.zero_grad(set_to_none=True)
         partial: list[PartialMetrics] = []
         for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens):
-            partial.append(self._backward(mini, place[piece], weights, selected))
+            partial.append(self._backward(mini, place[piece], fixed))
         if not partial:  # more ranks than rows: this one still has to take part in every sum
-            partial.append(
-                self._backward(mini.replace(mask=mini.mask & False), torch.tensor([0]), weights * 0, selected)
-            )
+            partial.append(self._backward(mini.replace(mask=mini.mask & False), torch.tensor([0]), fixed))
         sum_gradients(self.policy.parameters(), self.size)
         merged = reduce_metrics(partial, ranks=self.ranks)
         ratio, count = merged["ratio"]
@@ -185,8 +181,8 @@ class TorchLearner:
         moving = (mini.mask & (_given(mini.advantages) != 0)).any(dim=1)
         return rows[moving] if bool(moving.any()) else rows
 
-    def _backward(self, mini: Batch, places: Tensor, weights: Tensor, selected: Tensor | None) -> PartialMetrics:
-        part = mini.select(places).to(self.device)
+    def _backward(self, mini: Batch, places: Tensor, fixed: FixedColumns) -> PartialMetrics:
+        part, fixed = mini.select(places).to(self.device), fixed.select(places, self.device)
         objective = self.stage.objective
         output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy="entropy" in objective.needs)
         old = part.old_logprobs
@@ -197,14 +193,15 @@ class TorchLearner:
             old_logprobs=old,
             advantages=_given(part.advantages),
             mask=part.mask,
-            weights=weights[places].to(self.device),
+            weights=fixed.weights,
+            value_weights=fixed.value_weights,
             values=output.values,
             old_values=part.values,
             returns=part.returns,
             ref_logprobs=part.ref_logprobs,
             entropy=output.entropy,
             rollout_logprobs=part.logprobs,
-            selected=None if selected is None else selected[places].to(self.device),
+            selected=fixed.selected,
         )
         if loss.requires_grad:
             loss.backward()
