@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.random import Generator
 
 from rlinf.streams import numpy_generator
-from rlinf.sweep.load import Sweep, split_keys
+from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
@@ -31,7 +31,8 @@ class TrialPlan:
         >>> TrialPlan(7, {"algorithm.group_size": 8}, 1).folder_name
         '0007_group_size=8_seed=1'
         """
-        parts = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in self.setting.items()]
+        names = short_names(list(self.setting))
+        parts = [f"{names[key]}={_short(value)}" for key, value in self.setting.items()]
         return "_".join([f"{self.number:04d}", *parts, f"seed={self.seed}"])[:120]
 
 

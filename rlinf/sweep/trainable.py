@@ -87,7 +87,7 @@ class Trial(tune.Trainable):
         return ended
 
     def _holds(self) -> bool:
-        """Whether the run waits at a step that it has not waited at before: its checkpoint is the last thing written."""
+        """Whether the run waits at a step where it has not waited before; its checkpoint is the last thing written."""
         step = self.steps_seen
         saved = self.record.run_dir / "checkpoints" / f"step_{step:06d}"
         if step % self.hold_every or step <= self.held_at or not saved.exists():
