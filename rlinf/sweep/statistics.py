@@ -99,7 +99,7 @@ class Improvement:
 def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
     """Of ``a`` over ``b``, scores by seed, higher is better; None where one is empty.
 
-    Where both have the same seeds, these are resampled together: what a seed has in common (a warm start, say) stays so.
+    Where both have the same seeds, these are resampled together: what they have in common stays so.
     """
     if not a or not b:
         return None
