@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,4 +138,4 @@ def _times(value: Any, factor: float) -> Any:
 
 def _short(value: Any) -> str:
     text = f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isalnum() or letter in ".-+" else "-" for letter in text)[:24]
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-")[:24]

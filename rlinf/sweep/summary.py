@@ -190,4 +190,4 @@ def _sureness(ranked: Sequence[SettingResult]) -> str:
     else:
         told = "No:"
     others = "other setting" if len(compared) == 1 else "other settings"
-    return f"{told} {len(close)} of {len(compared)} {others} could be as good: {listed}. More seeds would tell."
+    return f"{told} {len(close)} of {len(compared)} {others} can not be ruled out: {listed}. More seeds would tell."
