@@ -105,7 +105,7 @@ def test_a_failure_is_recorded_with_its_traceback_and_mended_by_the_next_attempt
 
 def test_a_metric_that_no_evaluation_has_is_told_at_once(sweep: Sweep) -> None:
     misspelt = replace(sweep, config=replace(sweep.config, metric="eval/acuracy"))
-    with pytest.raises(TrialFailed, match="no metric of this run's evaluations: eval/accuracy$"):
+    with pytest.raises(TrialFailed, match=r"no metric of this run's evaluations: eval/accuracy$"):
         start(misspelt, 0).step()
 
 
