@@ -67,7 +67,7 @@ def needed_extras(config: Config) -> list[Extra]:
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
     simulator = simulator_extra(config.env.id)
-    if simulator is not None:
+    if simulator is not None and config.env.isolation == "none":
         needed.append(simulator)
     return needed
 
