@@ -73,7 +73,7 @@ def examine_env(config: Config) -> list[EnvFinding]:
             extra = simulator_extra(env.id)
             if extra is not None and not extra.installed:
                 return []
-            remarks = remarks_on(make_env(options).unwrapped)
+            remarks = remarks_on(make_env(options))
     except EnvProcessError as error:
         return [EnvFinding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except Exception as error:  # whatever a constructor raises is the finding

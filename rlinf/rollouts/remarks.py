@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
+from gymnasium import spaces, wrappers
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 _SEEDS = (123, 124)
@@ -25,8 +25,15 @@ class Remark:
     fatal: bool
 
 
+# What `gymnasium.make` puts around every environment. Wrappers of the environment's own stay: it is judged with them.
+_ADDED_BY_MAKE = (wrappers.PassiveEnvChecker, wrappers.OrderEnforcing, wrappers.TimeLimit)
+_ABOUT_WRAPPERS = "is different from the unwrapped version"
+
+
 def remarks_on(env: gymnasium.Env) -> list[Remark]:
     """Everything that is found; closes ``env``."""
+    while isinstance(env, _ADDED_BY_MAKE):
+        env = env.env
     found: list[Remark] = []
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
@@ -37,7 +44,8 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
     found += _walk(env)
     env.close()
-    found += [Remark(str(warning.message), False) for warning in heard if "WARN:" in str(warning.message)]
+    said = [str(warning.message) for warning in heard]
+    found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
     # A Dict has the same remark for each of its parts.
     return list(dict.fromkeys(found))
 

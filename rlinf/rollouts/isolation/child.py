@@ -111,7 +111,7 @@ class Host:
         from rlinf.rollouts.make_env import make_env
         from rlinf.rollouts.remarks import remarks_on
 
-        found = remarks_on(make_env(_options(message)).unwrapped)
+        found = remarks_on(make_env(_options(message)))
         return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
 
     def _told(self, message: Message, failed: dict[int, str], arrays: dict[str, Any]) -> Message:
