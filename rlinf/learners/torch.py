@@ -62,10 +62,11 @@ class TorchLearner:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
         self.stage = stage
         heads = {id(parameter) for parameter in self._critic_parameters()}
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
+        self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [p for p in trained if id(p) not in heads], "peak_lr": stage.lr},
-            {"params": [p for p in trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
+            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": stage.lr},
+            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
@@ -150,18 +151,16 @@ class TorchLearner:
         weights = objective.weights(mini.mask)
         proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
         selected = objective.select(old_logprobs=proximal, advantages=_given(mini.advantages), mask=mini.mask)
-        place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
-        place[rows] = torch.arange(len(rows))
         mine = share(self._moving(mini, rows), costs, rank=self.rank, size=self.size)
         self.optimizer.zero_grad(set_to_none=True)
         partial: list[PartialMetrics] = []
         for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens):
-            partial.append(self._backward(mini, place[piece], weights, selected))
+            partial.append(self._backward(mini, _places(piece, rows), weights, selected))
         if not partial:  # more ranks than rows: this one still has to take part in every sum
             partial.append(
                 self._backward(mini.replace(mask=mini.mask & False), torch.tensor([0]), weights * 0, selected)
             )
-        sum_gradients(self.policy.parameters(), self.size)
+        sum_gradients(self._trained, self.size)
         merged = reduce_metrics(partial, ranks=self.ranks)
         ratio, count = merged["ratio"]
         if self.stage.early_stop_imp_ratio is not None and early_stop(
@@ -185,8 +184,12 @@ class TorchLearner:
         moving = (mini.mask & (_given(mini.advantages) != 0)).any(dim=1)
         return rows[moving] if bool(moving.any()) else rows
 
-    def _backward(self, mini: Batch, places: Tensor, weights: Tensor, selected: Tensor | None) -> PartialMetrics:
-        part = mini.select(places).to(self.device)
+    def _backward(self, mini: Batch, places: Tensor | None, weights: Tensor, selected: Tensor | None) -> PartialMetrics:
+        """Gradients of the rows ``places`` of the minibatch; None is all of them."""
+        if places is not None:
+            mini, weights = mini.select(places), weights[places]
+            selected = None if selected is None else selected[places]
+        part = mini.to(self.device)
         objective = self.stage.objective
         output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy="entropy" in objective.needs)
         old = part.old_logprobs
@@ -197,14 +200,14 @@ class TorchLearner:
             old_logprobs=old,
             advantages=_given(part.advantages),
             mask=part.mask,
-            weights=weights[places].to(self.device),
+            weights=weights.to(self.device),
             values=output.values,
             old_values=part.values,
             returns=part.returns,
             ref_logprobs=part.ref_logprobs,
             entropy=output.entropy,
             rollout_logprobs=part.logprobs,
-            selected=None if selected is None else selected[places].to(self.device),
+            selected=None if selected is None else selected.to(self.device),
         )
         if loss.requires_grad:
             loss.backward()
@@ -212,13 +215,14 @@ class TorchLearner:
             gap = torch.where(part.mask, (output.logprobs.detach() - part.logprobs).abs(), 0.0)
             metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
             metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
+        if self.device.type == "cpu":
+            return metrics
         return {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         limit = self.stage.grad_clip if self.stage.grad_clip > 0 else math.inf
-        norm = float(nn.utils.clip_grad_norm_(trained, limit))
+        norm = float(nn.utils.clip_grad_norm_(self._trained, limit))
         if not (math.isfinite(norm) and math.isfinite(loss)):
             raise NonFiniteUpdate(
                 f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, "
@@ -280,6 +284,15 @@ class TorchLearner:
         """A folder that the policy's own library loads (rank 0 writes)."""
         if self.rank == 0:
             self.policy.save_pretrained(str(folder))
+
+
+def _places(piece: Tensor, rows: Tensor) -> Tensor | None:
+    """Where the rows ``piece`` stand within the minibatch ``rows``; None where they are the minibatch."""
+    if piece is rows:
+        return None
+    place = torch.full((int(rows.max()) + 1,), -1, dtype=torch.int64)
+    place[rows] = torch.arange(len(rows))
+    return place[piece]
 
 
 def _given(column: Tensor | None) -> Tensor:
