@@ -2,8 +2,8 @@
 one environment a lane would give, bit for bit.
 
 Gymnasium has no call for that. Where an implementation keeps its whole state in arrays, a start can be written there:
-a single environment is reset with the seed, and its state copied. Which implementations do is named below; that the
-episodes really are the same is checked where lanes are chosen (`vectorize.py`), so another version of gymnasium can cost
+a single environment is reset with the seed, and its state copied. Which implementations do is named below. That the
+episodes really are the same is checked where lanes are chosen (`vectorize.py`): another version of gymnasium can cost
 speed, and never change a result.
 """
 
