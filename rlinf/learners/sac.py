@@ -91,7 +91,7 @@ class SacLearner:
         return metrics | means | {"updates": float(self._updates)}
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
-        """The transitions of some updates, and noise [2, M, A] for each: fetched at once, since the buffer is as it is."""
+        """The transitions of some updates, and noise [2, M, A] for each. One read of the buffer gives them all."""
         options = self.options
         count = options.replay_batch_size
         sampled = self.replay.sample(updates * count, gamma=options.gamma, n_step=options.n_step, generator=generator)

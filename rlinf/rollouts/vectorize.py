@@ -88,8 +88,8 @@ def _native_or_not(options: EnvOptions, num_lanes: int) -> LaneChoice:
 
 
 def _play(lanes: Lanes, watched: int) -> tuple[float, list[np.ndarray]]:
-    """Seconds of the fastest step (a slower one had to wait for something) of all lanes together, and all that the first
-    ``watched`` of them gave, ends and new starts included.
+    """Seconds of the fastest step (slower ones had to wait for something) of all lanes together, and all that the
+    first ``watched`` of them gave, ends and new starts included.
     """
     generator = np.random.default_rng(0)
     everyone = range(lanes.num_lanes)
