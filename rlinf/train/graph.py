@@ -38,8 +38,8 @@ class Graph:
     save_tokenizer: Callable[[str], object] | None = None
     restarts: Callable[[], Mapping[str, int]] = dict
     """How often workers were started anew, by kind."""
-    notes: Mapping[str, int] = field(default_factory=dict)
-    """Counts worth saying once (rows skipped)."""
+    notes: Mapping[str, int | str] = field(default_factory=dict)
+    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
 
 
 def gpus_of(config: Config) -> tuple[float, float]:

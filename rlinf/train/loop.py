@@ -66,6 +66,9 @@ class Trainer:
     def train(self) -> Progress:
         """From wherever the run stands to its last step."""
         self.resume()
+        for name, note in self.graph.notes.items():
+            if note:
+                self.display.say(f"{name}: {note}")
         if self.progress.stage == "sft":
             self.warm_start()
         config, state = self.config, self.progress

@@ -90,6 +90,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "initial_metrics": state.initial,
             "params_sha256": fingerprint(graph.learner.weights(version=state.step)),
             "wall_s": wall_s,
+            "notes": dict(graph.notes),
         }
     )
 

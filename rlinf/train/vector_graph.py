@@ -51,6 +51,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         on_policy=not off_policy,
         restarts=lambda: {"failures/env_workers": envs.restarts},
+        notes={"env.vectorization": envs.vectorization()},
     )
 
 
