@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import gymnasium
 
+from rlinf.errors import UserError
 from rlinf.rollouts.wrappers import IgnoreTerminations
 
 Vectorization = Literal["auto", "native", "sync", "async"]
@@ -33,7 +34,7 @@ class EnvOptions:
     max_failures: int = 100
 
 
-class EnvNotFoundError(ValueError):
+class EnvNotFoundError(UserError):
     """An id, module or wrapper that does not exist; the message says which, and what would help."""
 
 

@@ -31,6 +31,8 @@ class Graph:
     load_weights: Callable[[WeightUpdate], Metrics]
     """Learner to samplers."""
     evaluate: Callable[[], Evaluation] | None
+    film: Callable[[int], Evaluation] | None = None
+    """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
     on_policy: bool = True
     """False: the learner keeps transitions of its own accord, and takes batches as they come, without advantages."""
     warm_start_batch: Callable[[int], Batch] | None = None

@@ -35,6 +35,8 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         ),
         cluster,
     )
+    if config.evaluation.video_every:
+        envs.require_filming()
     rollout = VectorRollout(envs, vector_options(config))
     learner = cluster.spawn(
         "learner",
@@ -43,12 +45,15 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
-    evaluator = VectorEvaluator(rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0)
+    evaluator = VectorEvaluator(
+        rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
+    )
     return Graph(
         rollout=rollout,
         learner=LearnerPool(learner, cluster),
         load_weights=rollout.load,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
+        film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,
         restarts=lambda: {"failures/env_workers": envs.restarts},
         notes={"env.vectorization": envs.vectorization()},
@@ -90,6 +95,8 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         next_observations=config.algorithm.loss_type == OFF_POLICY,
         evaluation_kwargs=None if overrides is None else {**config.env.kwargs, **overrides},
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
+        traced_episodes=config.evaluation.video_episodes,
+        films=config.evaluation.video_every > 0,
         cores=config.cluster.threads_per_worker,
     )
 
@@ -104,6 +111,7 @@ def vector_options(config: Config) -> VectorOptions:
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
         evaluation_seed=config.evaluation.seed,
+        filmed_episodes=config.evaluation.video_episodes,
     )
 
 
