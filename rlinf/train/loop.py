@@ -74,14 +74,16 @@ class Trainer:
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         with self.log(state.step) as log:
-            self.graph.load_weights(self.graph.learner.weights(version=state.step))
+            self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
                 state.initial = self.evaluate()
                 log.write(0, state.initial)
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
                 batch, metrics = self.batches.take(state.step)
-                if state.step + 1 < config.run.max_steps:
+                if not self.batches.ahead:
+                    self.graph.sleep()
+                elif state.step + 1 < config.run.max_steps:
                     self.batches.begin(state.step + 1)
                 batch, prepared = self.prepare(batch)
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
@@ -173,7 +175,8 @@ class Trainer:
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
         began = time.perf_counter()
-        numbers = self.graph.load_weights(self.graph.learner.weights(version=version))
+        self.graph.wake()
+        numbers = self.graph.send_weights(version)
         metrics = {f"weights/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/weights_s": time.perf_counter() - began}
 

@@ -27,6 +27,8 @@ TEXT_ONLY = (
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
     "rollout.num_samplers",
+    "rollout.sleep",
+    "rollout.weight_transport",
     "rollout.repetition_penalty",
     "rollout.sampler",
     "rollout.server",
