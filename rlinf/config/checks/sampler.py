@@ -26,7 +26,9 @@ def check_sampler(context: Context) -> None:
                 context.unread(key, why, f"Set rollout.sampler: {name}.", reads=("rollout.sampler",))
     if rollout.ahead and rollout.sleep == "always":
         message = "rollout.ahead: samplers work while the learner does, so they can't sleep meanwhile."
-        context.error("rollout.sleep", message, "Set rollout.sleep: auto, or rollout.ahead: 0.", reads=("rollout.ahead",))
+        context.error(
+            "rollout.sleep", message, "Set rollout.sleep: auto, or rollout.ahead: 0.", reads=("rollout.ahead",)
+        )
     if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
         message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
         reads = ("algorithm.group_size",)
