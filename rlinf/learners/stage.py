@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from rlinf.algorithms.objective import Objective
-from rlinf.types import Batch
+from rlinf.learners.schedule import lr_factor
 
 
 @dataclass(frozen=True)
@@ -43,34 +40,12 @@ class Stage:
         """With one optimiser step per batch the proximal policy is the current one: nothing to recompute."""
         return self.epochs * self.minibatches == 1
 
-
-@dataclass(frozen=True)
-class FixedColumns:
-    """What an optimiser step fixes before its first forward pass, for all rows of the minibatch; each [B, T]."""
-
-    weights: Tensor
-    """Of each slot in the loss."""
-    value_weights: Tensor | None
-    """Of each slot in the critic's error, where several share a value."""
-    selected: Tensor | None
-    """bool: the slots that a covariance loss treats apart."""
-
-    @classmethod
-    def of(cls, objective: Objective, mini: Batch) -> FixedColumns:
-        """Raises ValueError for a batch without advantages."""
-        if mini.advantages is None:
-            raise ValueError("the batch has no advantages: prepare it first")
-        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
-        return cls(
-            objective.weights(mini.mask),
-            objective.weights(mini.mask, shared=mini.reward_slots) if mini.reward_slots > 1 else None,
-            objective.select(old_logprobs=proximal, advantages=mini.advantages, mask=mini.mask),
+    def lr_factor(self, done: int) -> float:
+        """The share of the learning rate after ``done`` optimiser steps."""
+        return lr_factor(
+            done,
+            schedule=self.schedule,
+            total_steps=self.optimizer_steps,
+            warmup_steps=self.warmup_steps,
+            min_lr_ratio=self.min_lr_ratio,
         )
-
-    def select(self, rows: Tensor, device: torch.device) -> FixedColumns:
-        """The rows at ``rows``, on ``device``."""
-
-        def picked(column: Tensor | None) -> Tensor | None:
-            return None if column is None else column[rows].to(device)
-
-        return FixedColumns(self.weights[rows].to(device), picked(self.value_weights), picked(self.selected))
