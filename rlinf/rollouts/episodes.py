@@ -217,7 +217,7 @@ class EpisodeCollector:
         if self._total_failures > self._max_failures:
             raise EnvFailureError(
                 f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures "
-                "allows; step one by hand to see why, or raise the limit"
+                f"allows. The last one:\n{self._lanes.last_failure}"
             )
         self._lanes.restart(lane)
 

@@ -209,7 +209,7 @@ class FragmentCollector:
         if self._total_failures > self._max_failures:
             raise EnvFailureError(
                 f"environments failed {self._total_failures} times (last: {kind!r} in env {self._lane_ids[lane]}), "
-                "more than env.max_failures allows; step one by hand to see why, or raise the limit"
+                f"more than env.max_failures allows. The last one:\n{self._lanes.last_failure}"
             )
         self._lanes.restart(lane)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from rlinf.train.options import algorithm_options, needs_reference, needs_values
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_samples
+from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -45,7 +47,15 @@ class Progress:
 class Trainer:
     """One run over a graph. :meth:`train` is the loop; the rest is what its lines mean."""
 
-    def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
+    def __init__(
+        self,
+        config: Config,
+        graph: Graph,
+        folder: RunDirectory,
+        display: ProgressDisplay,
+        after_step: Callable[[int], None] | None = None,
+    ) -> None:
+        self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
         self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
@@ -85,6 +95,8 @@ class Trainer:
                 self.keep_samples(batch)
                 if self.due(config.checkpoint.every):
                     self.save()
+                if self.after_step is not None and state.step < config.run.max_steps:
+                    self.after_step(state.step)
         return state
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
@@ -182,6 +194,12 @@ class Trainer:
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        cache = WarmStartCache(self.config)
+        found = cache.found()
+        if found is not None:
+            self.graph.learner.load(found)
+            state.step = steps
+            self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
         while state.step < steps:
             numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
@@ -189,6 +207,7 @@ class Trainer:
             self.display.warm(state.step, numbers)
             if self.due(self.config.checkpoint.every, of=max(1, steps)):
                 self.save()
+        cache.keep(self.graph.learner.save)
         self.graph.learner.start("train")
         self.progress = Progress("train", wall_s=self.wall_s())
         self._began = time.perf_counter()

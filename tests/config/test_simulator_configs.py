@@ -17,7 +17,6 @@ RECIPES = sorted((Path(__file__).parents[2] / "config" / "sim").glob("*.yaml"))
 # The algorithm, the key, its value, and a part of the message.
 REFUSED = [
     (PPO, "policy.name", "multimodal", "not built yet"),
-    (PPO, "env.isolation", "process", "not built yet"),
     (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
     (PPO, "rollout.pipeline_stages", 2, "policies act inside the env workers"),
     (PPO, "evaluation.video_every", 1, "not built yet"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rlinf.config.checks.algorithm import OFF_POLICY_LOSS
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.checks.kind import is_text
@@ -40,6 +42,7 @@ def check_simulator(context: Context) -> None:
     _check_unbuilt(context)
     _check_layout(context)
     _check_native(context)
+    _check_isolation(context)
     _check_policy(context)
     _check_levels(context)
     if context.config.algorithm.loss_type == OFF_POLICY_LOSS:
@@ -97,6 +100,21 @@ def _check_native(context: Context) -> None:
         if context.changed(key):
             message = f"{key}: env.vectorization: native takes the environment as it is."
             context.error(key, message, "Set env.vectorization: auto.", reads=reads)
+
+
+def _check_isolation(context: Context) -> None:
+    env, reads = context.config.env, ("env.isolation",)
+    if env.isolation == "none":
+        why = "is not read with env.isolation: none."
+        context.unread("env.python", why, "Set env.isolation: process.", reads=reads)
+        return
+    if env.vectorization == "native":
+        message = "env.vectorization: native vector environments can not be isolated: they step in the env worker."
+        context.error("env.vectorization", message, "Set it to auto.", reads=reads)
+    if env.python is not None and not os.access(env.python, os.X_OK):
+        message = f"env.python: {env.python} is no program that can be started."
+        fix = "Name the interpreter of the environment's virtual environment: path/to/venv/bin/python."
+        context.error("env.python", message, fix, reads=reads)
 
 
 def _check_policy(context: Context) -> None:
