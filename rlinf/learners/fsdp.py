@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 from rlinf.algorithms.metrics import reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
 from rlinf.learners.minibatch import Minibatch, require_finite
+from rlinf.learners.moments import own_options
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
@@ -181,9 +182,10 @@ class FSDPLearner(TorchLearner):
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
         state = self._state()
         checkpoint.load(state, checkpoint_id=folder / "fsdp")
-        set_state_dict(
-            self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
-        )
+        with own_options(self.optimizer):
+            set_state_dict(
+                self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
+            )
         self.optimizer_steps = facts["optimizer_steps"]
         if self._host_reference is not None and (folder / "reference").exists():
             with self._as_reference():

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
+from rlinf.learners.moments import own_options
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.stage import Stage
@@ -189,7 +190,8 @@ class TorchLearner:
         if state["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {state['stage']!r}, not {self.stage.name!r}")
         self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        with own_options(self.optimizer):
+            self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer_steps = state["optimizer_steps"]
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])

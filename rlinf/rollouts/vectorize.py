@@ -1,4 +1,4 @@
-"""Which kind of lanes: in this process, a process each, or the environment's own vector implementation."""
+"""Which kind of lanes: in this process, a process each, another interpreter, or the environment's own vector kind."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 import gymnasium
 import numpy as np
 
+from rlinf.rollouts.isolation.lanes import IsolatedLanes
 from rlinf.rollouts.lanes import InProcessLanes, Lanes, close_quietly
 from rlinf.rollouts.make_env import EnvOptions, Vectorization, make_env, takes_env_as_it_is
 from rlinf.rollouts.native_lanes import NativeLanes
@@ -40,8 +41,13 @@ class LaneChoice:
 
 
 def make_lanes(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> Lanes:
-    """``num_lanes`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_lanes` finds)."""
+    """``num_lanes`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_lanes` finds).
+
+    Isolated environments share one process of the other interpreter, or have one each with `async`.
+    """
     kind = options.vectorization
+    if options.isolation == "process":
+        return IsolatedLanes(options, num_lanes, processes=num_lanes if kind == "async" else 1)
     if kind == "auto":
         kind = choose_lanes(options, num_lanes, cores=cores).kind
     if kind == "native":
@@ -59,6 +65,8 @@ def choose_lanes(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> Lane
     """
     if options.vectorization != "auto":
         return LaneChoice(options.vectorization, reason="as configured")
+    if options.isolation == "process":
+        return LaneChoice("sync", reason="all in one process of another interpreter")
     if takes_env_as_it_is(options) and can_be_seeded(options):
         return _native_or_not(options, num_lanes)
     if cores == 1 or num_lanes == 1:

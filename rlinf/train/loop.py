@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from rlinf.train.options import algorithm_options, needs_reference, needs_values
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_samples
+from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -43,9 +45,17 @@ class Progress:
 class Trainer:
     """One run over a graph. :meth:`train` is the loop; the rest is what its lines mean."""
 
-    def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
+    def __init__(
+        self,
+        config: Config,
+        graph: Graph,
+        folder: RunDirectory,
+        display: ProgressDisplay,
+        after_step: Callable[[int], None] | None = None,
+    ) -> None:
+        self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
-        self.options, self.stage = algorithm_options(config), training_stage(config)
+        self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
         in_parallel = config.cluster.backend != "local"
         self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
@@ -86,6 +96,8 @@ class Trainer:
                 self.keep_samples(batch)
                 if self.due(config.checkpoint.every):
                     self.save()
+                if self.after_step is not None and state.step < config.run.max_steps:
+                    self.after_step(state.step)
         return state
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
@@ -120,7 +132,7 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage, stale = self.stage, self.batches.ahead
+        stage, stale = training_stage(self.config), self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
@@ -183,6 +195,12 @@ class Trainer:
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        cache = WarmStartCache(self.config)
+        found = cache.found()
+        if found is not None:
+            self.graph.learner.load(found)
+            state.step = steps
+            self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
         while state.step < steps:
             numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
@@ -190,6 +208,7 @@ class Trainer:
             self.display.warm(state.step, numbers)
             if self.due(self.config.checkpoint.every, of=max(1, steps)):
                 self.save()
+        cache.keep(self.graph.learner.save)
         self.graph.learner.start("train")
         self.progress = Progress("train", wall_s=self.wall_s())
         self._began = time.perf_counter()

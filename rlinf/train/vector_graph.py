@@ -67,6 +67,8 @@ def env_options(config: Config) -> EnvOptions:
         kwargs=env.kwargs,
         wrappers=tuple(env.wrappers),
         vectorization=env.vectorization,
+        isolation=env.isolation,
+        python=env.python,
         max_episode_steps=env.max_episode_steps,
         ignore_terminations=env.ignore_terminations,
         num_action_chunks=env.num_action_chunks,
@@ -109,12 +111,18 @@ def make_policy(config: Config, observation_space: Any, action_space: Any) -> An
     """The network, the same in every worker: its first weights are drawn from the run's seed."""
     import torch
 
+    from rlinf.granularity import Levels
     from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
-    kind = SoftActorCritic if config.algorithm.loss_type == OFF_POLICY else ActorCritic
+    off_policy = config.algorithm.loss_type == OFF_POLICY
+    kind = SoftActorCritic if off_policy else ActorCritic
+    algorithm = config.algorithm
+    levels = Levels(algorithm.reward_type, algorithm.logprob_type, algorithm.entropy_type)
     if config.policy.path is not None:
-        return kind.from_pretrained(config.policy.path)
+        if off_policy:
+            return SoftActorCritic.from_pretrained(config.policy.path)
+        return ActorCritic.from_pretrained(config.policy.path, levels)
     policy = config.policy
     options = ActorCriticOptions(
         hidden_sizes=tuple(policy.hidden_sizes),
@@ -127,6 +135,7 @@ def make_policy(config: Config, observation_space: Any, action_space: Any) -> An
         embedding_size=policy.embedding_size,
         normalize_observations=config.env.normalize_observations,
         num_action_chunks=config.env.num_action_chunks,
+        **vars(levels),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(config.run.seed, "policy"))
