@@ -136,7 +136,7 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage, stale = self.stage, self.batches.ahead
+        stage, stale = training_stage(self.config), self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
