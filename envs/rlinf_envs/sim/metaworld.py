@@ -37,6 +37,7 @@ class MetaWorldEnv(gymnasium.Env):
         max_steps: int = 100,
         camera: str | None = None,
         image_size: int = 64,
+        shadows: bool = False,
         reward_scale: float = 1.0,
         end_on_success: bool = False,
         render_mode: str | None = None,
@@ -57,7 +58,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.instruction = task.removesuffix("-v3").replace("-", " ")
         self.max_steps, self.reward_scale, self.end_on_success = max_steps, reward_scale, end_on_success
         self.render_mode = render_mode
-        self._camera_name, self._image_size = camera, image_size
+        self._camera_name, self._image_size, self._shadows = camera, image_size, shadows
         self._camera: Camera | None = None
         self._steps = 0
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
@@ -111,5 +112,7 @@ class MetaWorldEnv(gymnasium.Env):
 
     def _frame(self) -> np.ndarray:
         if self._camera is None:
-            self._camera = Camera(self._env.model, self._camera_name or "corner2", self._image_size)
+            self._camera = Camera(
+                self._env.model, self._camera_name or "corner2", self._image_size, shadows=self._shadows
+            )
         return self._camera.frame(self._env.data)
