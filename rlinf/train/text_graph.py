@@ -129,7 +129,7 @@ def _bundle(config: Config) -> str | None:
 def _sleeps(config: Config) -> bool:
     """Whether samplers free their memory for the learner."""
     learner_gpus, sampler_gpus = gpus_of(config)
-    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None
+    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None and not config.rollout.ahead
     return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
 
 
