@@ -14,7 +14,7 @@ test: .venv/.installed-dev
 
 # Real vLLM engines on the CPU: installs vLLM into .venv (about 90 s, 2 GB).
 test-vllm: .venv/.installed-vllm
-	$(BIN)/python -m pytest -m vllm tests/samplers
+	$(BIN)/python -m pytest -m vllm tests/samplers tests/train
 
 check: .venv/.installed-dev
 	$(BIN)/ruff check .

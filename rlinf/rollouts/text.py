@@ -55,7 +55,7 @@ class Conversations:
 
 
 @dataclass
-class _Clock:
+class Clock:
     """Seconds by stage."""
 
     spent: Metrics = field(default_factory=dict)
@@ -97,18 +97,27 @@ class TextRollout:
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The next ``prompts`` tasks, ``group_size`` responses each."""
-        task_ids, dropped = self._fitting_tasks(self.prompts)
-        done = self.converse("train", task_ids, samples=self.group_size, params=self.params, key=(self.seed, step))
+        done, dropped = self.train_round(step)
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
-        metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        # Weights of version `step` are in force since the step began: others are those of a response continued since.
+        stale = int((batch.mask & (batch.policy_version != step)).sum())
+        counts = {"rollout/prompts_dropped": float(dropped), "rollout/stale_tokens": float(stale)}
+        metadata, metrics = dict(batch.metadata), {**done.metrics, **counts}
         if "anchor_ids" in self.extra_columns:
             metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
         if "greedy_rewards" in self.extra_columns:
+            task_ids = [row.task_id for row in done.rows if row.sample == 0]
             baselines, tokens = self._greedy_rewards(task_ids, step)
-            metadata["greedy_reward"] = [baselines[row.group] for row in done.rows]
+            metadata["greedy_reward"] = [baseline for baseline in baselines for _ in range(self.group_size)]
             metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
             metrics["rollout/tokens"] += tokens
         return batch.replace(metadata=metadata), metrics
+
+    def train_round(self, step: int) -> tuple[Conversations, int]:
+        """The conversations of a batch, and how many tasks were dropped on the way."""
+        task_ids, dropped = self.fitting_tasks(self.prompts)
+        key = (self.seed, step)
+        return self.converse("train", task_ids, samples=self.group_size, params=self.params, key=key), dropped
 
     def _greedy_rewards(self, task_ids: Sequence[int], step: int) -> tuple[list[float], int]:
         """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
@@ -120,11 +129,21 @@ class TextRollout:
         self, side: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
     ) -> Conversations:
         """``samples`` conversations about each task, in the order of ``task_ids``."""
-        clock = _Clock()
+        clock = Clock()
         began = time.perf_counter()
+        rows = self.open_rows(side, task_ids, samples)
+        clock.add("time/env_reset_s", began)
+        for turn in range(self.max_turns):
+            self.hear(side, rows, self._answers(rows, turn, params, key, clock), clock)
+            if all(row.done for row in rows):
+                break
+        return Conversations(rows, {**summary(rows), **clock.spent})
+
+    def open_rows(self, side: str, task_ids: Sequence[int], samples: int) -> list[Row]:
+        """``samples`` new conversations about each task."""
         repeated = [task for task in task_ids for _ in range(samples)]
         prompts, infos = self.envs.reset(side, repeated)
-        rows = [
+        return [
             Row(
                 group=place // samples,
                 sample=place % samples,
@@ -136,20 +155,12 @@ class TextRollout:
             )
             for place, task in enumerate(repeated)
         ]
-        clock.add("time/env_reset_s", began)
-        for turn in range(self.max_turns):
-            self._turn(side, rows, turn, params, key, clock)
-            if all(row.done for row in rows):
-                break
-        return Conversations(rows, {**_summary(rows), **clock.spent})
 
-    def _turn(
-        self, side: str, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: _Clock
-    ) -> None:
-        """The policy's next words in every open conversation, and what the environment says to them."""
+    def hear(self, side: str, rows: Sequence[Row], answers: Iterable[tuple[int, str]], clock: Clock) -> None:
+        """What the environment says to ``answers`` (conversation, response) goes into their rows, as they come."""
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
-        for graded in self.envs.grade(side, len(rows), self._answers(rows, turn, params, key, clock)):
+        for graded in self.envs.grade(side, len(rows), answers):
             rows[graded.place].read(
                 graded.observation,
                 reward=graded.reward,
@@ -162,7 +173,7 @@ class TextRollout:
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
 
     def _answers(
-        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: _Clock
+        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: Clock
     ) -> Iterator[tuple[int, str]]:
         """(conversation, response) as the sampler finishes them."""
         requests, takers = self._requests(rows, turn, params, key)
@@ -208,7 +219,7 @@ class TextRollout:
             )
         return [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)], takers
 
-    def _fitting_tasks(self, count: int) -> tuple[list[int], int]:
+    def fitting_tasks(self, count: int) -> tuple[list[int], int]:
         """The next ``count`` tasks whose prompt fits, and how many did not and were dropped."""
         fitting: list[int] = []
         dropped = 0
@@ -228,15 +239,15 @@ class TextRollout:
         self.prompts_dropped += dropped
         return fitting, dropped
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         return {"position": self.order.position, "prompts_dropped": self.prompts_dropped}
 
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.order.position = state["position"]
         self.prompts_dropped = state["prompts_dropped"]
 
 
-def _summary(rows: Sequence[Row]) -> Metrics:
+def summary(rows: Sequence[Row]) -> Metrics:
     """Rewards, verdicts and lengths; shares are of all rows."""
     count = max(1, len(rows))
     rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)

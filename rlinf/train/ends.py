@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -94,15 +95,33 @@ class SamplerEnd:
 
     def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
         """All completions, a few messages of those that have finished since the one before."""
-        enough = -(-sum(request.n for request in requests) // _PORTIONS)
-        portion: list[Completion] = []
+        return _portions(self._sampler.stream(requests), sum(request.n for request in requests))
+
+    def stream_enough(
+        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
+    ) -> Iterator[list[Completion]]:
+        """The same, but when all requests of ``enough`` groups are complete the others end as they are ("abort").
+
+        Which ones that are depends on the requests, the weights and the seed, not on time.
+        """
+        return _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
+
+    def _until_enough(
+        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
+    ) -> Iterator[Completion]:
+        group_of = {request.request_id: group for request, group in zip(requests, groups, strict=True)}
+        waiting: Counter[int] = Counter()
+        for request in requests:
+            waiting[group_of[request.request_id]] += request.n
+        needed = len(waiting) - enough
         for completion in self._sampler.stream(requests):
-            portion.append(completion)
-            if len(portion) >= enough:
-                yield portion
-                portion = []
-        if portion:
-            yield portion
+            yield completion
+            waiting[group_of[completion.request_id]] -= 1
+            open_groups = {group for group, count in waiting.items() if count}
+            if open_groups and len(open_groups) <= needed:
+                ids = [name for name, group in group_of.items() if group in open_groups]
+                yield from self._sampler.abort(ids)  # type: ignore[attr-defined]  # checked with the configuration
+                needed = -1
 
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
@@ -149,3 +168,16 @@ class SamplerEnd:
 
     def wake(self) -> None:
         self._sampler.wake()
+
+
+def _portions(completions: Iterator[Completion], count: int) -> Iterator[list[Completion]]:
+    """``count`` completions in a few portions."""
+    enough = -(-count // _PORTIONS)
+    portion: list[Completion] = []
+    for completion in completions:
+        portion.append(completion)
+        if len(portion) >= enough:
+            yield portion
+            portion = []
+    if portion:
+        yield portion

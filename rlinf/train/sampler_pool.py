@@ -59,7 +59,32 @@ class SamplerPool:
         """The same completions as they come from the workers."""
         slices = shares(len(requests), self.group.size)
         parts = {rank: _Part(requests[part]) for rank, part in enumerate(slices) if requests[part]}
-        running = {rank: self._start(rank, part) for rank, part in parts.items()}
+        return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
+
+    def stream_enough(
+        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
+    ) -> Iterator[Completion]:
+        """Completions until ``enough`` groups are complete, the others then as far as they are ("abort").
+
+        Each worker has whole groups and its share of ``enough``. One that is started anew finishes all it has left.
+        """
+        order = list(dict.fromkeys(groups))
+        parts: dict[int, _Part] = {}
+        running: dict[int, tuple[Stream, list[int]]] = {}
+        for rank, share in enumerate(shares(len(order), self.group.size)):
+            mine = set(order[share])
+            chosen = [place for place, group in enumerate(groups) if group in mine]
+            if chosen:
+                wanted = [end * enough // len(order) for end in (share.start, share.stop)]
+                parts[rank] = _Part([requests[place] for place in chosen])
+                left, names = parts[rank].rest()
+                given = [groups[place] for place in chosen]
+                stream = self.group.stream(rank, "stream_enough", left, given, wanted[1] - wanted[0])
+                running[rank] = (stream, names)
+        return self._read(parts, running)
+
+    def _read(self, parts: dict[int, _Part], running: dict[int, tuple[Stream, list[int]]]) -> Iterator[Completion]:
+        """What the workers send; one that dies is started anew and asked for what is missing of its part."""
         try:
             while running:
                 try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.learners.stage import Stage
+from rlinf.rollouts.partial import OverSamplingRollout
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
@@ -58,24 +60,12 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     )
     transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
     sampler = SamplerPool(samplers, cluster, transport)
-    rollout = TextRollout(
-        sampler,
-        envs,
-        PromptRenderer(
-            tokenizer,
-            chat_template=config.data.chat_template,
-            system_prompt=config.data.system_prompt or train.system_prompt,
-        ),
-        TaskOrder(train.num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
-        params=sampling_params(config),
-        prompts=config.rollout.batch_size,
-        group_size=config.algorithm.group_size,
-        seed=config.run.seed,
-        max_turns=config.env.max_turns,
-        max_prompt_length=config.data.max_prompt_length,
-        pad_token_id=tokenizer.pad_token_id,
-        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
+    renderer = PromptRenderer(
+        tokenizer,
+        chat_template=config.data.chat_template,
+        system_prompt=config.data.system_prompt or train.system_prompt,
     )
+    rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     evaluator = TextEvaluator(
         rollout,
         size=config.evaluation.size,
@@ -100,6 +90,30 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
         },
         notes=train.notes,
+    )
+
+
+def _make_rollout(
+    config: Config, sampler: SamplerPool, envs: TextEnvPool, renderer: PromptRenderer, num_tasks: int
+) -> TextRollout:
+    """The rollout of the training side; evaluation uses it too."""
+    make: Callable[..., TextRollout] = TextRollout
+    if config.rollout.over_sampling > 0:
+        extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
+        make = functools.partial(OverSamplingRollout, extra=extra)
+    return make(
+        sampler,
+        envs,
+        renderer,
+        TaskOrder(num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
+        params=sampling_params(config),
+        prompts=config.rollout.batch_size,
+        group_size=config.algorithm.group_size,
+        seed=config.run.seed,
+        max_turns=config.env.max_turns,
+        max_prompt_length=config.data.max_prompt_length,
+        pad_token_id=renderer.tokenizer.pad_token_id,
+        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
     )
 
 

@@ -20,6 +20,7 @@ pytestmark = [
 YAML = """
 env: {id: "rlinf_envs:rlinf/ReasoningGym-v0", kwargs: {task: chain_sum}}
 policy: {path: POLICY}
+algorithm: {group_size: 4}
 data: {max_prompt_length: 40}
 rollout:
   sampler: vllm

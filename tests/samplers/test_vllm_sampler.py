@@ -227,6 +227,16 @@ def test_abort_and_continue_under_new_weights(sampler: VllmSampler, model: PreTr
     torch.testing.assert_close(torch.tensor(rest.logprobs), whole, atol=5e-5, rtol=0)
 
 
+def test_abort_spares_what_the_engine_has_finished_already(sampler: VllmSampler) -> None:
+    params = SamplingParams(max_new_tokens=6, ignore_eos=True)
+    stream = sampler.stream([SampleRequest(i, (4, 5), 1, params, (i,)) for i in range(3)])
+    first = next(stream)  # all three end in the same step of the engine
+    assert sampler.abort([0, 1, 2]) == []
+    rest = list(stream)
+    assert {done.request_id for done in (first, *rest)} == {0, 1, 2}
+    assert all(len(done.token_ids) == 6 for done in rest)
+
+
 def test_new_weights_in_the_middle_of_a_stream(sampler: VllmSampler, model: PreTrainedModel) -> None:
     params = SamplingParams(max_new_tokens=24, ignore_eos=True)
     request = SampleRequest(0, LONG_PROMPT, 1, params, (0,))

@@ -27,6 +27,7 @@ TEXT_ONLY = (
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
     "rollout.num_samplers",
+    "rollout.over_sampling",
     "rollout.sleep",
     "rollout.weight_transport",
     "rollout.repetition_penalty",

@@ -48,6 +48,11 @@ class RolloutConfig:
     """Prompts (text), or groups of start states (simulators with grpo), per step.
 
     Rows are this times `algorithm.group_size`."""
+    over_sampling: float = 0.0
+    """Text of one turn: begin this share of prompts more than a step takes (0 is off).
+
+    When enough groups are complete, unfinished responses are kept and continued in the next step, under its weights.
+    """
     max_new_tokens: int = 256
     temperature: float = 1.0
     top_k: int = 0
