@@ -20,7 +20,7 @@ from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.vectorize import choose_lanes, make_lanes
 from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
@@ -73,7 +73,8 @@ class EnvWorker:
         self._options = options
         if options.films:
             os.environ.update(offscreen())
-        self._lanes: Lanes = make_lanes(options.env, len(lane_ids), cores=options.cores)
+        self._choice = choose_lanes(options.env, len(lane_ids), cores=options.cores)
+        self._lanes: Lanes = make_lanes(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
         self._policy: Any = build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
         self._version = 0
         self._evaluation: EpisodeCollector | None = None
@@ -189,6 +190,10 @@ class EnvWorker:
     def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
         """Of one environment: observation and action."""
         return self._lanes.observation_space, self._lanes.action_space
+
+    def vectorization(self) -> str:
+        """How this worker steps its environments, and the measurements by which that was chosen."""
+        return str(self._choice)
 
     def close(self) -> None:
         self._lanes.close()

@@ -39,6 +39,8 @@ def filmable_env(options: EnvOptions) -> gymnasium.Env:
 
 def filming_problem(options: EnvOptions) -> str | None:
     """Why the environment of ``options`` can not be filmed here, found by drawing one picture; None where it can."""
+    if options.isolation == "process":
+        return f"{options.id} runs in another interpreter, which sends no pictures"
     env = make_env(options)
     modes = list(env.metadata.get("render_modes") or [])
     close_quietly(env)

@@ -43,6 +43,10 @@ class FilmedLanes:
         self._tile_of: dict[int, Tile] = {}
         self._calls = 0
 
+    @property
+    def last_failure(self) -> str:
+        return self._lanes.last_failure
+
     @contextmanager
     def filming(self, path: Path, seeds: Sequence[int]) -> Iterator[None]:
         """The episodes from these start seeds, played inside the block, become the video ``path``, in this order."""

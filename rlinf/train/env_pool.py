@@ -27,6 +27,10 @@ class EnvPool:
         """Observation and action space of one environment."""
         return self.group.call_one(0, "spaces")
 
+    def vectorization(self) -> str:
+        """How the first worker steps its environments, and why."""
+        return self.group.call_one(0, "vectorization")
+
     def require_filming(self) -> None:
         """Raises UserError where episodes can not be filmed; worker 0 is the one that films."""
         problem = self.group.call_one(0, "filming_problem")

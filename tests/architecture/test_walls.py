@@ -31,7 +31,7 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams"},
+    {"streams", "granularity"},
     {"interfaces"},
     {"types"},
     {"errors"},
