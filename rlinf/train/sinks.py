@@ -1,7 +1,6 @@
 """Services that take a run's numbers: TensorBoard, Weights & Biases, MLflow. Each library enters here, when it is used.
 
-What a service calls a run is kept in `tracking.json` of the run directory: a resumed run goes on in the same place instead
-of beginning another.
+What a service calls a run is kept in `tracking.json` of the run directory: a resumed run goes on in the same place.
 """
 
 from __future__ import annotations
