@@ -84,7 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_overrides(evaluate)
     evaluate.set_defaults(handler=_eval)
     listed = commands.add_parser("list", help="what there is to choose from")
-    listed.add_argument("what", metavar="WHAT", help="advantages, losses, aggregations, kl, envs, policies, ...")
+    listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
     listed.set_defaults(handler=_list)
     doctor = commands.add_parser("doctor", help="what this machine can run")
     doctor.set_defaults(handler=_doctor)
@@ -107,7 +107,7 @@ def _add_config_command(
 
 
 def _add_overrides(command: argparse.ArgumentParser) -> None:
-    command.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the file")
+    command.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
     command.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
 
 
@@ -164,6 +164,9 @@ def _list(options: argparse.Namespace) -> int:
     from rlinf.commands.listing import CHOICES, listing
     from rlinf.config.names import nearest
 
+    if options.what is None:
+        print("\n".join(f"rlinf list {choice}" for choice in CHOICES))
+        return 0
     if options.what not in CHOICES:
         close = nearest(options.what, CHOICES)
         meant = f" Did you mean {close[0]}?" if close else ""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rlinf.cluster.errors import WorkerError
+from rlinf.cluster.errors import WorkerError, WorkerRefused
+from rlinf.cluster.failure import Failure
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,12 @@ class WorkerGroup(ABC):
         if not 0 <= rank < self.size:
             raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
 
-    def failure(self, rank: int, method: str, traceback: str) -> WorkerError:
+    def failure(self, rank: int, method: str, failure: Failure) -> WorkerError:
         """The error for a worker that raised, the same words on every backend."""
+        if failure.words is not None:
+            return WorkerRefused(failure.words, group=self.name, rank=rank, method=method)
         head = f"{self.name} rank {rank} of {self.size} failed in {method}:"
-        return WorkerError(f"{head}\n{traceback.rstrip()}", group=self.name, rank=rank, method=method)
+        return WorkerError(f"{head}\n{failure.traceback.rstrip()}", group=self.name, rank=rank, method=method)
 
     def no_restart_left(self, rank: int) -> WorkerError:
         """The error for a rank that has been started anew as often as ``max_restarts`` allows."""

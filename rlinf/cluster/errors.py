@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from rlinf.errors import UserError
+
 
 class ClusterError(RuntimeError):
     """Base of everything that the cluster layer raises on its own account."""
 
 
-class PlacementError(ClusterError):
+class PlacementError(ClusterError, UserError):
     """The workers asked for do not fit on the machines; the message carries the arithmetic."""
 
 
@@ -22,6 +24,10 @@ class WorkerError(ClusterError):
         self.group = group
         self.rank = rank
         self.method = method
+
+
+class WorkerRefused(WorkerError, UserError):
+    """A worker raised a UserError: the message is its words, and nothing of where they were said."""
 
 
 class WorkerDied(WorkerError):

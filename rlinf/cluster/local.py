@@ -51,7 +51,7 @@ class LocalStream(Stream):
         except StopIteration:
             raise
         except (Exception, SystemExit) as error:
-            raise self._workers.failure(self.rank, self.method, capture(error).traceback) from None
+            raise self._workers.failure(self.rank, self.method, capture(error)) from None
 
     def close(self) -> None:
         if isinstance(self._items, Generator):
@@ -77,7 +77,7 @@ class LocalGroup(WorkerGroup):
         try:
             self._workers[rank] = self._build(self._infos[rank])
         except (Exception, SystemExit) as error:
-            raise self.failure(rank, "build", capture(error).traceback) from None
+            raise self.failure(rank, "build", capture(error)) from None
 
     def _worker(self, rank: int) -> object:
         self.check_rank(rank)
@@ -93,7 +93,7 @@ class LocalGroup(WorkerGroup):
             given = {name: _value(option) for name, option in options.items()}
             value = getattr(worker, method)(*map(_value, args), **given)
         except (Exception, SystemExit) as raised:
-            error = self.failure(rank, method, capture(raised).traceback)
+            error = self.failure(rank, method, capture(raised))
         return LocalHandle(self.name, rank, method, value, error)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:

@@ -85,7 +85,7 @@ def _first(problems: dict[RayHandle, Failure | WorkerDied], rest: Sequence[RayHa
             return value
     raised = {handle: value for handle, value in problems.items() if isinstance(value, Failure)}
     handle = min(raised, key=lambda handle: raised[handle].when)
-    return handle.workers.failure(handle.rank, handle.method, raised[handle].traceback)
+    return handle.workers.failure(handle.rank, handle.method, raised[handle])
 
 
 def timeout_error(late: Sequence[RayHandle], took_s: float) -> WorkerTimeout:

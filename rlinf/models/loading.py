@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 
+from rlinf.errors import UserError
 from rlinf.models.tokenizer import train_tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-class PolicyError(RuntimeError):
+class PolicyError(UserError):
     """A policy or tokenizer that can't be made; the message says what to change."""
 
 

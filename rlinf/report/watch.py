@@ -71,7 +71,7 @@ def _parse(arguments: Sequence[str]) -> tuple[WatchOptions, list[str]]:
         "display; language models as prompts, responses and rewards.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory, finished or not")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the run's configuration")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the run's file")
     parser.add_argument("--step", type=int, help="the checkpoint of this step (default: the newest)")
     parser.add_argument("--episodes", type=int, default=4, help="episodes, or tasks of a text run (default: 4)")
     parser.add_argument("--seed", type=int, help="other start states than those of the evaluation")

@@ -31,6 +31,7 @@ def write_report(folders: Sequence[Path], out: Path | None = None) -> Path:
         payload = runs_payload(records)
         title = " · ".join(dict.fromkeys(record.name for record in records))
     path = out or (folders[0] if len(folders) == 1 else Path.cwd()) / "report.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
     writing = path.with_name(f".{path.name}.writing")
     writing.write_text(render(title, payload), encoding="utf-8")
     os.replace(writing, path)

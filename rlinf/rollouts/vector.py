@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlinf.errors import UserError
 from rlinf.rollouts.env_worker import Layout, RolloutPart
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.fragments import EnvFailureError
@@ -155,7 +156,7 @@ class VectorRollout:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if len(state["workers"]) != self._workers.size:
-            raise ValueError(
+            raise UserError(
                 f"the checkpoint holds the environments of {len(state['workers'])} env workers; continue it with "
                 f"env.num_workers={len(state['workers'])}"
             )

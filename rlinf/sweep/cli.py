@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="rlinf sweep", description="Many runs from one file; the same command resumes."
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the sweep file")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
     options = parser.parse_args(arguments)
     sweep = load_sweep(options.file, options.overrides)

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
 from rlinf.train.graph import Graph
@@ -305,6 +306,11 @@ class Trainer:
             self.graph.learner.start("train")
         self.graph.learner.load(found.folder)
         driver = torch.load(found.folder / "driver.pt", weights_only=False)
+        missing = {"rollout", "algorithm", "batches"} - set(driver)
+        if missing:
+            raise UserError(
+                f"{found.folder} was written by another version of rlinf: it has no {', '.join(sorted(missing))}"
+            )
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.algorithm.load_state_dict(driver["algorithm"])
         self.batches.load_state_dict(driver["batches"])

@@ -120,7 +120,7 @@ def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
 def run_sft(config: Config) -> RunResult:
     """The supervised warm start alone; the run directory then holds its policy."""
     if not config.sft.steps:
-        raise ValueError("sft.steps is 0: there is nothing to train")
+        raise UserError("sft.steps is 0: there is nothing to train")
     run_config = dataclasses.replace(config.run, max_steps=0)
     return run(dataclasses.replace(config, run=run_config))
 

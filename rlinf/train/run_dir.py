@@ -27,6 +27,7 @@ _MAY_CHANGE = (
     "evaluation.video",
     "sft.cache",
 )
+_CONFIG, _MACHINE = "config.yaml", "machine.json"
 _PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
@@ -59,12 +60,12 @@ class RunDirectory:
     def open(cls, config: Config) -> RunDirectory:
         """Makes the directory, or checks that it holds this very configuration."""
         directory = cls(Path(config.run.dir.format(name=config.run.name, seed=config.run.seed)))
-        saved = directory.path / "config.yaml"
+        saved = directory.path / _CONFIG
         if saved.exists() and config.run.resume == "never":
             raise RunDirectoryError(f"{directory.path} holds a run, and run.resume is never: choose another run.dir")
         if config.run.resume == "must" and directory.latest() is None:
             raise RunDirectoryError(f"{directory.path} holds no checkpoint, and run.resume is must")
-        if saved.exists():
+        if saved.exists() and directory.begun():
             changed = [line for line in diff(load(saved), config) if not line.startswith(_MAY_CHANGE)]
             if changed:
                 listed = "\n  ".join(changed)
@@ -74,8 +75,12 @@ class RunDirectory:
                 )
         directory.path.mkdir(parents=True, exist_ok=True)
         saved.write_text(to_yaml(config))
-        (directory.path / "machine.json").write_text(json.dumps(machine(), indent=2))
+        (directory.path / _MACHINE).write_text(json.dumps(machine(), indent=2))
         return directory
+
+    def begun(self) -> bool:
+        """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""
+        return any(entry.name not in (_CONFIG, _MACHINE) for entry in self.path.iterdir())
 
     def summary(self) -> dict[str, Any] | None:
         """What a finished run wrote at its end."""

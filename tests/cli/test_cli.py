@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from rlinf.cli import main
-from rlinf.config import Config
+from rlinf.config import Config, load
+from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = str(ROOT / "config" / "math" / "quickstart.yaml")
@@ -116,3 +117,30 @@ def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
         if taken[-1] < seconds:
             break
     assert min(taken) < seconds
+
+
+def test_a_mistake_in_a_worker_is_told_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "typo.yaml"
+    text = "env: {id: CartPol-v1, num_envs: 1}\npolicy: {name: actor_critic}\ncluster: {backend: local}\n"
+    text += f"algorithm: {{adv_type: gae, loss_type: actor_critic}}\nrun: {{dir: {tmp_path}/run, max_steps: 1}}\n"
+    file.write_text(text)
+    assert main(["train", str(file)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("env.id 'CartPol-v1' is not registered")
+    assert "Traceback" not in told
+    # Nothing was begun, so the corrected file may take the directory.
+    corrected = load(file, ["env.id=CartPole-v1"])
+    assert RunDirectory.open(corrected).path == tmp_path / "run"
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with pytest.raises(RunDirectoryError, match="another configuration"):
+        RunDirectory.open(load(file))
+
+
+@pytest.mark.parametrize(
+    "command", ["train", "sweep", "report", "watch", "replay", "convert", "eval", "list", "doctor"]
+)
+def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert f"usage: rlinf {command}" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,16 @@ def registered() -> Iterator[None]:
         del gymnasium.registry[f"{name}-v0"]
 
 
-def build_policy(observation_space: Any, action_space: Any) -> ActorCritic:
+def build_policy(observation_space: Any, action_space: Any, chunk: int) -> ActorCritic:
     torch.manual_seed(0)
-    return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,)))
+    return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=chunk))
 
 
-def rollout(workers: int = 1, **kwargs: Any) -> VectorRollout:
-    options = EnvWorkerOptions(EnvOptions("Walk-v0", kwargs), seed=3, num_steps=8, traced_episodes=3)
-    group = InThisProcess([EnvWorker(options, part, build_policy) for part in lane_ranges(4, workers)])
+def rollout(workers: int = 1, chunk: int = 1, **kwargs: Any) -> VectorRollout:
+    env = EnvOptions("Walk-v0", kwargs, num_action_chunks=chunk)
+    options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
+    build = partial(build_policy, chunk=chunk)
+    group = InThisProcess([EnvWorker(options, part, build) for part in lane_ranges(4, workers)])
     return VectorRollout(group, VectorOptions(seed=3, layout="fragments", filmed_episodes=3))
 
 
@@ -105,6 +108,15 @@ def test_filmed_episodes_are_the_evaluated_ones(tmp_path: Path, workers: int, gr
     # The start, and every step until the longest of the three is over.
     assert len(pictures) == 1 + max(record.length for record in plain.records[:3])
     assert all(side % 2 == 0 for side in pictures[0].shape[:2])
+
+
+def test_chunks_are_filmed_step_by_step_and_traced_by_decision(tmp_path: Path) -> None:
+    done = rollout(chunk=4).evaluate(3, video=tmp_path / "one.mp4")
+    assert len(frames(tmp_path / "one.mp4")) == 1 + max(record.length for record in done.records)
+    for trace in done.traces:
+        assert len(trace.rewards) == len(trace.actions[0]) == -(-trace.record.length // 4)
+        assert len(trace.actions) == 4
+        assert sum(trace.rewards) == trace.record.total
 
 
 def test_the_video_shows_each_episode_and_how_it_ended(tmp_path: Path) -> None:
