@@ -11,6 +11,7 @@ import torch
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.train.batches import Batches
 from rlinf.train.evaluation import Evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
@@ -44,8 +45,10 @@ class Trainer:
 
     def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
-        self.options = algorithm_options(config)
+        self.options, self.stage = algorithm_options(config), training_stage(config)
         self.algorithm = AlgorithmState.of(self.options)
+        in_parallel = config.cluster.backend != "local"
+        self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
         self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
         self.samples: list[dict[str, Any]] = []
         self._began = time.perf_counter()
@@ -64,11 +67,13 @@ class Trainer:
                 log.write(0, state.initial)
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
-                batch, metrics = self.collect(state.step)
+                batch, metrics = self.batches.take(state.step)
+                if state.step + 1 < config.run.max_steps:
+                    self.batches.begin(state.step + 1)
                 batch, prepared = self.prepare(batch)
-                updated = self.update(batch, state.step)
+                metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
-                metrics |= prepared | updated | self.send_weights(state.step)
+                metrics |= self.send_weights(state.step)
                 metrics |= speed(metrics, time.perf_counter() - began)
                 metrics |= {name: float(count) for name, count in self.graph.restarts().items()}
                 if self.due(config.evaluation.every):
@@ -112,8 +117,9 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage = self.stage
-        if needs_values(self.config) or not stage.old_is_current or stage.objective.needs & {"rollout_logprobs"}:
+        stage, stale = self.stage, self.batches.ahead
+        corrected = stage.objective.needs & {"rollout_logprobs"}
+        if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
             gap = torch.where(batch.mask, (current.logprobs - batch.logprobs).abs(), 0.0)
             mean_gap = float(gap.sum() / batch.mask.sum().clamp(min=1))
@@ -121,12 +127,18 @@ class Trainer:
             batch = batch.replace(old_logprobs=current.logprobs, values=values)
         else:
             mean_gap = None
+        if stale and not corrected:
+            # The policy that answered is not the one that learns: ratios are taken against the one that answered.
+            batch = batch.replace(old_logprobs=batch.logprobs)
         if needs_reference(self.config):
             batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
         batch, numbers = prepare_batch(batch, self.options, self.algorithm)
         metrics = {f"algorithm/{name}": value for name, value in numbers.items()}
         if mean_gap is not None:
             metrics["train/sampler_logprob_gap"] = mean_gap
+        if stale:
+            age = (self.progress.step - batch.policy_version)[batch.mask].double()
+            metrics["rollout/staleness"] = float(age.mean()) if len(age) else 0.0
         return batch, {**metrics, "time/prepare_s": time.perf_counter() - began}
 
     def update(self, batch: Batch, step: int) -> Metrics:
@@ -205,10 +217,6 @@ class Trainer:
         last = self.progress.step == (of or self.config.run.max_steps)
         return last or (every > 0 and self.progress.step % every == 0)
 
-    @property
-    def stage(self) -> Any:
-        return training_stage(self.config)
-
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging
         if logging.samples_every and (self.progress.step - 1) % logging.samples_every == 0:
@@ -230,7 +238,11 @@ class Trainer:
         order = state.step if state.stage == "train" else state.step - self.config.sft.steps
         folder = self.folder.reserve(order)
         self.graph.learner.save(folder)
-        driver = {"rollout": self.graph.rollout.state_dict(), "algorithm": self.algorithm.state_dict()}
+        driver = {
+            "rollout": self.graph.rollout.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
+            "batches": self.batches.state_dict(),
+        }
         torch.save(driver, folder / "driver.pt")
         self.folder.commit(folder, {**vars(state), "step": order, "stage_step": state.step})
         self.folder.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
@@ -253,6 +265,7 @@ class Trainer:
         driver = torch.load(found.folder / "driver.pt", weights_only=False)
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.algorithm.load_state_dict(driver["algorithm"])
+        self.batches.load_state_dict(driver["batches"])
         self.progress = Progress(
             stage=saved["stage"],
             step=saved["stage_step"],

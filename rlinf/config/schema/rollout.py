@@ -48,6 +48,10 @@ class RolloutConfig:
     """0 is off."""
     top_p: float = 1.0
     repetition_penalty: float = 1.0
+    ahead: int = 0
+    """1: the next batch is collected while the learner trains on this one, with weights one version old.
+
+    Losses then take their ratio against the policy that answered; `loss_type: decoupled` separates the two."""
     num_steps: int = 128
     """Simulators: decisions per env and step of training."""
     generation_batch_size: int = 512
