@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,12 +11,14 @@ from typing import Any, Literal
 import gymnasium
 from torch import nn
 
+from rlinf.rollouts.demonstrations import Demonstrations, Demonstrator, instructions_of
 from rlinf.rollouts.episodes import EpisodeCollector, EpisodeTask, episodes_batch
 from rlinf.rollouts.fragments import FragmentCollector
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.records import EpisodeRecord
 from rlinf.rollouts.vectorize import make_lanes
+from rlinf.streams import stream_seed
 from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
@@ -60,7 +63,7 @@ class EnvWorker:
     def __init__(self, options: EnvWorkerOptions, lane_ids: range, build_policy: BuildPolicy) -> None:
         self._options = options
         self._lanes: Lanes = make_lanes(options.env, len(lane_ids), cores=options.cores)
-        self._policy: Any = build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+        self._build_policy = build_policy
         self._version = 0
         self._evaluation: EpisodeCollector | None = None
         env = options.env
@@ -84,6 +87,11 @@ class EnvWorker:
                 auto_reset=options.auto_reset,
             )
 
+    @functools.cached_property
+    def _policy(self) -> Any:
+        """Made when it is first needed: what it is built from may come from the environments."""
+        return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+
     def load(self, update: WeightUpdate) -> None:
         """Takes weights and statistics; every later decision follows them."""
         self._policy.load_state_dict(dict(update.tensors), strict=True)
@@ -104,6 +112,15 @@ class EnvWorker:
             self._evaluation = self._evaluation_collector(max(1, min(self._options.evaluation_envs, len(tasks))))
         run = self._evaluation.run(self._policy, tasks, self._version, greedy=greedy)
         return RolloutPart(None, [episode.record for episode in run.episodes], run.failures, run.env_steps)
+
+    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
+        """What the environment's own demonstrator does, in the units of the policy's actions."""
+        options = self._options
+        return Demonstrator(options.env, options.seed, perturbation, self._policy.own_actions).run(tasks)
+
+    def instructions(self, starts: int) -> list[str]:
+        """The different texts of so many starts, before any rollout."""
+        return instructions_of(self._options.env, [stream_seed(self._options.seed, "text", n) for n in range(starts)])
 
     def _evaluation_collector(self, num_lanes: int) -> EpisodeCollector:
         env = self._options.env

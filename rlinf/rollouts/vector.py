@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlinf.rollouts.demonstrations import Demonstrations
 from rlinf.rollouts.env_worker import Layout, RolloutPart
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.fragments import EnvFailureError
@@ -87,6 +88,13 @@ class VectorRollout:
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=[(share, greedy) for share in shares])
         return [record for part in parts for record in part.episodes]
+
+    def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
+        """What the demonstrator does from so many start states, worker by worker."""
+        seed = self._options.seed
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
+        return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
 
     def _tasks(self, step: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""

@@ -26,6 +26,10 @@ class EnvPool:
         """Observation and action space of one environment."""
         return self.group.call_one(0, "spaces")
 
+    def instructions(self, starts: int) -> list[str]:
+        """What the environment says to so many starts; empty where it says nothing."""
+        return self.group.call_one(0, "instructions", starts)
+
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         if args and isinstance(args[0], WeightUpdate):
             self._weights = self.cluster.share(args[0])

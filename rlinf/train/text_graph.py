@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
-from rlinf.learners.stage import Stage
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
@@ -22,8 +20,9 @@ from rlinf.samplers.build import SamplerSpec
 from rlinf.streams import numpy_generator, stream_seed
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of
-from rlinf.train.learner_ranks import join_group, torch_learner
-from rlinf.train.options import sampling_params, training_stage, warm_start_stage
+from rlinf.train.kept_tokenizer import kept_tokenizer
+from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
+from rlinf.train.options import sampling_params
 from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
 from rlinf.types import Batch
 
@@ -116,27 +115,24 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-    from rlinf.models.loading import load_tokenizer, make_tokenizer
-
-    saved = folder / "tokenizer"
-    if saved.exists():
-        return load_tokenizer(str(saved))
 
     def texts() -> Iterator[str]:
         for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
             yield from (prompt, response)
 
     wanted = config.policy.tokenizer
-    tokenizer = make_tokenizer(
-        wanted.path or config.policy.path,
-        vocab_size=wanted.vocab_size,
-        split_digits=wanted.split_digits,
-        texts=texts,
-    )
-    writing = folder / ".tokenizer_writing"
-    tokenizer.save_pretrained(str(writing))
-    os.replace(writing, saved)
-    return load_tokenizer(str(saved))
+
+    def make() -> Any:
+        from rlinf.models.loading import make_tokenizer
+
+        return make_tokenizer(
+            wanted.path or config.policy.path,
+            vocab_size=wanted.vocab_size,
+            split_digits=wanted.split_digits,
+            texts=texts,
+        )
+
+    return kept_tokenizer(folder / "tokenizer", make)
 
 
 def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
@@ -155,7 +151,7 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
 def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return StagedLearner(learner, {"sft": warm_start_stage(config), "train": training_stage(config)})
+    return StagedLearner(learner, config)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -243,23 +239,6 @@ def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
     )
-
-
-def first_stage(config: Config) -> Stage:
-    return warm_start_stage(config) if config.sft.steps else training_stage(config)
-
-
-class StagedLearner:
-    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
-
-    def __init__(self, learner: Any, stages: dict[str, Stage]) -> None:
-        self._learner, self._stages = learner, stages
-
-    def start(self, stage: str) -> None:
-        self._learner.start(self._stages[stage])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
 
 
 def _build_sampler(config: Config, spec: SamplerSpec, info: RankInfo) -> Any:
