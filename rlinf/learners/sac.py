@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from rlinf.learners.moments import own_options
 from rlinf.learners.replay import ReplayBuffer, Transitions
 from rlinf.streams import torch_generator
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
@@ -148,10 +149,12 @@ class SacLearner:
         state = torch.load(folder / "learner.pt", weights_only=True)
         self.policy.load_state_dict(state["policy"])
         self._target.load_state_dict(state["target"])
-        self._actor_optimizer.load_state_dict(state["actor_optimizer"])
-        self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+        with own_options(self._actor_optimizer, self._critic_optimizer):
+            self._actor_optimizer.load_state_dict(state["actor_optimizer"])
+            self._critic_optimizer.load_state_dict(state["critic_optimizer"])
         if self._alpha_optimizer is not None:
-            self._alpha_optimizer.load_state_dict(state["alpha_optimizer"])
+            with own_options(self._alpha_optimizer):
+                self._alpha_optimizer.load_state_dict(state["alpha_optimizer"])
         with torch.no_grad():
             self._log_alpha.copy_(state["log_alpha"])
         self._seen, self._updates = state["seen"], state["updates"]

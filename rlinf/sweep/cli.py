@@ -10,6 +10,8 @@ from rlinf.sweep.load import Sweep, load_sweep
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import validate
 
+FAILED, INTERRUPTED = 1, 130
+
 
 def main(arguments: Sequence[str]) -> int:
     """Validates every trial, runs what is not finished, aggregates, writes the report."""
@@ -31,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
-    """Runs a validated sweep; 1 where a trial failed for good, else 0."""
+    """Runs a validated sweep; 1 where a trial failed for good, 130 where someone interrupted, else 0."""
     from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_report
     from rlinf.sweep.engine import run_trials
@@ -45,12 +47,18 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     write_tables(summary, sweep.folder)
     print(summary.verdict)
     failed = [trial for trial in trials if trial.status == "failed"]
+    cut = [trial for trial in trials if trial.status in ("running", "out of time")]
     for trial in failed:
         print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
-    return 1 if failed else 0
+    if cut:
+        why = "Interrupted" if cut[0].status == "running" else "Out of time"
+        print(f"{why}: {len(cut)} trials are cut short. The same command goes on.")
+    if failed:
+        return FAILED
+    return INTERRUPTED if cut and cut[0].status == "running" else 0
 
 
 def last_line(error: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlinf.config import ConfigErrors, ConfigProblem
@@ -28,6 +28,8 @@ class Sweep:
     file: Path
     places: Mapping[str, Origin]
     """Key of the space (each of several together) -> its line."""
+    home: Path = field(default_factory=Path.cwd)
+    """Where the command was given: Ray's workers stand elsewhere, and paths in files are relative to here."""
 
     @property
     def name(self) -> str:
@@ -35,11 +37,11 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        return Path(self.config.dir.format(name=self.name))
+        return self.home / self.config.dir.format(name=self.name)
 
     @property
     def base(self) -> Path:
-        return self.file.parent / self.config.base
+        return self.home / self.file.parent / self.config.base
 
     @property
     def keys(self) -> list[str]:

@@ -18,15 +18,20 @@ _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
 
 @dataclass
 class TrialRecord:
-    """`trial.json`. ``status``: waiting, running, finished, stopped (by the scheduler or the budget), failed."""
+    """`trial.json`. ``status``: running, finished, failed, stopped (by the scheduler), or out of time (`wall_time_s`).
+
+    A trial that was cut by a kill still says running. All but finished and stopped ones go on the next time.
+    """
 
     number: int
     setting: dict[str, Any]
     seed: int
-    status: str = "waiting"
+    status: str = "running"
     failures: int = 0
     error: str | None = None
     """The traceback of the newest failure."""
+    lineage: list[dict[str, Any]] = field(default_factory=list)
+    """Whose checkpoints it took over (population-based training): ``{step, from, setting}`` each."""
     folder: Path = field(default=Path())
 
     @property

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from numpy.random import Generator
+
+from rlinf.streams import numpy_generator
 from rlinf.sweep.load import Sweep, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
@@ -91,21 +94,24 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
 
 def draw_number(seed: int, place: int) -> Any:
     """The draws of setting ``place``, each key from a stream of its own: a new key does not change the others."""
-    from rlinf.streams import numpy_generator
 
     def draw(names: str, entry: SpaceEntry) -> Any:
-        generator = numpy_generator(seed, "sweep", place, names)
-        if entry.choice is not None:
-            return entry.choice[int(generator.integers(len(entry.choice)))]
-        if entry.integer is not None:
-            return int(generator.integers(entry.integer[0], entry.integer[1] + 1))
-        if entry.uniform is not None:
-            return float(generator.uniform(*entry.uniform))
-        assert entry.loguniform is not None
-        low, high = (math.log(bound) for bound in entry.loguniform)
-        return math.exp(float(generator.uniform(low, high)))
+        return draw_from(entry, numpy_generator(seed, "sweep", place, names))
 
     return draw
+
+
+def draw_from(entry: SpaceEntry, generator: Generator) -> Any:
+    """A value of an entry that is drawn."""
+    if entry.choice is not None:
+        return entry.choice[int(generator.integers(len(entry.choice)))]
+    if entry.integer is not None:
+        return int(generator.integers(entry.integer[0], entry.integer[1] + 1))
+    if entry.uniform is not None:
+        return float(generator.uniform(*entry.uniform))
+    assert entry.loguniform is not None
+    low, high = (math.log(bound) for bound in entry.loguniform)
+    return math.exp(float(generator.uniform(low, high)))
 
 
 def draw_corner(place: int) -> Any:

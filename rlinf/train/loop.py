@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from rlinf.train.options import algorithm_options, needs_reference, needs_values
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_samples
+from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -43,7 +45,15 @@ class Progress:
 class Trainer:
     """One run over a graph. :meth:`train` is the loop; the rest is what its lines mean."""
 
-    def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
+    def __init__(
+        self,
+        config: Config,
+        graph: Graph,
+        folder: RunDirectory,
+        display: ProgressDisplay,
+        after_step: Callable[[int], None] | None = None,
+    ) -> None:
+        self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
         self.options, self.stage = algorithm_options(config), training_stage(config)
         self.algorithm = AlgorithmState.of(self.options)
@@ -83,6 +93,8 @@ class Trainer:
                 self.keep_samples(batch)
                 if self.due(config.checkpoint.every):
                     self.save()
+                if self.after_step is not None and state.step < config.run.max_steps:
+                    self.after_step(state.step)
         return state
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
@@ -180,6 +192,12 @@ class Trainer:
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        cache = WarmStartCache(self.config)
+        found = cache.found()
+        if found is not None:
+            self.graph.learner.load(found)
+            state.step = steps
+            self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
         while state.step < steps:
             numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
@@ -187,6 +205,7 @@ class Trainer:
             self.display.warm(state.step, numbers)
             if self.due(self.config.checkpoint.every, of=max(1, steps)):
                 self.save()
+        cache.keep(self.graph.learner.save)
         self.graph.learner.start("train")
         self.progress = Progress("train", wall_s=self.wall_s())
         self._began = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +29,11 @@ class RunResult:
     run_dir: Path
 
 
-def run(config: Config, *, report: bool = True) -> RunResult:
+def run(config: Config, *, report: bool = True, after_step: Callable[[int], None] | None = None) -> RunResult:
     """Trains, or continues what is in the run directory. A finished run says so and is left alone.
 
-    ``report``: write `report.html` at the end, where the plotting library is installed.
+    ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
+    each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
     """
     began = time.perf_counter()
     folder = RunDirectory.open(config)
@@ -44,7 +45,7 @@ def run(config: Config, *, report: bool = True) -> RunResult:
         display.say(f"[bold]{config.run.name}[/]: starting workers ({config.cluster.backend})")
         with connect(_cluster(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
-            trainer = Trainer(config, graph, folder, display)
+            trainer = Trainer(config, graph, folder, display, after_step)
             state = trainer.train()
             finish(config, graph, folder, state, wall_s=trainer.wall_s())
         display.say("")

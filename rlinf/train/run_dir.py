@@ -16,7 +16,16 @@ from typing import Any
 from rlinf.config import Config, diff, load, to_yaml
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
-_MAY_CHANGE = ("run.max_steps", "run.resume", "run.dir", "logging.", "cluster.", "checkpoint.", "evaluation.video")
+_MAY_CHANGE = (
+    "run.max_steps",
+    "run.resume",
+    "run.dir",
+    "logging.",
+    "cluster.",
+    "checkpoint.",
+    "evaluation.video",
+    "sft.cache",
+)
 _PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
@@ -63,7 +72,7 @@ class RunDirectory:
                 )
         directory.path.mkdir(parents=True, exist_ok=True)
         saved.write_text(to_yaml(config))
-        (directory.path / "machine.json").write_text(json.dumps(_machine(), indent=2))
+        (directory.path / "machine.json").write_text(json.dumps(machine(), indent=2))
         return directory
 
     def summary(self) -> dict[str, Any] | None:
@@ -125,7 +134,7 @@ def write_atomically(path: Path, text: str) -> None:
     os.replace(aside, path)
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     """Versions, machine and commit, for reports."""
     versions = {}
     for name in _PACKAGES:

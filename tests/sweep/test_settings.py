@@ -107,7 +107,7 @@ def test_a_grid_by_command_line(tmp_path: Path) -> None:
     plans = plan_trials(sweep)
     validate(sweep, plans)
     assert len(plans) == 6
-    assert sweep.folder == Path("there")
+    assert sweep.folder == Path.cwd() / "there"
     wrong = sweep_of(base, ["algorithm.group_size=2,x"])
     with pytest.raises(ConfigErrors, match="group_size must be a whole number"):
         validate(wrong, plan_trials(wrong))

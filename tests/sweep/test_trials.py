@@ -32,7 +32,7 @@ class StandIn:
     starts = 0
     fails = False
 
-    def __init__(self, folder: Path, config: Any, *, threads: int) -> None:
+    def __init__(self, folder: Path, config: Any, *, threads: int, hold_every: int) -> None:
         StandIn.starts += 1
         run = folder / "run"
         run.mkdir(exist_ok=True)
@@ -41,6 +41,7 @@ class StandIn:
         (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (run / "checkpoints" / "step_000003").mkdir(parents=True, exist_ok=True)
         (run / "checkpoints" / "step_000003" / "weights").write_text(folder.name)
+        (run / "checkpoints" / "step_000003" / "state.json").write_text(json.dumps({"step": 3, "files": {}}))
         if not StandIn.fails:
             (run / "summary.json").write_text(json.dumps({"steps": config.run.max_steps}))
 
@@ -141,7 +142,7 @@ def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
     done = subprocess.run(command(path), cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stdout
-    assert "will be tried again" in done.stdout
+    assert "failed, and will be tried again" in done.stdout
     assert statuses(tmp_path / "out") == ["failed", "finished"]
     assert (tmp_path / "out" / "report.html").exists()
 

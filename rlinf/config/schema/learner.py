@@ -70,3 +70,6 @@ class SftConfig:
     """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
     perturbation: float = 0.0
     """Simulators: share of decisions at which a random action throws the demonstrator off; it is not imitated."""
+    cache: str | None = None
+    """A folder of finished warm starts: one that would be the same (data, policy, seed, versions, commit) is taken from
+    there, and a new one is left there. Sweeps have one of their own."""
