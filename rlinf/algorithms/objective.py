@@ -116,14 +116,18 @@ class Objective:
         """Whether a row whose advantages are all 0 has loss and gradient 0, whatever its log-probabilities are."""
         return self.kl_beta == 0 and self.entropy_bonus == 0 and self.loss_type not in _MORE_THAN_ADVANTAGE
 
-    def weights(self, mask: Tensor, *, counts: LossCounts | None = None) -> Tensor:
-        """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it."""
+    def weights(self, mask: Tensor, *, counts: LossCounts | None = None, shared: int = 1) -> Tensor:
+        """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it.
+
+        ``shared``: how many slots have their value in common, for the weights of the critic's error.
+        """
         return slot_weights(
             self.loss_agg_func,
             mask,
             max_response_length=self.max_response_length,
             sum_norm_divide_by_batch=self.sum_norm_divide_by_batch,
             counts=counts,
+            shared=shared,
         )
 
     def select(
@@ -143,6 +147,7 @@ class Objective:
         advantages: Tensor,
         mask: Tensor,
         weights: Tensor,
+        value_weights: Tensor | None = None,
         values: Tensor | None = None,
         old_values: Tensor | None = None,
         returns: Tensor | None = None,
@@ -153,7 +158,8 @@ class Objective:
     ) -> LossOutput:
         """The weighted sum over these rows; every column [B, T]. Rows are whole: some losses read a row's mean ratio.
 
-        A column that :attr:`needs` names and that is missing is a ValueError. What a false mask covers is never read.
+        ``value_weights`` are those of the critic's error, where several slots share a value (else ``weights``). A
+        column that :attr:`needs` names and that is missing is a ValueError. What a false mask covers is never read.
         """
         given = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
         given |= {"rollout_logprobs": rollout_logprobs, "selected": selected}
@@ -174,7 +180,8 @@ class Objective:
         loss_function = LOSSES[self.loss_type]
         slots = loss_function(x, **_read_by(loss_function, self.options))
         terms = self._terms(x, slots, ref_logprobs, entropy)
-        sums = {name: (torch.where(mask, term, 0.0) * weights).sum() for name, term in terms.items()}
+        own = {} if value_weights is None else {"value_loss": value_weights}
+        sums = {name: (torch.where(mask, term, 0.0) * own.get(name, weights)).sum() for name, term in terms.items()}
         loss = torch.stack(list(sums.values())).sum()
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
         facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}

@@ -19,6 +19,7 @@ MODULES: Mapping[str, str] = {
     "mujoco": "mujoco",
     "metaworld": "metaworld",
     "minigrid": "minigrid",
+    "maniskill": "mani_skill",
     "robotics": "gymnasium_robotics",
     "box2d": "Box2D",
 }
@@ -31,6 +32,7 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     ),
     "metaworld": ("rlinf_envs:rlinf/MetaWorld-",),
     "minigrid": ("rlinf_envs:rlinf/MiniGrid-",),
+    "maniskill": ("rlinf_envs:rlinf/ManiSkill-",),
     "robotics": ("gymnasium_robotics:",),
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip
@@ -67,7 +69,7 @@ def needed_extras(config: Config) -> list[Extra]:
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
     simulator = simulator_extra(config.env.id)
-    if simulator is not None:
+    if simulator is not None and config.env.isolation == "none":
         needed.append(simulator)
     return needed
 

@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
+from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
@@ -91,6 +92,7 @@ class SoftActorCritic(nn.Module):
 
     state_size = 0
     slots_independent = True
+    granularity = Granularity()
     noise_kind = "normal"
     action_dtype = np.float32
 

@@ -7,15 +7,16 @@ getting back on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Text
 
+from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.make_env import EnvOptions, make_env
@@ -27,6 +28,15 @@ class NoDemonstrationsError(ValueError):
     """An environment that can not demonstrate, or whose demonstrator never succeeds."""
 
 
+class Imitator(Protocol):
+    """What a policy must tell to be taught."""
+
+    granularity: Granularity
+
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        """Environment actions [n, (K,) ...] in the policy's own units [n, Q]."""
+
+
 @dataclass
 class Demonstrations:
     """Decisions [n, ...] of the episodes that succeeded, in the order of the tasks."""
@@ -34,18 +44,21 @@ class Demonstrations:
     observations: Arrays
     actions: np.ndarray
     """[n, Q] in the policy's own units."""
+    executed: np.ndarray
+    """[n, K] bool: those of a chunk that came before the episode's end."""
+    granularity: Granularity
     solved: int
     tried: int
 
 
 @dataclass(frozen=True)
 class Demonstrator:
-    """Runs an environment's expert. ``own_actions`` turns env actions [n, (K,) ...] into the policy's."""
+    """Runs an environment's expert; ``policy`` says what its actions are in the policy's own units."""
 
     options: EnvOptions
     seed: int
     perturbation: float
-    own_actions: Callable[[np.ndarray], np.ndarray]
+    policy: Imitator
 
     def run(self, tasks: Sequence[EpisodeTask]) -> Demonstrations:
         """One episode for each of ``tasks``; those that end without success are left out."""
@@ -57,10 +70,13 @@ class Demonstrator:
             env.close()
         kept = [decision for episode in episodes if episode is not None for decision in episode]
         leaves = empty_leaves(env.observation_space, (len(kept),))
-        for row, (observation, _) in enumerate(kept):
+        for row, (observation, _, _) in enumerate(kept):
             write_observation(leaves, row, observation)
-        actions = self.own_actions(np.stack([chunk for _, chunk in kept])) if kept else np.zeros((0, 0))
-        return Demonstrations(leaves, actions, sum(episode is not None for episode in episodes), len(tasks))
+        actions = self.policy.own_actions(np.stack([chunk for _, chunk, _ in kept])) if kept else np.zeros((0, 0))
+        counts = np.array([count for _, _, count in kept], dtype=np.int64)
+        executed = np.arange(self.options.num_action_chunks) < counts[:, None]
+        solved = sum(episode is not None for episode in episodes)
+        return Demonstrations(leaves, actions, executed, self.policy.granularity, solved, len(tasks))
 
     def _check(self, env: gymnasium.Env) -> None:
         name = self.options.id
@@ -74,13 +90,13 @@ class Demonstrator:
                 "take the wrapper out, or set sft.steps: 0"
             )
 
-    def _episode(self, env: gymnasium.Env, task: EpisodeTask) -> list[tuple[Any, np.ndarray]] | None:
-        """Its (observation, chunk) pairs; None where it did not succeed."""
+    def _episode(self, env: gymnasium.Env, task: EpisodeTask) -> list[tuple[Any, np.ndarray, int]] | None:
+        """Its decisions (observation, chunk, actions that were carried out); None where it did not succeed."""
         expert = env.get_wrapper_attr("expert_action")
         draw = numpy_generator(self.seed, "demonstration", task.row)
         env.action_space.seed(int(draw.integers(2**31)))
         observation, _ = env.reset(seed=task.start_seed % 2**31)
-        decisions: list[tuple[Any, np.ndarray]] = []
+        decisions: list[tuple[Any, np.ndarray, int]] = []
         chunk = self.options.num_action_chunks
         while True:
             before, thrown_off = observation, draw.random() < self.perturbation
@@ -91,27 +107,33 @@ class Demonstrator:
                 observation, _, terminated, truncated, info = env.step(actions[-1])
                 over = bool(terminated or truncated)
             if not thrown_off:
-                # What follows an episode's end is never carried out; the last action stands in for it.
-                actions += [actions[-1]] * (chunk - len(actions))
-                decisions.append((before, np.stack(actions) if chunk > 1 else actions[0]))
+                done = len(actions)
+                actions += [actions[-1]] * (chunk - done)  # to a whole chunk; what fills it up is not imitated
+                decisions.append((before, np.stack(actions) if chunk > 1 else actions[0], done))
             succeeded = bool(np.any(info.get(self.options.success_key, False)))
             if over or succeeded:
                 return decisions if succeeded else None
 
 
 def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
-    """Some decisions of the pool as rows of one slot, with advantage 1: ``-A logp`` is then the cross-entropy."""
-    count = len(rows)
-    ones = torch.ones(count, 1)
+    """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy."""
+    count, slots = len(rows), pool.granularity
+    executed = torch.from_numpy(pool.executed[rows])[:, None]
+    inputs = {name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()}
+    if slots.actions > 1:
+        inputs["executed"] = executed
+    mask = slots.mask(executed)
     return Batch(
-        inputs={name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()},
+        inputs=inputs,
         actions=torch.from_numpy(pool.actions[rows])[:, None],
-        mask=ones.bool(),
-        logprobs=0.0 * ones,
+        mask=mask,
+        logprobs=torch.zeros(mask.shape),
         rewards=torch.zeros(count),
         group_ids=torch.arange(count),
-        policy_version=torch.zeros(count, 1, dtype=torch.int32),
-        advantages=ones,
+        policy_version=torch.zeros(mask.shape, dtype=torch.int32),
+        advantages=torch.ones(mask.shape),
+        decision_slots=slots.decision_slots,
+        reward_slots=slots.reward_slots,
     )
 
 

@@ -116,7 +116,7 @@ class EnvWorker:
     def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
         """What the environment's own demonstrator does, in the units of the policy's actions."""
         options = self._options
-        return Demonstrator(options.env, options.seed, perturbation, self._policy.own_actions).run(tasks)
+        return Demonstrator(options.env, options.seed, perturbation, self._policy).run(tasks)
 
     def instructions(self, starts: int) -> list[str]:
         """The different texts of so many starts, before any rollout."""

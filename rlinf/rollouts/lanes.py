@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class Lanes(Protocol):
     observation_space: spaces.Space
     action_space: spaces.Space
     observations: Arrays
+    last_failure: str
+    """The traceback of the newest failure, or another account of it; empty before the first."""
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Starts an episode in each of ``lanes``; returns position -> kind for those that failed to."""
@@ -80,6 +83,7 @@ class InProcessLanes:
         self._build = build
         self._success_key = success_key
         self._timeout_s = timeout_s
+        self.last_failure = ""
         self._envs = [build() for _ in range(num_lanes)]
         self.num_lanes = num_lanes
         self.observation_space = self._envs[0].observation_space
@@ -95,10 +99,8 @@ class InProcessLanes:
                 with deadline(self._timeout_s):
                     observation, _ = self._envs[lane].reset(seed=int(seed) % 2**31)
                 self._keep(lane, observation)
-            except DeadlineExceededError:
-                failed[position] = "timeouts"
-            except Exception:
-                failed[position] = "failures"
+            except Exception as error:
+                failed[position] = self._account(error)
         return failed
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
@@ -123,11 +125,8 @@ class InProcessLanes:
                         if key in info:
                             flags[2, position] = bool(np.any(info[key]))
                         position += 1
-            except DeadlineExceededError:
-                failed[position] = "timeouts"
-                position += 1
-            except Exception:
-                failed[position] = "failures"
+            except Exception as error:
+                failed[position] = self._account(error)
                 position += 1
         result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
         mark_not_a_number(result, lanes, self.observations)
@@ -140,6 +139,11 @@ class InProcessLanes:
     def close(self) -> None:
         for env in self._envs:
             close_quietly(env)
+
+    def _account(self, error: Exception) -> str:
+        """The kind of a failure; its traceback (the place where it hung, for a hang) is kept."""
+        self.last_failure = "".join(traceback.format_exception(error))
+        return "timeouts" if isinstance(error, DeadlineExceededError) else "failures"
 
     def _keep(self, lane: int, observation: object) -> None:
         write_observation(self.observations, lane, observation)

@@ -11,6 +11,7 @@ import gymnasium
 from rlinf.rollouts.wrappers import IgnoreTerminations
 
 Vectorization = Literal["auto", "native", "sync", "async"]
+Isolation = Literal["none", "process"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class EnvOptions:
     kwargs: dict[str, Any] = field(default_factory=dict)
     wrappers: tuple[str, ...] = ()
     vectorization: Vectorization = "auto"
+    isolation: Isolation = "none"
+    python: str | None = None
     max_episode_steps: int | None = None
     ignore_terminations: bool = False
     num_action_chunks: int = 1

@@ -38,6 +38,7 @@ class NativeLanes:
         if mode not in (AutoresetMode.NEXT_STEP, None):
             raise ValueError(f"{options.id}: native vector env with autoreset mode {mode}; only NEXT_STEP is read here")
         self.num_lanes = num_lanes
+        self.last_failure = ""
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.observations = stacked_leaves(self._env.observation_space.sample())

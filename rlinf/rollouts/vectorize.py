@@ -1,4 +1,4 @@
-"""Which kind of lanes: in this process, a process each, or the environment's own vector implementation."""
+"""Which kind of lanes: in this process, a process each, another interpreter, or the environment's own vector kind."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 import gymnasium
 
+from rlinf.rollouts.isolation.lanes import IsolatedLanes
 from rlinf.rollouts.lanes import InProcessLanes, Lanes, close_quietly
 from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, has_native_vector_env, make_env
 from rlinf.rollouts.native_lanes import NativeLanes
@@ -21,9 +22,12 @@ _PROBE_STEPS = 30
 def make_lanes(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> Lanes:
     """``num_lanes`` environments as ``options.vectorization`` says; ``cores`` is what this worker may use.
 
-    `auto` never takes native vector envs: they have a stream of their own, so the result would depend on the choice.
+    Isolated environments share one process of the other interpreter, or have one each with `async`. `auto` never takes
+    native vector envs: they have a stream of their own, so the result would depend on the choice.
     """
     kind = options.vectorization
+    if options.isolation == "process":
+        return IsolatedLanes(options, num_lanes, processes=num_lanes if kind == "async" else 1)
     if kind == "auto":
         kind = "async" if cores > 1 and num_lanes > 1 and step_seconds(options) > _WORTH_A_PROCESS_S else "sync"
     if kind == "native":

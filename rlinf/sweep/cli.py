@@ -28,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.check:
         for plan in plans:
             print(plan.folder_name)
+        if not plans:
+            print(f"valid; {sweep.config.search} draws {sweep.config.budget.trials} settings, one after another")
         return 0
     return run_sweep(sweep, plans)
 

@@ -57,6 +57,21 @@ def split_keys(names: str) -> list[str]:
     return [name.strip() for name in names.split(",")]
 
 
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of each key, with as many before it as tell it from the others.
+
+    >>> short_names(["learner.optimizer.lr", "sft.lr", "algorithm.gamma"])
+    {'learner.optimizer.lr': 'optimizer.lr', 'sft.lr': 'sft.lr', 'algorithm.gamma': 'gamma'}
+    """
+    found = {}
+    for key in keys:
+        parts = key.split(".")
+        ends = [".".join(parts[place:]) for place in range(len(parts) - 1, -1, -1)]
+        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
+        found[key] = next(unique, key)
+    return found
+
+
 def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     """The sweep in a file, with ``key=value`` overrides of the sweep's own keys; raises :class:`ConfigErrors`."""
     reader = Reader()

@@ -36,6 +36,10 @@ class RunProcess:
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ended(self) -> bool:
         """Whether the process is over; raises :class:`TrialFailed` where it ended with an error."""
         code = self._process.poll()

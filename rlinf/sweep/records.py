@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config.problems import COMMAND_LINE
 from rlinf.sweep.load import Sweep
 from rlinf.train.run_dir import write_atomically
 
@@ -92,10 +93,9 @@ def open_sweep(sweep: Sweep) -> None:
             names.append("budget.steps")
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
-            problem = ConfigProblem(
-                str(sweep.file), None, "dir", message, "Choose another dir, or remove that directory."
-            )
-            raise ConfigErrors([problem])
+            key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"
+            fix = f"Choose another {key}, or remove that directory."
+            raise ConfigErrors([ConfigProblem(str(sweep.file), None, key, message, fix)])
     sweep.folder.mkdir(parents=True, exist_ok=True)
     said = {
         "name": sweep.name,

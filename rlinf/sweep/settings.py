@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from numpy.random import Generator
 
 from rlinf.streams import numpy_generator
-from rlinf.sweep.load import Sweep, split_keys
+from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
@@ -31,7 +32,8 @@ class TrialPlan:
         >>> TrialPlan(7, {"algorithm.group_size": 8}, 1).folder_name
         '0007_group_size=8_seed=1'
         """
-        parts = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in self.setting.items()]
+        names = short_names(list(self.setting))
+        parts = [f"{names[key]}={_short(value)}" for key, value in self.setting.items()]
         return "_".join([f"{self.number:04d}", *parts, f"seed={self.seed}"])[:120]
 
 
@@ -136,4 +138,4 @@ def _times(value: Any, factor: float) -> Any:
 
 def _short(value: Any) -> str:
     text = f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isalnum() or letter in ".-+" else "-" for letter in text)[:24]
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-")[:24]

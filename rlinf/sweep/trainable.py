@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,7 +88,7 @@ class Trial(tune.Trainable):
         return ended
 
     def _holds(self) -> bool:
-        """Whether the run waits at a step it has not waited at before: its checkpoint is the last thing written."""
+        """Whether the run waits at a step where it has not waited before; its checkpoint is the last thing written."""
         step = self.steps_seen
         saved = self.record.run_dir / "checkpoints" / f"step_{step:06d}"
         if step % self.hold_every or step <= self.held_at or not saved.exists():
@@ -102,6 +103,7 @@ class Trial(tune.Trainable):
         for numbers in self.tail.read():
             self.steps_seen = numbers["step"]
             value = numbers.get(self.sweep.config.metric)
+            _check_name(self.sweep.config.metric, numbers)
             if value is not None and math.isfinite(value):
                 self.value, found = value, True
                 self.best = value if self.best is None else better(self.best, value)
@@ -134,6 +136,13 @@ class Trial(tune.Trainable):
 
     def _threads(self) -> int:
         return max(1, int(self.sweep.config.resources.cpus))
+
+
+def _check_name(metric: str, numbers: Mapping[str, Any]) -> None:
+    """An evaluation that lacks the metric tells so at once, instead of after the last step."""
+    evaluated = [name for name in numbers if name.startswith("eval/") and name.count("/") == 1]
+    if metric.startswith("eval/") and evaluated and metric not in numbers:
+        raise TrialFailed(f"metric: {metric} is no metric of this run's evaluations: {', '.join(evaluated)}")
 
 
 def _copy(source: Path, target: Path) -> None:

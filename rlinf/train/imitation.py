@@ -31,6 +31,8 @@ class Imitation:
         return Demonstrations(
             observations={name: np.concatenate([part.observations[name] for part in parts]) for name in names},
             actions=np.concatenate([part.actions for part in parts]),
+            executed=np.concatenate([part.executed for part in parts]),
+            granularity=parts[0].granularity,
             solved=solved,
             tried=tried,
         )

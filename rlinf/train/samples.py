@@ -66,13 +66,14 @@ def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
 
 def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     """What a simulator's row did, decision by decision: rewards, values, advantages, and actions of few dimensions."""
-    acted = batch.mask[row].nonzero()[:_TRACE_SLOTS, 0]
-    columns = {"reward": batch.rewards, "advantage": batch.advantages, "value": batch.values}
-    trace = {
-        name: _rounded(column[row][acted])
-        for name, column in columns.items()
-        if column is not None and column.ndim == 2
+    every = batch.decision_slots
+    acted = batch.mask[row, ::every].nonzero()[:_TRACE_SLOTS, 0]
+    columns = {
+        "reward": batch.rewards.unflatten(1, (-1, every)).sum(dim=2) if batch.rewards.ndim == 2 else None,
+        "advantage": None if batch.advantages is None else batch.advantages[:, ::every],
+        "value": None if batch.values is None else batch.values[:, ::every],
     }
+    trace = {name: _rounded(column[row][acted]) for name, column in columns.items() if column is not None}
     actions = batch.actions[row][acted].reshape(len(acted), -1)
     if actions.shape[1] <= 8:
         trace |= {f"action {place}": _rounded(actions[:, place]) for place in range(actions.shape[1])}

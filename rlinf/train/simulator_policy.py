@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config
+from rlinf.granularity import Levels
 from rlinf.streams import stream_seed
 
 OFF_POLICY = "sac"
@@ -29,10 +30,11 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
     from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
-    kind = SoftActorCritic if config.algorithm.loss_type == OFF_POLICY else ActorCritic
-    policy = config.policy
+    off_policy, policy, levels = config.algorithm.loss_type == OFF_POLICY, config.policy, _levels(config)
     if policy.path is not None:
-        return kind.from_pretrained(policy.path)
+        if off_policy:
+            return SoftActorCritic.from_pretrained(policy.path)
+        return ActorCritic.from_pretrained(policy.path, levels)
     options = ActorCriticOptions(
         hidden_sizes=tuple(policy.hidden_sizes),
         activation=policy.activation,
@@ -44,7 +46,9 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
         embedding_size=policy.embedding_size,
         normalize_observations=config.env.normalize_observations,
         num_action_chunks=config.env.num_action_chunks,
+        **vars(levels),
     )
+    kind = SoftActorCritic if off_policy else ActorCritic
     return kind(observation_space, action_space, options)
 
 
@@ -55,7 +59,9 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
 
     policy, wanted = config.policy, config.policy.vla
     if policy.path is not None:
-        made = VlaPolicy.from_pretrained(policy.path, temperature=config.rollout.temperature, dtype=_dtype(config))
+        made = VlaPolicy.from_pretrained(
+            policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
+        )
     else:
         assert folder is not None
         spec = VlaSpec(
@@ -75,11 +81,17 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             freeze_language=wanted.language.freeze,
             normalize_observations=config.env.normalize_observations,
             dtype=_dtype(config),
+            levels=_levels(config),
         )
         made = build_vla(observation_space, action_space, spec, load_tokenizer(str(folder)))
     if policy.gradient_checkpointing:
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return made
+
+
+def _levels(config: Config) -> Levels:
+    algorithm = config.algorithm
+    return Levels(algorithm.reward_type, algorithm.logprob_type, algorithm.entropy_type)
 
 
 def _dtype(config: Config) -> str:

@@ -72,6 +72,8 @@ def env_options(config: Config) -> EnvOptions:
         kwargs=env.kwargs,
         wrappers=tuple(env.wrappers),
         vectorization=env.vectorization,
+        isolation=env.isolation,
+        python=env.python,
         max_episode_steps=env.max_episode_steps,
         ignore_terminations=env.ignore_terminations,
         num_action_chunks=env.num_action_chunks,

@@ -29,7 +29,7 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams"},
+    {"streams", "granularity"},
     {"interfaces"},
     {"types"},
 )

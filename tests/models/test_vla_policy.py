@@ -10,6 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlinf.granularity import Levels
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
@@ -91,6 +92,24 @@ def test_act_equals_evaluate_whatever_else_is_in_the_batch(tokenizer: Any, tempe
         torch.testing.assert_close(alone.logprobs[:, 0], said.logprobs[rows], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("level", ["action_level", "token_level"])
+def test_finer_slots_add_up_to_the_decision_without_what_was_not_carried_out(tokenizer: Any, level: Any) -> None:
+    coarse, inputs = build(tokenizer), as_slots(observe(4))
+    fine = build(tokenizer, levels=Levels("action_level", level, level))
+    # A critic of actions has another shape; everything else is the same.
+    fine.load_state_dict({n: t for n, t in coarse.state_dict().items() if "value_head" not in n}, strict=False)
+    parts = {"action_level": 3, "token_level": 6}[level]
+    tokens = torch.randint(0, 5, (4, 1, 6), generator=torch.Generator().manual_seed(0))
+    inputs["executed"] = torch.tensor([[[True, True, False]]]).repeat(4, 1, 1)
+    acted = torch.arange(parts) < parts * 2 // 3
+    said = fine.evaluate(inputs, tokens, acted.repeat(4, 1))
+    whole = coarse.evaluate(inputs, tokens, torch.ones(4, 1, dtype=torch.bool))
+    torch.testing.assert_close(said.logprobs.sum(1), whole.logprobs[:, 0])
+    assert said.logprobs.shape == (4, parts)
+    assert not said.logprobs[:, parts * 2 // 3 :].any()
+    assert fine.act(observe(4))[1].logprobs.shape == (4, parts)
+
+
 def test_step_draws_what_act_draws_and_its_frequencies_are_the_probabilities(tokenizer: Any) -> None:
     policy, inputs = build(tokenizer), observe(2)
     noise = torch.rand(2, policy.noise_size, generator=torch.Generator().manual_seed(1))
@@ -113,7 +132,7 @@ def test_masked_slots_cost_nothing_and_say_nothing(tokenizer: Any) -> None:
     some = policy.evaluate(rows, tokens, mask)
     torch.testing.assert_close(some.logprobs[mask], full.logprobs[mask], atol=1e-5, rtol=1e-5)
     assert not some.logprobs[~mask].any()
-    assert policy.costs(rows, mask).lengths.tolist() == [2 * policy.tokens_per_slot, policy.tokens_per_slot]
+    assert policy.costs(rows, mask).lengths.tolist() == [2 * policy.tokens_per_decision, policy.tokens_per_decision]
     nothing = policy.evaluate(rows, tokens, mask & False)
     assert not nothing.logprobs.any()
 

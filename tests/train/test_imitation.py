@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from rlinf.config import load
+from rlinf.granularity import Granularity
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.demonstrations import Demonstrator, NoDemonstrationsError, imitation_batch, instructions_of
 from rlinf.rollouts.episodes import EpisodeTask
@@ -39,9 +40,19 @@ def tasks(count: int) -> list[EpisodeTask]:
     return [EpisodeTask(row, row, 1000 + row) for row in range(count)]
 
 
+class Flat:
+    """Takes actions as they are."""
+
+    def __init__(self, chunk: int = 1) -> None:
+        self.granularity = Granularity(actions=chunk, dimensions=2)
+
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        return actions.reshape(len(actions), -1)
+
+
 def demonstrate(perturbation: float = 0.0, chunk: int = 1, count: int = 5, **kwargs: Any) -> Any:
     options = EnvOptions(TABLETOP, {"image_size": 16, **kwargs}, num_action_chunks=chunk)
-    return Demonstrator(options, 7, perturbation, lambda actions: actions.reshape(len(actions), -1)).run(tasks(count))
+    return Demonstrator(options, 7, perturbation, Flat(chunk)).run(tasks(count))
 
 
 def test_the_decisions_are_those_of_the_demonstrator() -> None:
@@ -55,12 +66,14 @@ def test_the_decisions_are_those_of_the_demonstrator() -> None:
     assert reward == 1.0
 
 
-def test_chunks_hold_consecutive_actions_and_the_last_one_fills_up() -> None:
+def test_chunks_hold_consecutive_actions_and_what_fills_them_up_is_not_imitated() -> None:
     single, chunked = demonstrate(count=1), demonstrate(count=1, chunk=4)
     assert chunked.actions.shape[1] == 8
     flat = chunked.actions.reshape(-1, 2)
     assert np.array_equal(flat[: len(single.actions)], single.actions)
-    assert (flat[len(single.actions) :] == single.actions[-1]).all()
+    assert chunked.executed.sum() == len(single.actions)
+    batch = imitation_batch(chunked, np.arange(len(chunked.actions)))
+    assert torch.equal(batch.inputs["executed"][:, 0], torch.from_numpy(chunked.executed))
 
 
 def test_random_decisions_are_not_imitated_and_failures_are_left_out() -> None:
@@ -83,9 +96,9 @@ def test_instructions_are_collected_once_each() -> None:
 
 def test_an_environment_without_a_demonstrator_is_told() -> None:
     with pytest.raises(NoDemonstrationsError, match="has no demonstrator"):
-        Demonstrator(EnvOptions("CartPole-v1"), 0, 0.0, np.asarray).run(tasks(1))
+        Demonstrator(EnvOptions("CartPole-v1"), 0, 0.0, Flat()).run(tasks(1))
     wrapped = EnvOptions(TABLETOP, wrappers=("rlinf.rollouts.wrappers:TokenizeText",))
-    assert Demonstrator(wrapped, 0, 0.0, np.asarray).run(tasks(1)).solved == 1
+    assert Demonstrator(wrapped, 0, 0.0, Flat()).run(tasks(1)).solved == 1
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian", "beta"])

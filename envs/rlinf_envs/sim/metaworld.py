@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from rlinf_envs.sim import MissingSimulatorError
 from rlinf_envs.sim.camera import Camera, use_offscreen_gl
+from rlinf_envs.spaces import FreeText
 
 _TRAINING_STATES = 40
 _GOAL = 36  # from this entry of the state on
@@ -45,7 +46,7 @@ class MetaWorldEnv(gymnasium.Env):
         try:
             import metaworld
         except ImportError as error:
-            raise MissingSimulatorError("metaworld", "metaworld") from error
+            raise MissingSimulatorError("metaworld", extra="metaworld") from error
         if task not in metaworld.MT1.ENV_NAMES:
             raise ValueError(f"Meta-World has no task {task!r}; there are {', '.join(sorted(metaworld.MT1.ENV_NAMES))}")
         benchmark = metaworld.MT1(task, seed=_TASK_SEED)
@@ -72,7 +73,7 @@ class MetaWorldEnv(gymnasium.Env):
                 {
                     "image": spaces.Box(0, 255, (image_size, image_size, 3), np.uint8),
                     "state": spaces.Box(low[:4], high[:4], dtype=np.float32),
-                    "instruction": spaces.Text(64),
+                    "instruction": FreeText(64),
                 }
             )
 

@@ -53,11 +53,13 @@ _SIMULATORS = (
     "env.auto_reset",
     "env.frame_stack",
     "env.ignore_terminations",
+    "env.isolation",
     "env.max_episode_steps",
     "env.normalize_observations",
     "env.normalize_rewards",
     "env.num_action_chunks",
     "env.num_envs",
+    "env.python",
     "env.success_key",
     "env.vectorization",
     "env.wrappers",
@@ -101,7 +103,6 @@ def check_kind(context: Context) -> None:
         fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
     _check_module(context)
-    _check_isolation(context)
     name = context.config.policy.name
     for readers, words, sections in READERS:
         if name in readers:
@@ -111,15 +112,6 @@ def check_kind(context: Context) -> None:
             if any(key == section or key.startswith(f"{section}.") for section in sections):
                 why = f"is read only {words}, and this policy is {name}."
                 context.unread(key, why, fix, reads=("policy.name",))
-
-
-def _check_isolation(context: Context) -> None:
-    env = context.config.env
-    if env.isolation == "process":
-        message = "env.isolation: process is not built yet: environments run in the interpreter of the env workers."
-        context.error("env.isolation", message, "Set it to none, and install the environment here.")
-    elif env.python is not None:
-        context.unread("env.python", "is not read with env.isolation: none.", "Take it out.", reads=("env.isolation",))
 
 
 def _check_module(context: Context) -> None:

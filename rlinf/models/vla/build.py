@@ -8,6 +8,7 @@ from typing import Any
 
 from gymnasium import spaces
 
+from rlinf.granularity import Levels
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.backbones import language_config, load_tower, pixel_statistics, vision_config
 from rlinf.models.vla.observation import sort_leaves
@@ -36,6 +37,7 @@ class VlaSpec:
     freeze_language: bool = False
     normalize_observations: bool = False
     dtype: str = "float32"
+    levels: Levels = field(default_factory=Levels)
 
 
 def build_vla(observation_space: spaces.Space, action_space: spaces.Space, spec: VlaSpec, tokenizer: Any) -> VlaPolicy:
@@ -67,6 +69,7 @@ def build_vla(observation_space: spaces.Space, action_space: spaces.Space, spec:
         freeze_language=spec.freeze_language,
         normalize_observations=spec.normalize_observations,
         dtype=spec.dtype,
+        **vars(spec.levels),
     )
     towers = (("language", spec.language_path, language), ("vision", spec.vision_path, vision))
     loaded = {

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlinf.granularity import Level
+
 
 @dataclass(frozen=True)
 class VlaOptions:
@@ -33,5 +35,10 @@ class VlaOptions:
     freeze_language: bool = False
     normalize_observations: bool = False
     """State entries by running statistics; images always by `image_mean` and `image_std`."""
+    reward_type: Level = "chunk_level"
+    """What one value is of: a chunk, or each of its actions."""
+    logprob_type: Level = "chunk_level"
+    """What one log-probability is of."""
+    entropy_type: Level = "chunk_level"
     dtype: str = "float32"
     """Of activations (autocast); weights and statistics stay float32."""

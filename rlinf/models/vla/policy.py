@@ -4,7 +4,8 @@ The sequence of the language model is: instruction, image patches, state, one qu
 value where there is a critic. All tokens of a decision are read off their queries in one pass (as OpenVLA-OFT does, and
 unlike its first version, which draws one after the other), so acting and evaluating cost the same one pass.
 
-Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, T, ...] in :meth:`VlaPolicy.evaluate`.
+Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in :meth:`VlaPolicy.evaluate`
+for C decisions of T / C slots (`rlinf.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
+from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.spaces import ROOT
 from rlinf.models.vla.action_tokens import ActionTokens
@@ -72,7 +74,10 @@ class VlaPolicy(nn.Module):
             chunk=options.num_action_chunks,
             temperature=options.temperature,
         )
-        self.value_head = orthogonal(nn.Linear(width, 1), 1.0) if options.value_head else None
+        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
+        self.granularity = Granularity.of(levels, actions=options.num_action_chunks, dimensions=self.head.per_action)
+        values = self.granularity.decision_rewards
+        self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
         queries = self.head.count + int(options.value_head)
         self.queries = nn.Parameter(torch.randn(queries, width) * _QUERY_STD)
         self.noise_size = self.head.count
@@ -88,29 +93,31 @@ class VlaPolicy(nn.Module):
     def act(
         self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
     ) -> tuple[Tensor, PolicyOutput]:
-        """One decision for observations [N, ...]."""
+        """One decision for observations [N, ...]: what is said of it is [N], or [N, P] where it has P > 1 slots."""
         leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
         logits, values = self._read(leaves)
         noise = None if greedy else torch.rand(len(logits), self.noise_size, generator=generator)
         tokens = self.head.mode(logits) if noise is None else self.head.sample(logits, noise.to(logits.device))
-        return tokens, PolicyOutput(
-            self.head.log_prob(logits, tokens).sum(-1), self.head.entropy(logits).sum(-1), values
-        )
+        logprobs, entropy, told = self._slots(logits, values, tokens, None, True)
+        if self.granularity.decision_slots == 1:
+            logprobs, entropy, told = logprobs[:, 0], entropy[:, 0], told[:, 0]
+        return tokens, PolicyOutput(logprobs, entropy, None if values is None else told)
 
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
     ) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
-        places = mask.nonzero(as_tuple=True)
+        decided = self.granularity.decisions(mask)
+        places = decided.nonzero(as_tuple=True)
         leaves = {name: tensor[places] for name, tensor in inputs.items() if name.startswith(ROOT)}
-        chosen = actions[places]
+        chosen, acted = actions[places], inputs["executed"][places] if "executed" in inputs else None
         # Under gradient the learner has cut the batch already; without, the bound is kept here.
-        size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_slot)
-        parts = [
-            self._evaluate({name: leaf[at] for name, leaf in leaves.items()}, chosen[at], with_entropy)
-            for at in torch.arange(len(chosen), device=mask.device).split(max(1, size))
-            if len(at)
-        ]
+        size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_decision)
+        parts = []
+        for at in torch.arange(len(chosen), device=mask.device).split(max(1, size)):
+            if len(at):
+                logits, told = self._read({name: leaf[at] for name, leaf in leaves.items()})
+                parts.append(self._slots(logits, told, chosen[at], None if acted is None else acted[at], with_entropy))
         logprobs, entropy, values = ([part[column] for part in parts] for column in range(3))
         return PolicyOutput(
             logprobs=_in_place(logprobs, places, mask),
@@ -118,20 +125,27 @@ class VlaPolicy(nn.Module):
             values=_in_place(values, places, mask) if self.value_head is not None else None,
         )
 
-    def _evaluate(self, leaves: Mapping[str, Tensor], chosen: Tensor, with_entropy: bool) -> tuple[Tensor, ...]:
-        """Log-probabilities, entropy and values [n]; zeros for what is not asked for or not there."""
-        logits, values = self._read(leaves)
-        logprobs = self.head.log_prob(logits, chosen).sum(-1)
+    def _slots(
+        self, logits: Tensor, told: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
+    ) -> tuple[Tensor, ...]:
+        """Log-probabilities, entropy and values [n, P] of n decisions with P slots each (`rlinf.granularity`).
+
+        ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for what is not asked for or not there.
+        """
+        slots = self.granularity
+        chunks = (-1, 1, slots.actions, slots.dimensions)
+        executed = None if acted is None else acted[:, None]
+        logprobs = slots.logprobs(self.head.log_prob(logits, chosen).view(chunks), executed)
         nothing = torch.zeros_like(logprobs)
-        entropy = self.head.entropy(logits).sum(-1) if with_entropy else nothing
-        return logprobs, entropy, nothing if values is None else values
+        entropy = slots.entropy(self.head.entropy(logits).view(chunks), executed) if with_entropy else nothing
+        return logprobs, entropy, nothing if told is None else slots.spread(told)
 
     @torch.no_grad()
     def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
-        """Critic [N] at observations [N, ...]."""
+        """Critic [N] at observations [N, ...]: of a chunk, of its first action."""
         _, values = self._read(inputs)
         assert values is not None
-        return values
+        return values[:, 0]
 
     @torch.no_grad()
     def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
@@ -142,17 +156,17 @@ class VlaPolicy(nn.Module):
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
         """Takes the states of the true slots into the running statistics, where there are any."""
         if self.state is not None:
-            self.state.observe(inputs, mask)
+            self.state.observe(inputs, self.granularity.decisions(mask))
 
     @property
-    def tokens_per_slot(self) -> int:
+    def tokens_per_decision(self) -> int:
         """Positions of the language model for one decision, at most."""
         patches = self.images.count if self.images is not None else 0
         return self.options.max_instruction_tokens + patches + int(self.state is not None) + len(self.queries)
 
     def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
-        """Tokens of the true slots of each row."""
-        return Costs(mask.sum(dim=1).clamp(min=1) * self.tokens_per_slot)
+        """Tokens of the true decisions of each row."""
+        return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight and every running statistic, by name."""
@@ -172,10 +186,17 @@ class VlaPolicy(nn.Module):
         save_exported(self, folder, self._spaces, self.options, self.instructions.tokenizer)
 
     @classmethod
-    def from_pretrained(cls, folder: str, *, temperature: float | None = None, dtype: str | None = None) -> Self:
+    def from_pretrained(
+        cls,
+        folder: str,
+        *,
+        levels: Levels | None = None,
+        temperature: float | None = None,
+        dtype: str | None = None,
+    ) -> Self:
         """The policy of an exported folder; see `actor_critic.export.load_policy` on trusting it.
 
-        ``temperature`` and ``dtype`` replace those that it was trained with.
+        ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
         """
         both_spaces, options, tokenizer, weights = load_exported(folder)
         options = replace(
@@ -183,12 +204,14 @@ class VlaPolicy(nn.Module):
             temperature=options.temperature if temperature is None else temperature,
             dtype=options.dtype if dtype is None else dtype,
         )
+        if levels is not None:
+            options = replace(options, **vars(levels))
         policy = cls(*both_spaces, options, tokenizer)
         policy.load_state_dict(weights)
         return policy
 
     def _read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Logits [N, Q, V] of the action tokens, and values [N], both float32."""
+        """Logits [N, Q, V] of the action tokens, and values [N, rewards of a decision], both float32."""
         device = self.queries.device
         rows = len(next(iter(leaves.values())))
         with self._precision(device):
@@ -209,7 +232,7 @@ class VlaPolicy(nn.Module):
                 use_cache=False,
             ).last_hidden_state[:, -len(self.queries) :]
         hidden = hidden.float()
-        values = None if self.value_head is None else self.value_head(hidden[:, -1])[:, 0]
+        values = None if self.value_head is None else self.value_head(hidden[:, -1])
         return self.head(hidden[:, : self.head.count]), values
 
     def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
@@ -218,6 +241,10 @@ class VlaPolicy(nn.Module):
 
 
 def _in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:
-    """Columns over true slots, laid end to end, as [B, T]."""
-    flat = torch.cat(parts) if parts else torch.zeros(0, device=mask.device)
-    return flat.new_zeros(mask.shape).index_put(places, flat)
+    """The slots [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
+    if not parts:
+        return torch.zeros(mask.shape, device=mask.device)
+    column = torch.cat(parts)
+    width = column.shape[1]
+    table = column.new_zeros(mask.shape[0], mask.shape[1] // width, width).index_put(places, column).flatten(1)
+    return torch.where(mask, table, 0.0)
