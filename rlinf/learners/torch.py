@@ -52,10 +52,11 @@ class TorchLearner:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
         self.stage = stage
         heads = {id(parameter) for parameter in self._critic_parameters()}
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
+        self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [p for p in trained if id(p) not in heads], "peak_lr": stage.lr},
-            {"params": [p for p in trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
+            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": stage.lr},
+            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
@@ -133,12 +134,13 @@ class TorchLearner:
         partial = [self._backward(mini, mini.batch, mini.places(piece)) for piece in pieces]
         if not partial:  # more ranks than rows: this one still has to take part in every sum
             partial.append(self._backward(mini, mini.blank(), torch.tensor([0])))
-        sum_gradients(self.policy.parameters(), self.size)
+        sum_gradients(self._trained, self.size)
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _backward(self, mini: Minibatch, rows: Batch, places: Tensor) -> PartialMetrics:
         """Adds the gradient of the rows ``places`` of ``rows`` (the minibatch's, or its blank ones)."""
-        part = rows.select(places).to(self.device)
+        everything = len(places) == rows.num_rows and places.equal(torch.arange(len(places)))
+        part = (rows if everything else rows.select(places)).to(self.device)
         with_entropy = "entropy" in self.stage.objective.needs
         output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
         loss, metrics = mini.loss(part, places, output)
@@ -148,9 +150,8 @@ class TorchLearner:
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         limit = self.stage.grad_clip if self.stage.grad_clip > 0 else math.inf
-        norm = float(nn.utils.clip_grad_norm_(trained, limit))
+        norm = float(nn.utils.clip_grad_norm_(self._trained, limit))
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)

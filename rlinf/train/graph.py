@@ -31,6 +31,8 @@ class Graph:
     load_weights: Callable[[WeightUpdate], Metrics]
     """Learner to samplers."""
     evaluate: Callable[[], Evaluation] | None
+    film: Callable[[int], Evaluation] | None = None
+    """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
     on_policy: bool = True
     """False: the learner keeps transitions of its own accord, and takes batches as they come, without advantages."""
     warm_start_batch: Callable[[int], Batch] | None = None
@@ -38,8 +40,8 @@ class Graph:
     save_tokenizer: Callable[[str], object] | None = None
     restarts: Callable[[], Mapping[str, int]] = dict
     """How often workers were started anew, by kind."""
-    notes: Mapping[str, int] = field(default_factory=dict)
-    """Counts worth saying once (rows skipped)."""
+    notes: Mapping[str, int | str] = field(default_factory=dict)
+    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
 
 
 def gpus_of(config: Config) -> tuple[float, float]:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from rich.markup import escape
 
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
 from rlinf.train.batches import Batches
-from rlinf.train.evaluation import Evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
 from rlinf.train.options import algorithm_options, needs_reference, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
-from rlinf.train.samples import write_samples
+from rlinf.train.samples import write_episodes, write_samples
 from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
@@ -66,6 +66,9 @@ class Trainer:
     def train(self) -> Progress:
         """From wherever the run stands to its last step."""
         self.resume()
+        for name, note in self.graph.notes.items():
+            if note:
+                self.display.say(f"{name}: {note}")
         if self.progress.stage == "sft":
             self.warm_start()
         config, state = self.config, self.progress
@@ -178,8 +181,15 @@ class Trainer:
         if self.graph.evaluate is None:
             return {}
         began = time.perf_counter()
-        evaluation: Evaluation = self.graph.evaluate()
+        step, film = self.progress.step, self.graph.film
+        if film is not None and self.due(self.config.evaluation.video_every):
+            evaluation = film(step)
+        else:
+            evaluation = self.graph.evaluate()
         self.progress.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        for note in evaluation.notes:
+            self.display.say(f"[yellow]step {step}: {escape(note)}")
+        write_episodes(self.folder.path, step, evaluation.episodes)
         metric = self.config.checkpoint.best_metric
         if metric in evaluation.metrics:
             value = evaluation.metrics[metric]

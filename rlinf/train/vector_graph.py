@@ -37,6 +37,8 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         ),
         cluster,
     )
+    if config.evaluation.video_every:
+        envs.require_filming()
     if config.policy.name == "vla" and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
     rollout = VectorRollout(envs, vector_options(config))
@@ -48,15 +50,19 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
-    evaluator = VectorEvaluator(rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0)
+    evaluator = VectorEvaluator(
+        rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
+    )
     return Graph(
         rollout=rollout,
         learner=LearnerPool(learner, cluster),
         load_weights=rollout.load,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
+        film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,
         warm_start_batch=None if off_policy else warm_start.batch,
         restarts=lambda: {"failures/env_workers": envs.restarts},
+        notes={"env.vectorization": envs.vectorization()},
     )
 
 
@@ -95,6 +101,8 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         next_observations=config.algorithm.loss_type == OFF_POLICY,
         evaluation_kwargs=None if overrides is None else {**config.env.kwargs, **overrides},
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
+        traced_episodes=config.evaluation.video_episodes,
+        films=config.evaluation.video_every > 0,
         cores=config.cluster.threads_per_worker,
     )
 
@@ -109,6 +117,7 @@ def vector_options(config: Config) -> VectorOptions:
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
         evaluation_seed=config.evaluation.seed,
+        filmed_episodes=config.evaluation.video_episodes,
     )
 
 

@@ -18,8 +18,8 @@ RECIPES = sorted((Path(__file__).parents[2] / "config" / "sim").glob("*.yaml"))
 REFUSED = [
     (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
     (PPO, "rollout.pipeline_stages", 2, "policies act inside the env workers"),
-    (PPO, "evaluation.video_every", 1, "not built yet"),
-    (PPO, "evaluation.video_episodes", 2, "is not read while evaluation.video_every is 0"),
+    (PPO, "evaluation.video_every", -1, "at least 0"),
+    (PPO, "evaluation.video_episodes", 0, "at least 1"),
     (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
     (PPO, "algorithm.entropy_type", "token_level", "is not read without calculate_entropy"),
     (PPO, "learner.backend", "fsdp", "trains language models only"),
@@ -138,3 +138,11 @@ def test_a_loaded_policy_brings_its_own_layers(tmp_path: Path) -> None:
 def test_a_recipe_is_short(recipe: Path) -> None:
     sections = yaml.safe_load(recipe.read_text()).values()
     assert sum(len(section) if isinstance(section, dict) else 1 for section in sections) < 25
+
+
+def test_videos_fall_on_evaluations() -> None:
+    with pytest.raises(ConfigErrors, match=r"no evaluation falls on every 25th step.*for example 20"):
+        load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 25}))
+    load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 20}))
+    # Without a period only the first and the last evaluation happen, and both are filmed.
+    load_mapping(simulator(PPO, **{"evaluation.video_every": 25}))

@@ -59,12 +59,6 @@ def _check_unbuilt(context: Context) -> None:
     if config.rollout.pipeline_stages > 1:
         message = "rollout.pipeline_stages: policies act inside the env workers, so there is nothing to overlap."
         context.error("rollout.pipeline_stages", message, "Set it to 1.")
-    if config.evaluation.video_every > 0:
-        message = "evaluation.video_every: recording videos is not built yet."
-        context.error("evaluation.video_every", message, "Set it to 0.")
-    elif config.evaluation.size:
-        why = "is not read while evaluation.video_every is 0."
-        context.unread("evaluation.video_episodes", why, "Take it out.")
     if config.learner.backend != "torch":
         message = f"learner.backend: {config.learner.backend} trains language models only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
