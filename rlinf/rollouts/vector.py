@@ -86,7 +86,14 @@ class VectorRollout:
         tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=[(share, greedy) for share in shares])
+        for part in parts:
+            self._failures.update(part.failures)
         return [record for part in parts for record in part.episodes]
+
+    @property
+    def failures(self) -> int:
+        """Of environments, so far: while training and while evaluating."""
+        return self._failures.total()
 
     def _tasks(self, step: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""

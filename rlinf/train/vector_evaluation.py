@@ -18,8 +18,10 @@ class VectorEvaluator:
         self.rollout, self.size, self.greedy = rollout, size, greedy
 
     def evaluate(self) -> Evaluation:
-        records = self.rollout.evaluate(self.size, greedy=self.greedy)
-        return Evaluation(record_metrics(records), [])
+        failed_before = self.rollout.failures
+        metrics = record_metrics(self.rollout.evaluate(self.size, greedy=self.greedy))
+        # Episodes whose environment broke every time are missing from eval/return/n.
+        return Evaluation(metrics | {"eval/failures": float(self.rollout.failures - failed_before)}, [])
 
 
 def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
