@@ -1,4 +1,4 @@
-"""Offscreen cameras for MuJoCo models, without what makes them slow: shadows, reflections, multi-sampling."""
+"""Offscreen cameras for MuJoCo models, without what makes them slow unless it is asked for."""
 
 from __future__ import annotations
 
@@ -19,32 +19,51 @@ def use_offscreen_gl() -> None:
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
-class Camera:
-    """Renders one camera of a model: uint8 [size, size, 3]."""
+def check_frame(image: np.ndarray, camera: str, renderer: str) -> None:
+    """Some drivers give black frames without an error.
 
-    def __init__(self, model: Any, name: str, size: int) -> None:
+    Raises:
+        BlackFrameError: all pixels of ``image`` are equal.
+    """
+    if float(image.std()) == 0.0:
+        raise BlackFrameError(
+            f"camera {camera!r} renders frames of one colour under {renderer}; `rlinf doctor` says which renderers "
+            "work on this machine"
+        )
+
+
+def without_shadows(scene: Any) -> None:
+    """Has MuJoCo draw the scene without shadows and reflections, which cost more than all pixels do."""
+    import mujoco
+
+    for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+        scene.flags[flag] = 0
+
+
+class Camera:
+    """Renders one camera of a model: uint8 [size, size, 3]; ``shadows`` with reflections and multi-sampling too."""
+
+    def __init__(self, model: Any, name: str, size: int, *, shadows: bool = False) -> None:
         import mujoco
 
-        model.vis.quality.offsamples = 0
-        model.vis.quality.shadowsize = 0
+        if not shadows:
+            model.vis.quality.offsamples = 0
+            model.vis.quality.shadowsize = 0
         model.vis.global_.offwidth = max(int(model.vis.global_.offwidth), size)
         model.vis.global_.offheight = max(int(model.vis.global_.offheight), size)
         self._name = name
         self._renderer = mujoco.Renderer(model, size, size)
-        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
-            self._renderer.scene.flags[flag] = 0
+        if not shadows:
+            without_shadows(self._renderer.scene)
         self._checked = False
 
     def frame(self, data: Any) -> np.ndarray:
-        """What the camera sees now. The first frame is checked: some drivers give black ones without an error."""
+        """What the camera sees now. The first frame is checked."""
         self._renderer.update_scene(data, camera=self._name)
         image = self._renderer.render()
-        if not self._checked and float(image.std()) == 0.0:
-            raise BlackFrameError(
-                f"camera {self._name!r} renders frames of one colour under MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}; "
-                "`rlinf doctor` says which renderers work on this machine"
-            )
-        self._checked = True
+        if not self._checked:
+            check_frame(image, self._name, f"MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}")
+            self._checked = True
         return image
 
     def close(self) -> None:
