@@ -16,6 +16,7 @@ MODULES: Mapping[str, str] = {
     "sweep": "optuna",
     "wandb": "wandb",
     "mlflow": "mlflow",
+    "video": "av",
     "mujoco": "mujoco",
     "metaworld": "metaworld",
     "minigrid": "minigrid",
@@ -89,6 +90,8 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("wandb", "logging.wandb_project"))
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
+    if config.evaluation.video_every > 0:
+        needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     simulator = simulator_extra(config.env.id)
     if simulator is not None and config.env.isolation == "none":
         needed.append(simulator)

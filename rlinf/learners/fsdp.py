@@ -6,7 +6,6 @@ micro-batches: a rank that has fewer adds some in which nothing counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,12 +19,14 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from rlinf.algorithms.metrics import PartialMetrics, early_stop, finalise_metrics, reduce_metrics
+from rlinf.algorithms.metrics import reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
+from rlinf.learners.minibatch import Minibatch, require_finite
+from rlinf.learners.moments import own_options
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
-from rlinf.learners.torch import NonFiniteUpdate, TorchLearner
+from rlinf.learners.torch import TorchLearner
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -123,29 +124,14 @@ class FSDPLearner(TorchLearner):
         mine = cuts[self.rank]
         return mine, [rows[:1]] * (max(map(len, cuts)) - len(mine))
 
-    def _optimise(self, batch: Batch, costs: Costs, rows: Tensor) -> tuple[Metrics, bool]:
-        """One optimiser step over the minibatch ``rows``; (metrics, whether it was skipped)."""
-        objective = self.stage.objective
-        mini = batch.select(rows)
-        assert mini.advantages is not None
-        weights = objective.weights(mini.mask)
-        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
-        selected = objective.select(old_logprobs=proximal, advantages=mini.advantages, mask=mini.mask)
-        place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
-        place[rows] = torch.arange(len(rows))
+    def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
+        """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
         self.optimizer.zero_grad(set_to_none=True)
-        pieces, blanks = self._pieces(batch, rows, costs)
-        partial = [self._backward(mini, place[piece], weights, selected) for piece in pieces]
-        nothing = mini.replace(mask=mini.mask & False)
-        partial += [self._backward(nothing, place[piece], weights * 0, selected) for piece in blanks]
-        merged: PartialMetrics = reduce_metrics(partial, ranks=self.ranks)
-        ratio, count = merged["ratio"]
-        if self.stage.early_stop_imp_ratio is not None and early_stop(
-            float(ratio), float(count), self.stage.early_stop_imp_ratio
-        ):
-            return finalise_metrics(merged), True
-        norm = self._step(float(merged["loss"][0]))
-        return {**finalise_metrics(merged), "grad_norm": norm}, False
+        pieces, blanks = self._pieces(mini.whole, mini.moving(), costs)
+        partial = [self._backward(mini, mini.batch, mini.places(piece)) for piece in pieces]
+        nothing = mini.blank()
+        partial += [self._backward(mini, nothing, mini.places(piece)) for piece in blanks]
+        return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
@@ -153,15 +139,11 @@ class FSDPLearner(TorchLearner):
         total = nn.utils.get_total_norm([parameter.grad for parameter in trained])
         whole = total.full_tensor() if isinstance(total, DTensor) else total
         norm = float(whole)
-        if not (math.isfinite(norm) and math.isfinite(loss)):
-            raise NonFiniteUpdate(
-                f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, "
-                f"gradient norm {norm}; the weights were left as they were"
-            )
+        require_finite(loss, norm, self.stage, self.optimizer_steps)
         if self.stage.grad_clip > 0:
             nn.utils.clip_grads_with_norm_(trained, self.stage.grad_clip, whole)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self._factor()
+            group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()
         self.optimizer_steps += 1
         return norm
@@ -200,9 +182,10 @@ class FSDPLearner(TorchLearner):
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
         state = self._state()
         checkpoint.load(state, checkpoint_id=folder / "fsdp")
-        set_state_dict(
-            self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
-        )
+        with own_options(self.optimizer):
+            set_state_dict(
+                self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
+            )
         self.optimizer_steps = facts["optimizer_steps"]
         if self._host_reference is not None and (folder / "reference").exists():
             with self._as_reference():

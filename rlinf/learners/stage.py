@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlinf.algorithms.objective import Objective
+from rlinf.learners.schedule import lr_factor
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,13 @@ class Stage:
     def old_is_current(self) -> bool:
         """With one optimiser step per batch the proximal policy is the current one: nothing to recompute."""
         return self.epochs * self.minibatches == 1
+
+    def lr_factor(self, done: int) -> float:
+        """The share of the learning rate after ``done`` optimiser steps."""
+        return lr_factor(
+            done,
+            schedule=self.schedule,
+            total_steps=self.optimizer_steps,
+            warmup_steps=self.warmup_steps,
+            min_lr_ratio=self.min_lr_ratio,
+        )

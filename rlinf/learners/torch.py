@@ -16,24 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlinf.algorithms.metrics import (
-    PartialMetrics,
-    early_stop,
-    finalise_metrics,
-    mean_metrics,
-    mean_over,
-    reduce_metrics,
-)
+from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
-from rlinf.learners.partition import micro_batches, minibatches, share
+from rlinf.learners.minibatch import Minibatch, require_finite, train_on
+from rlinf.learners.moments import own_options
+from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import sum_gradients
-from rlinf.learners.schedule import lr_factor
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
-
-
-class NonFiniteUpdate(RuntimeError):
-    """A loss or gradient that is no number: the weights were left as they were."""
 
 
 class TorchLearner:
@@ -62,10 +52,11 @@ class TorchLearner:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
         self.stage = stage
         heads = {id(parameter) for parameter in self._critic_parameters()}
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
+        self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [p for p in trained if id(p) not in heads], "peak_lr": stage.lr},
-            {"params": [p for p in trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
+            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": stage.lr},
+            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
@@ -120,21 +111,13 @@ class TorchLearner:
 
         Raises NonFiniteUpdate, on every rank alike, before a number that is none can reach the weights.
         """
-        if batch.advantages is None:
-            raise ValueError("the batch has no advantages: prepare it first")
-        whole, (batch, costs) = batch, self._as_rows(batch)
-        metrics: list[Metrics] = []
-        skipped = 0
-        for epoch in range(self.stage.epochs):
-            order = minibatches(batch.num_rows, parts=self.stage.minibatches, seed=self.seed, step=step, epoch=epoch)
-            for rows in order:
-                if len(rows):
-                    numbers, stopped = self._optimise(batch, costs, rows)
-                    metrics.append(numbers)
-                    skipped += stopped
+        rows, costs = self._as_rows(batch)
+        metrics = train_on(
+            rows, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
+        )
         # Running statistics change between batches only: all of one batch is evaluated under the same ones.
-        self.policy.observe(whole.inputs, whole.mask)
-        return {**mean_metrics(metrics), "skipped_minibatches": float(skipped), "lr": self._lr()}
+        self.policy.observe(batch.inputs, batch.mask)
+        return {**metrics, "lr": self._lr()}
 
     def _as_rows(self, batch: Batch) -> tuple[Batch, Costs]:
         """Where slots are independent of each other (a policy without memory), each becomes a row of its own."""
@@ -143,102 +126,38 @@ class TorchLearner:
             batch = batch.slots_as_rows()
         return batch, self.costs(batch)
 
-    def _optimise(self, batch: Batch, costs: Costs, rows: Tensor) -> tuple[Metrics, bool]:
-        """One optimiser step over the minibatch ``rows``; (metrics, whether it was skipped)."""
-        objective = self.stage.objective
-        mini = batch.select(rows)
-        weights = objective.weights(mini.mask)
-        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
-        selected = objective.select(old_logprobs=proximal, advantages=_given(mini.advantages), mask=mini.mask)
-        place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
-        place[rows] = torch.arange(len(rows))
-        mine = share(self._moving(mini, rows), costs, rank=self.rank, size=self.size)
+    def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
+        """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
+        mine = share(mini.moving(), costs, rank=self.rank, size=self.size)
         self.optimizer.zero_grad(set_to_none=True)
-        partial: list[PartialMetrics] = []
-        for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens):
-            partial.append(self._backward(mini, place[piece], weights, selected))
+        pieces = micro_batches(mine, costs, budget=self.micro_batch_tokens)
+        partial = [self._backward(mini, mini.batch, mini.places(piece)) for piece in pieces]
         if not partial:  # more ranks than rows: this one still has to take part in every sum
-            partial.append(
-                self._backward(mini.replace(mask=mini.mask & False), torch.tensor([0]), weights * 0, selected)
-            )
-        sum_gradients(self.policy.parameters(), self.size)
-        merged = reduce_metrics(partial, ranks=self.ranks)
-        ratio, count = merged["ratio"]
-        if self.stage.early_stop_imp_ratio is not None and early_stop(
-            float(ratio), float(count), self.stage.early_stop_imp_ratio
-        ):
-            return finalise_metrics(merged), True
-        norm = self._step(float(merged["loss"][0]))
-        return {**finalise_metrics(merged), "grad_norm": norm}, False
+            partial.append(self._backward(mini, mini.blank(), torch.tensor([0])))
+        sum_gradients(self._trained, self.size)
+        return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
-    def _moving(self, mini: Batch, rows: Tensor) -> Tensor:
-        """``rows`` of the minibatch ``mini`` without those that can't move the weights, which need no computing.
-
-        Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
-        has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
-        stay where none would be left, and where something is asked about every row.
-        """
-        objective = self.stage.objective
-        asked = objective.calculate_entropy or self.stage.early_stop_imp_ratio is not None
-        if asked or not objective.idle_without_advantage:
-            return rows
-        moving = (mini.mask & (_given(mini.advantages) != 0)).any(dim=1)
-        return rows[moving] if bool(moving.any()) else rows
-
-    def _backward(self, mini: Batch, places: Tensor, weights: Tensor, selected: Tensor | None) -> PartialMetrics:
-        part = mini.select(places).to(self.device)
-        objective = self.stage.objective
-        output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy="entropy" in objective.needs)
-        old = part.old_logprobs
-        if old is None:
-            old = output.logprobs.detach() if self.stage.old_is_current else part.logprobs
-        loss, metrics = objective(
-            logprobs=output.logprobs,
-            old_logprobs=old,
-            advantages=_given(part.advantages),
-            mask=part.mask,
-            weights=weights[places].to(self.device),
-            values=output.values,
-            old_values=part.values,
-            returns=part.returns,
-            ref_logprobs=part.ref_logprobs,
-            entropy=output.entropy,
-            rollout_logprobs=part.logprobs,
-            selected=None if selected is None else selected[places].to(self.device),
-        )
+    def _backward(self, mini: Minibatch, rows: Batch, places: Tensor) -> PartialMetrics:
+        """Adds the gradient of the rows ``places`` of ``rows`` (the minibatch's, or its blank ones)."""
+        everything = len(places) == rows.num_rows and places.equal(torch.arange(len(places)))
+        part = (rows if everything else rows.select(places)).to(self.device)
+        with_entropy = "entropy" in self.stage.objective.needs
+        output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
+        loss, metrics = mini.loss(part, places, output)
         if loss.requires_grad:
             loss.backward()
-        if self.stage.old_is_current:
-            gap = torch.where(part.mask, (output.logprobs.detach() - part.logprobs).abs(), 0.0)
-            metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
-            metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
-        return {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
+        return metrics
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         limit = self.stage.grad_clip if self.stage.grad_clip > 0 else math.inf
-        norm = float(nn.utils.clip_grad_norm_(trained, limit))
-        if not (math.isfinite(norm) and math.isfinite(loss)):
-            raise NonFiniteUpdate(
-                f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, "
-                f"gradient norm {norm}; the weights were left as they were"
-            )
+        norm = float(nn.utils.clip_grad_norm_(self._trained, limit))
+        require_finite(loss, norm, self.stage, self.optimizer_steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self._factor()
+            group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()
         self.optimizer_steps += 1
         return norm
-
-    def _factor(self) -> float:
-        stage = self.stage
-        return lr_factor(
-            self.optimizer_steps,
-            schedule=stage.schedule,
-            total_steps=stage.optimizer_steps,
-            warmup_steps=stage.warmup_steps,
-            min_lr_ratio=stage.min_lr_ratio,
-        )
 
     def _lr(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
@@ -271,7 +190,8 @@ class TorchLearner:
         if state["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {state['stage']!r}, not {self.stage.name!r}")
         self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        with own_options(self.optimizer):
+            self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer_steps = state["optimizer_steps"]
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])
@@ -280,8 +200,3 @@ class TorchLearner:
         """A folder that the policy's own library loads (rank 0 writes)."""
         if self.rank == 0:
             self.policy.save_pretrained(str(folder))
-
-
-def _given(column: Tensor | None) -> Tensor:
-    assert column is not None
-    return column

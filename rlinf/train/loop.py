@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from rich.markup import escape
 
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
-from rlinf.train.evaluation import Evaluation
+from rlinf.learners.stage import Stage
+from rlinf.train.batches import Batches
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
 from rlinf.train.options import algorithm_options, needs_reference, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
-from rlinf.train.samples import write_samples
+from rlinf.train.samples import write_episodes, write_samples
+from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -42,10 +47,20 @@ class Progress:
 class Trainer:
     """One run over a graph. :meth:`train` is the loop; the rest is what its lines mean."""
 
-    def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
+    def __init__(
+        self,
+        config: Config,
+        graph: Graph,
+        folder: RunDirectory,
+        display: ProgressDisplay,
+        after_step: Callable[[int], None] | None = None,
+    ) -> None:
+        self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
         self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
+        in_parallel = config.cluster.backend != "local"
+        self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
         self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
         self.samples: list[dict[str, Any]] = []
         self._began = time.perf_counter()
@@ -53,22 +68,29 @@ class Trainer:
     def train(self) -> Progress:
         """From wherever the run stands to its last step."""
         self.resume()
+        for name, note in self.graph.notes.items():
+            if note:
+                self.display.say(f"{name}: {note}")
         if self.progress.stage == "sft":
             self.warm_start()
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         with self.log(state.step) as log:
-            self.graph.load_weights(self.graph.learner.weights(version=state.step))
+            self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
                 state.initial = self.evaluate()
                 log.write(0, state.initial)
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
-                batch, metrics = self.collect(state.step)
+                batch, metrics = self.batches.take(state.step)
+                if not self.batches.ahead:
+                    self.graph.sleep()
+                elif state.step + 1 < config.run.max_steps:
+                    self.batches.begin(state.step + 1)
                 batch, prepared = self.prepare(batch)
-                updated = self.update(batch, state.step)
+                metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
-                metrics |= prepared | updated | self.send_weights(state.step)
+                metrics |= self.send_weights(state.step)
                 metrics |= speed(metrics, time.perf_counter() - began)
                 metrics |= {name: float(count) for name, count in self.graph.restarts().items()}
                 if self.due(config.evaluation.every):
@@ -78,6 +100,8 @@ class Trainer:
                 self.keep_samples(batch)
                 if self.due(config.checkpoint.every):
                     self.save()
+                if self.after_step is not None and state.step < config.run.max_steps:
+                    self.after_step(state.step)
         return state
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
@@ -112,8 +136,9 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage = self.stage
-        if needs_values(self.config) or not stage.old_is_current or stage.objective.needs & {"rollout_logprobs"}:
+        stage, stale = training_stage(self.config), self.batches.ahead
+        corrected = stage.objective.needs & {"rollout_logprobs"}
+        if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
             gap = torch.where(batch.mask, (current.logprobs - batch.logprobs).abs(), 0.0)
             mean_gap = float(gap.sum() / batch.mask.sum().clamp(min=1))
@@ -121,12 +146,18 @@ class Trainer:
             batch = batch.replace(old_logprobs=current.logprobs, values=values)
         else:
             mean_gap = None
+        if stale and not corrected:
+            # The policy that answered is not the one that learns: ratios are taken against the one that answered.
+            batch = batch.replace(old_logprobs=batch.logprobs)
         if needs_reference(self.config):
             batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
         batch, numbers = prepare_batch(batch, self.options, self.algorithm)
         metrics = {f"algorithm/{name}": value for name, value in numbers.items()}
         if mean_gap is not None:
             metrics["train/sampler_logprob_gap"] = mean_gap
+        if stale:
+            age = (self.progress.step - batch.policy_version)[batch.mask].double()
+            metrics["rollout/staleness"] = float(age.mean()) if len(age) else 0.0
         return batch, {**metrics, "time/prepare_s": time.perf_counter() - began}
 
     def update(self, batch: Batch, step: int) -> Metrics:
@@ -146,7 +177,8 @@ class Trainer:
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
         began = time.perf_counter()
-        numbers = self.graph.load_weights(self.graph.learner.weights(version=version))
+        self.graph.wake()
+        numbers = self.graph.send_weights(version)
         metrics = {f"weights/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/weights_s": time.perf_counter() - began}
 
@@ -154,8 +186,15 @@ class Trainer:
         if self.graph.evaluate is None:
             return {}
         began = time.perf_counter()
-        evaluation: Evaluation = self.graph.evaluate()
+        step, film = self.progress.step, self.graph.film
+        if film is not None and self.due(self.config.evaluation.video_every):
+            evaluation = film(step)
+        else:
+            evaluation = self.graph.evaluate()
         self.progress.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        for note in evaluation.notes:
+            self.display.say(f"[yellow]step {step}: {escape(note)}")
+        write_episodes(self.folder.path, step, evaluation.episodes)
         metric = self.config.checkpoint.best_metric
         if metric in evaluation.metrics:
             value = evaluation.metrics[metric]
@@ -168,6 +207,12 @@ class Trainer:
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        cache = WarmStartCache(self.config)
+        found = cache.found()
+        if found is not None:
+            self.graph.learner.load(found)
+            state.step = steps
+            self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
         while state.step < steps:
             numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
@@ -175,6 +220,7 @@ class Trainer:
             self.display.warm(state.step, numbers)
             if self.due(self.config.checkpoint.every, of=max(1, steps)):
                 self.save()
+        cache.keep(self.graph.learner.save)
         self.graph.learner.start("train")
         self.progress = Progress("train", wall_s=self.wall_s())
         self._began = time.perf_counter()
@@ -205,8 +251,9 @@ class Trainer:
         last = self.progress.step == (of or self.config.run.max_steps)
         return last or (every > 0 and self.progress.step % every == 0)
 
-    @property
-    def stage(self) -> Any:
+    @functools.cached_property
+    def stage(self) -> Stage:
+        """Of reinforcement learning; an off-policy learner has none, and is not asked for it."""
         return training_stage(self.config)
 
     def keep_samples(self, batch: Batch) -> None:
@@ -230,7 +277,11 @@ class Trainer:
         order = state.step if state.stage == "train" else state.step - self.config.sft.steps
         folder = self.folder.reserve(order)
         self.graph.learner.save(folder)
-        driver = {"rollout": self.graph.rollout.state_dict(), "algorithm": self.algorithm.state_dict()}
+        driver = {
+            "rollout": self.graph.rollout.state_dict(),
+            "algorithm": self.algorithm.state_dict(),
+            "batches": self.batches.state_dict(),
+        }
         torch.save(driver, folder / "driver.pt")
         self.folder.commit(folder, {**vars(state), "step": order, "stage_step": state.step})
         self.folder.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
@@ -253,6 +304,7 @@ class Trainer:
         driver = torch.load(found.folder / "driver.pt", weights_only=False)
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.algorithm.load_state_dict(driver["algorithm"])
+        self.batches.load_state_dict(driver["batches"])
         self.progress = Progress(
             stage=saved["stage"],
             step=saved["stage_step"],

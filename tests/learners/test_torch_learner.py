@@ -10,8 +10,9 @@ import torch
 
 from rlinf.algorithms.losses import LOSSES
 from rlinf.algorithms.objective import Objective
+from rlinf.learners.minibatch import NonFiniteUpdate
 from rlinf.learners.stage import Stage
-from rlinf.learners.torch import NonFiniteUpdate, TorchLearner
+from rlinf.learners.torch import TorchLearner
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.types import Batch, SamplingParams
 

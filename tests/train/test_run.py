@@ -51,6 +51,12 @@ def test_a_run_leaves_everything_behind(finished: Path) -> None:
     assert {"prompt", "response", "verdict", "reward", "advantage"} <= set(samples[0])
 
 
+def test_every_step_of_the_tiny_run_moves_the_weights(finished: Path) -> None:
+    """Without a gradient, the tests below that compare parameters would say nothing about training."""
+    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    assert all(line["train/grad_norm"] > 0 for line in lines[1:])
+
+
 def test_sampler_and_learner_agree_on_log_probabilities(finished: Path) -> None:
     for line in (finished / "metrics.jsonl").read_text().splitlines()[1:]:
         assert json.loads(line)["train/sampler_logprob_gap_max"] < 1e-4

@@ -74,7 +74,8 @@ class ManiSkillEnv(gymnasium.Env):
                 f"ManiSkill could not make {task} ({error}). It needs a Vulkan device, for states too: without a GPU, "
                 "install mesa-vulkan-drivers 24.3 or newer and libvulkan1; `rlinf doctor` says what is found"
             ) from error
-        self._env: Any = made.unwrapped
+        inner: Any = made.unwrapped
+        self._env = inner
         self.action_space = spaces.Box(self._env.single_action_space.low, self._env.single_action_space.high)
         first, _ = self._env.reset(seed=start_seed(0, split))
         self.observation_space = self._space(first, image_size)

@@ -19,11 +19,15 @@ AT_LEAST: Mapping[str, float] = {
     "policy.tokenizer.vocab_size": 32,
     "policy.lora.rank": 0,
     "policy.embedding_size": 1,
+    "policy.vla.action_bins": 2,
+    "policy.vla.max_instruction_tokens": 2,
     "rollout.num_samplers": 1,
     "rollout.batch_size": 1,
+    "rollout.over_sampling": 0,
     "rollout.max_new_tokens": 1,
     "rollout.temperature": 0,
     "rollout.top_k": 0,
+    "rollout.ahead": 0,
     "rollout.num_steps": 1,
     "rollout.generation_batch_size": 1,
     "rollout.pipeline_stages": 1,
@@ -63,6 +67,8 @@ AT_LEAST: Mapping[str, float] = {
     "sft.batch_size": 1,
     "sft.lr": 0,
     "sft.warmup_steps": 0,
+    "sft.demonstrations": 1,
+    "sft.perturbation": 0,
     "cluster.threads_per_worker": 1,
     "cluster.max_restarts": 0,
     "evaluation.every": 0,
@@ -70,6 +76,8 @@ AT_LEAST: Mapping[str, float] = {
     "evaluation.samples": 1,
     "evaluation.temperature": 0,
     "evaluation.num_envs": 1,
+    "evaluation.video_every": 0,
+    "evaluation.video_episodes": 1,
     "checkpoint.every": 0,
     "checkpoint.keep": 1,
     "logging.samples_every": 0,
@@ -95,6 +103,7 @@ ABOVE: Mapping[str, float] = {
 }
 
 AT_MOST: Mapping[str, float] = {
+    "rollout.ahead": 1,
     "rollout.top_p": 1,
     "rollout.vllm.gpu_memory_utilization": 1,
     "algorithm.gamma": 1,
@@ -102,9 +111,11 @@ AT_MOST: Mapping[str, float] = {
     "algorithm.sac_tau": 1,
     "learner.optimizer.min_lr_ratio": 1,
     "policy.lora.dropout": 0.9,
+    "sft.perturbation": 0.9,
 }
 
 _WHY: Mapping[str, str] = {
+    "rollout.ahead": "0 is on policy, 1 collects one batch ahead",
     "algorithm.clip_ratio_c": "the bound c|A| would lie inside the clip range",
     "algorithm.early_stop_imp_ratio": "on-policy ratios average 1, so every minibatch would be skipped",
 }

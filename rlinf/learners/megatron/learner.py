@@ -7,7 +7,6 @@ rows. Slot weights are fixed before the first forward pass, so losses are sums a
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -36,21 +35,13 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
-from rlinf.algorithms.metrics import (
-    PartialMetrics,
-    early_stop,
-    finalise_metrics,
-    mean_metrics,
-    mean_over,
-    reduce_metrics,
-)
+from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import MegatronConfig
-from rlinf.learners.partition import micro_batches, minibatches, share
-from rlinf.learners.schedule import lr_factor
+from rlinf.learners.minibatch import Minibatch, require_finite, train_on
+from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
-from rlinf.learners.torch import NonFiniteUpdate
 from rlinf.models.packing import distinct_prompts
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, WeightUpdate
 
@@ -179,40 +170,26 @@ class MegatronLearner:
 
         Raises NonFiniteUpdate, on every rank alike, before a number that is none can reach the weights.
         """
-        if batch.advantages is None:
-            raise ValueError("the batch has no advantages: prepare it first")
         costs = self.costs(batch)
-        metrics: list[Metrics] = []
-        skipped = 0
-        for epoch in range(self.stage.epochs):
-            order = minibatches(batch.num_rows, parts=self.stage.minibatches, seed=self.seed, step=step, epoch=epoch)
-            for rows in order:
-                if len(rows):
-                    numbers, stopped = self._optimise(batch, costs, rows)
-                    metrics.append(numbers)
-                    skipped += stopped
+        metrics = train_on(
+            batch, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
+        )
         lr = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer.param_groups else 0.0
-        return {**mean_metrics(metrics), "skipped_minibatches": float(skipped), "lr": lr}
+        return {**metrics, "lr": lr}
 
-    def _optimise(self, batch: Batch, costs: Costs, rows: Tensor) -> tuple[Metrics, bool]:
-        """One optimiser step over the minibatch ``rows``; (metrics, whether it was skipped)."""
-        mini = batch.select(rows)
-        place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
-        place[rows] = torch.arange(len(rows))
-        mine = share(rows, costs, rank=self.place.data, size=self.place.data_size)
-        pieces = [place[piece] for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens)]
+    def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
+        """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
+        mine = share(mini.moving(), costs, rank=self.place.data, size=self.place.data_size)
+        pieces = [mini.places(piece) for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens)]
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         self.optimizer.zero_grad()
-        partial = run_backward(self.chunks, self._packed(mini, pieces), _Loss(self, mini))
-        merged = self._over_ranks(partial)
-        ratio, count = merged["ratio"]
-        if self.stage.early_stop_imp_ratio is not None and early_stop(
-            float(ratio), float(count), self.stage.early_stop_imp_ratio
-        ):
-            return finalise_metrics(merged), True
-        norm = self._step(float(merged["loss"][0]))
-        return {**finalise_metrics(merged), "grad_norm": norm}, False
+
+        def loss(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
+            return mini.loss(piece.part, piece.places, self._score(piece, logits))
+
+        partial = run_backward(self.chunks, self._packed(mini.batch, pieces), loss)
+        return mini.conclude(self._over_ranks(partial), self._step)
 
     def _over_ranks(self, partial: list[PartialMetrics]) -> PartialMetrics:
         """The sums over micro-batches and data-parallel ranks; one rank speaks, so that all decide alike."""
@@ -227,18 +204,8 @@ class MegatronLearner:
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
         norm = gradient_norm(self.optimizer)
-        if not (math.isfinite(norm) and math.isfinite(loss)):
-            raise NonFiniteUpdate(
-                f"optimiser step {self.optimizer_steps} of stage {self.stage.name!r}: loss {loss}, "
-                f"gradient norm {norm}; the weights were left as they were"
-            )
-        factor = lr_factor(
-            self.optimizer_steps,
-            schedule=self.stage.schedule,
-            total_steps=self.stage.optimizer_steps,
-            warmup_steps=self.stage.warmup_steps,
-            min_lr_ratio=self.stage.min_lr_ratio,
-        )
+        require_finite(loss, norm, self.stage, self.optimizer_steps)
+        factor = self.stage.lr_factor(self.optimizer_steps)
         take_step(self.optimizer, lr=self.stage.lr * factor, norm=norm, clip=self.stage.grad_clip)
         self.optimizer_steps += 1
         return norm
@@ -277,42 +244,6 @@ class MegatronLearner:
         """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
         export_weights(self.source, whole_weights(self.chunks, self.book, self.place), folder, rank=self.place.rank)
         dist.barrier()
-
-
-class _Loss:
-    """The objective over the micro-batches of one minibatch."""
-
-    def __init__(self, learner: MegatronLearner, mini: Batch) -> None:
-        assert mini.advantages is not None
-        self.learner, self.stage = learner, learner.stage
-        objective = self.stage.objective
-        self.weights = objective.weights(mini.mask)
-        proximal = mini.old_logprobs if mini.old_logprobs is not None else mini.logprobs
-        self.selected = objective.select(old_logprobs=proximal, advantages=mini.advantages, mask=mini.mask)
-
-    def __call__(self, piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
-        """The weighted sum over the piece, and its metrics."""
-        output, part = self.learner._score(piece, logits), piece.part
-        assert part.advantages is not None
-        old = part.old_logprobs
-        if old is None:
-            old = output.logprobs.detach() if self.stage.old_is_current else part.logprobs
-        loss, metrics = self.stage.objective(
-            logprobs=output.logprobs,
-            old_logprobs=old,
-            advantages=part.advantages,
-            mask=part.mask,
-            weights=self.weights[piece.places].to(logits.device),
-            ref_logprobs=part.ref_logprobs,
-            entropy=output.entropy,
-            rollout_logprobs=part.logprobs,
-            selected=None if self.selected is None else self.selected[piece.places].to(logits.device),
-        )
-        if self.stage.old_is_current:
-            gap = torch.where(part.mask, (output.logprobs.detach() - part.logprobs).abs(), 0.0)
-            metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
-            metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
-        return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
 
 def refuse_distribution(sampling: SamplingParams) -> None:

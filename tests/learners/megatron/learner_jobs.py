@@ -132,7 +132,7 @@ def export(layout: MegatronConfig, folder: Path, family: str) -> None:
 
 def train_on_nan(layout: MegatronConfig) -> tuple[bool, bool]:
     """(whether a batch with NaN is refused, whether the weights are the same afterwards)."""
-    from rlinf.learners.torch import NonFiniteUpdate
+    from rlinf.learners.minibatch import NonFiniteUpdate
 
     learner = make_learner(layout)
     before = {name: tensor.clone() for name, tensor in learner.weights(version=0).tensors.items()}

@@ -1,0 +1,102 @@
+"""Collecting one step ahead: each batch one version old, the same numbers everywhere, nothing lost on the way."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_runs
+
+from rlinf.train import run
+from rlinf.train.batches import Batches
+from rlinf.train.loop import Trainer
+
+AHEAD = {"rollout": {"ahead": 1}, "algorithm": {"loss_type": "decoupled"}}
+
+
+def _settings(folder: Path, **sections: Any) -> Any:
+    return tiny_runs.config(folder, **{**AHEAD, **sections})
+
+
+def _steps(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def _hash(folder: Path) -> str:
+    return str(json.loads((folder / "summary.json").read_text())["params_sha256"])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ahead") / "run"
+    run(_settings(folder), report=False)
+    return folder
+
+
+def test_every_batch_but_the_first_is_one_version_old(finished: Path) -> None:
+    ages = [line["rollout/staleness"] for line in _steps(finished) if "rollout/staleness" in line]
+    assert ages == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_ray_overlaps_and_gives_what_one_process_gives(finished: Path, tmp_path: Path) -> None:
+    run(_settings(tmp_path / "ray", cluster={"backend": "ray"}), report=False)
+    assert _hash(tmp_path / "ray") == _hash(finished)
+
+
+def test_a_run_that_breaks_off_ends_with_the_same_parameters(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Trainer.update
+
+    def breaking(trainer: Trainer, batch: Any, step: int) -> Any:
+        if step == 2:
+            raise KeyboardInterrupt
+        return whole(trainer, batch, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "update", breaking)
+        with pytest.raises(KeyboardInterrupt):
+            run(_settings(tmp_path / "run"), report=False)
+    run(_settings(tmp_path / "run"), report=False)
+    assert _hash(tmp_path / "run") == _hash(finished)
+
+
+def test_it_is_not_the_on_policy_run(finished: Path, tmp_path: Path) -> None:
+    run(_settings(tmp_path / "run", rollout={"ahead": 0}), report=False)
+    assert _hash(tmp_path / "run") != _hash(finished)
+
+
+def test_the_next_batch_is_made_while_the_learner_works() -> None:
+    learning = threading.Event()
+
+    def collect(step: int) -> Any:
+        if step > 0:
+            assert learning.wait(timeout=10)
+        return f"batch {step}", {}
+
+    batches = Batches(collect, ahead=True, concurrent=True)
+    assert batches.take(0) == ("batch 0", {})
+    batches.begin(1)
+    learning.set()
+    assert batches.settle()["time/ahead_wait_s"] >= 0
+    assert batches.take(1) == ("batch 1", {})
+
+
+def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
+    def collect(step: int) -> Any:
+        raise OSError(f"no simulator at step {step}")
+
+    batches = Batches(collect, ahead=True, concurrent=True)
+    batches.begin(3)
+    with pytest.raises(OSError, match="no simulator at step 3"):
+        batches.settle()
+    assert batches.settle() == {}
+
+
+def test_a_batch_of_another_step_is_refused() -> None:
+    batches = Batches(lambda step: (step, {}), ahead=True, concurrent=False)  # type: ignore[return-value,arg-type]
+    batches.begin(1)
+    batches.settle()
+    with pytest.raises(RuntimeError, match="is of step 1, not 2"):
+        batches.take(2)
