@@ -268,7 +268,10 @@ class Trainer:
             )
 
     def log(self, from_step: int) -> Any:
-        return MetricLog(self.folder.path, self.config, from_step=from_step)
+        def say(words: str) -> None:
+            self.display.say(f"[yellow]{escape(words)}")
+
+        return MetricLog(self.folder.path, self.config, from_step=from_step, say=say)
 
     def save(self) -> None:
         """Writes a checkpoint aside, then renames it: a kill at any point leaves the one before."""
