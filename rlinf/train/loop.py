@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
@@ -55,7 +57,7 @@ class Trainer:
     ) -> None:
         self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
-        self.options, self.stage = algorithm_options(config), training_stage(config)
+        self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
         in_parallel = config.cluster.backend != "local"
         self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
@@ -134,7 +136,7 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage, stale = self.stage, self.batches.ahead
+        stage, stale = training_stage(self.config), self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
@@ -248,6 +250,11 @@ class Trainer:
         """Whether something that happens each ``every`` steps, and after the last one, happens now."""
         last = self.progress.step == (of or self.config.run.max_steps)
         return last or (every > 0 and self.progress.step % every == 0)
+
+    @functools.cached_property
+    def stage(self) -> Stage:
+        """Of reinforcement learning; an off-policy learner has none, and is not asked for it."""
+        return training_stage(self.config)
 
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
-from rlinf.learners.stage import Stage
 from rlinf.rollouts.partial import OverSamplingRollout
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
@@ -25,8 +23,9 @@ from rlinf.streams import numpy_generator, stream_seed
 from rlinf.train.ends import LearnerEnd, SamplerEnd
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of, nothing
-from rlinf.train.learner_ranks import join_group, torch_learner
-from rlinf.train.options import sampling_params, training_stage, warm_start_stage
+from rlinf.train.kept_tokenizer import kept_tokenizer
+from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
+from rlinf.train.options import sampling_params
 from rlinf.train.pools import LearnerPool, TextEnvPool
 from rlinf.train.sampler_pool import SamplerPool
 from rlinf.train.weight_transport import choose
@@ -143,27 +142,24 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-    from rlinf.models.loading import load_tokenizer, make_tokenizer
-
-    saved = folder / "tokenizer"
-    if saved.exists():
-        return load_tokenizer(str(saved))
 
     def texts() -> Iterator[str]:
         for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
             yield from (prompt, response)
 
     wanted = config.policy.tokenizer
-    tokenizer = make_tokenizer(
-        wanted.path or config.policy.path,
-        vocab_size=wanted.vocab_size,
-        split_digits=wanted.split_digits,
-        texts=texts,
-    )
-    writing = folder / ".tokenizer_writing"
-    tokenizer.save_pretrained(str(writing))
-    os.replace(writing, saved)
-    return load_tokenizer(str(saved))
+
+    def make() -> Any:
+        from rlinf.models.loading import make_tokenizer
+
+        return make_tokenizer(
+            wanted.path or config.policy.path,
+            vocab_size=wanted.vocab_size,
+            split_digits=wanted.split_digits,
+            texts=texts,
+        )
+
+    return kept_tokenizer(folder / "tokenizer", make)
 
 
 def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
@@ -182,7 +178,7 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
 def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return LearnerEnd(learner, {"sft": warm_start_stage(config), "train": training_stage(config)}, rank=info.rank)
+    return LearnerEnd(StagedLearner(learner, config), rank=info.rank)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -270,10 +266,6 @@ def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
     )
-
-
-def first_stage(config: Config) -> Stage:
-    return warm_start_stage(config) if config.sft.steps else training_stage(config)
 
 
 def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerEnd:

@@ -38,7 +38,8 @@ class VectorEvaluator:
 
 def _episode(trace: EpisodeTrace, video: str | None) -> dict[str, Any]:
     """A line of `episodes/step_000010.jsonl`."""
-    return {**asdict(trace.record), "start_seed": trace.start_seed, "video": video, "trace": trace_columns(trace)}
+    facts = {"start_seed": trace.start_seed, "decisions": len(trace.rewards), "video": video}
+    return {**asdict(trace.record), **facts, "trace": trace_columns(trace)}
 
 
 def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:

@@ -77,7 +77,7 @@ class WatchedEnd(SamplerEnd):
 
 
 def build_learner(_info: RankInfo) -> LearnerEnd:
-    return LearnerEnd(Learner(), {}, rank=0)
+    return LearnerEnd(Learner(), rank=0)
 
 
 def build_hf(folder: Path, info: RankInfo) -> WatchedEnd:

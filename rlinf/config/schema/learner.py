@@ -43,7 +43,7 @@ class LearnerConfig:
     """Ranks. `torch` is data parallel over them."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     micro_batch_tokens: int = 16_384
-    """Rows are packed into micro-batches of at most so many tokens (text) or slots (simulators).
+    """Rows are packed into micro-batches of at most so many tokens (text, vla) or decisions (actor_critic).
 
     It has no influence on the result."""
     pack: bool = True
@@ -53,16 +53,23 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class SftConfig:
-    """Supervised warm start on the environment's own demonstrations, before the first step; also `rlinf sft`."""
+    """Supervised warm start on the environment's own demonstrations, before the first step; also `rlinf sft`.
+
+    Simulators: imitation of what the environment's `expert_action` does."""
 
     steps: int = 0
     """0 is off."""
     batch_size: int = 64
+    """Responses, or decisions of a demonstrator, per step."""
     lr: float = 1e-3
     warmup_steps: int = 10
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     max_tasks: int | None = None
-    """Demonstrations are drawn from the first so many training tasks; null is all."""
+    """Text: demonstrations are drawn from the first so many training tasks; null is all."""
+    demonstrations: int = 256
+    """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
+    perturbation: float = 0.0
+    """Simulators: share of decisions at which a random action throws the demonstrator off; it is not imitated."""
     cache: str | None = None
     """A folder of finished warm starts: one that would be the same (data, policy, seed, versions, commit) is taken from
     there, and a new one is left there. Sweeps have one of their own."""
