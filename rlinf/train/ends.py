@@ -27,6 +27,7 @@ class LearnerEnd:
         self._learner, self._rank = learner, rank
         self._segment: SegmentWriter | None = None
         self._store: Any = None
+        self._sent: WeightUpdate | None = None
         self._group: Broadcast | None = None
 
     def write_weights(self, *, version: int) -> SegmentAddress | None:
@@ -64,11 +65,16 @@ class LearnerEnd:
                 return str(error)
         return None
 
-    def broadcast_weights(self, *, version: int) -> str | None:
-        """Sends the weights; what went wrong, or None (an exception would end all ranks of a learner)."""
+    def broadcast_weights(self, *, version: int, keep: bool) -> str | None:
+        """Sends the weights; what went wrong, or None (an exception would end all ranks of a learner).
+
+        ``keep`` holds a copy of them for :meth:`sent_weights`: the learner's own may have moved on by then.
+        """
         from rlinf.cluster.weights.broadcast import BroadcastError
 
-        update = self._learner.weights(version=version)
+        update: WeightUpdate = self._learner.weights(version=version)
+        if keep:
+            self._sent = WeightUpdate(version, {name: tensor.clone() for name, tensor in update.tensors.items()})
         if self._group is not None:
             try:
                 self._group.send(update)
@@ -76,6 +82,13 @@ class LearnerEnd:
                 self._group = None
                 return str(error)
         return None
+
+    def sent_weights(self, *, version: int) -> WeightUpdate:
+        """The weights that were broadcast as ``version``."""
+        if self._sent is not None and self._sent.version == version:
+            return self._sent
+        update: WeightUpdate = self._learner.weights(version=version)
+        return update
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._learner, name)

@@ -78,12 +78,15 @@ class Collective:
 
     name = "collective"
 
-    def __init__(self, learner: WorkerGroup, samplers: WorkerGroup, *, device: str, fall_back: bool) -> None:
-        """``fall_back``: to the object store, with a warning, where the group can't be formed."""
+    def __init__(
+        self, learner: WorkerGroup, samplers: WorkerGroup, *, device: str, fall_back: bool, keep: bool = False
+    ) -> None:
+        """``fall_back``: to the object store, with a warning, where the group can't be formed. ``keep``: the learner
+        goes on training while samplers work, so it holds a copy of what it sent for one that has to be started anew."""
         self.learner, self.samplers = learner, samplers
         self._device = device
         self._store = ObjectStore(learner, samplers)
-        self._fall_back = fall_back
+        self._fall_back, self._keep = fall_back, keep
         self._formed = False
         self._version = 0
 
@@ -95,7 +98,7 @@ class Collective:
                 break
             dead: dict[int, Exception] = {}
             takes = self.samplers.submit("receive_weights")
-            sends = self.learner.submit("broadcast_weights", version=version)
+            sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep)
             numbers = _outcomes(takes, dead)
             problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
             if not dead and not problems:
@@ -113,7 +116,7 @@ class Collective:
     def send_again(self, rank: int) -> None:
         """Past the group: the other samplers are busy. The next :meth:`send` forms a new one."""
         self._formed = False
-        made = self.learner.submit("weights", version=self._version)
+        made = self.learner.submit("sent_weights", version=self._version)
         self.samplers.call_one(rank, "load", made[0])
         self.learner.wait(made)
 
@@ -150,7 +153,8 @@ def choose(config: Config, learner: WorkerGroup, samplers: WorkerGroup, *, cuda:
         raise ClusterError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
     if wanted != "collective" and together:
         return SharedMemory(learner, samplers)
-    return Collective(learner, samplers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto")
+    device, keep = "cuda" if cuda else "cpu", config.rollout.ahead > 0
+    return Collective(learner, samplers, device=device, fall_back=wanted == "auto", keep=keep)
 
 
 def _loaded(loads: Sequence[Handle], revive: Revive) -> Metrics:
