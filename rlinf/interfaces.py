@@ -71,8 +71,11 @@ class Learner(Protocol):
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step (advantages are in the batch); metrics are those of all ranks."""
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        """The policy's weights under Hugging Face names (complete on rank 0, empty on the others)."""
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """The policy's weights by the names of checkpoint files (on rank 0; empty on the others).
+
+        With ``bucket_bytes`` only one part of about so many bytes; the update says how many parts there are.
+        """
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser, schedule and random streams, enough to continue bit for bit."""

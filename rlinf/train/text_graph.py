@@ -172,16 +172,16 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
+        offload=config.learner.offload,
     )
 
 
 def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
-    from rlinf.models.loading import PolicyError, activation_dtype
+    from rlinf.models.checkpoint_names import by_expert
+    from rlinf.models.loading import activation_dtype
 
-    if config.policy.value_head:
-        raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
     device = join_group(config, info)
     if config.policy.path is not None:
         from transformers import AutoConfig
@@ -190,7 +190,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
     else:
         model = _model(config, tokenizer_path)
-        source, read = model.config, dict(model.named_parameters()).__getitem__
+        source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
     layout = config.learner.megatron
     if config.policy.gradient_checkpointing and layout.recompute == "none":
         layout = replace(layout, recompute="full")
@@ -204,6 +204,8 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
         dtype=activation_dtype(config.policy.dtype, device.type),
+        value_head=config.policy.value_head,
+        offload=config.learner.offload,
     )
 
 
