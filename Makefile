@@ -2,7 +2,7 @@
 # Both make .venv where it is missing. PYTHON picks the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := lora,datasets,megatron,sweep,dev,peers
+EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
 
 .PHONY: quickstart test test-vllm check format docs clean
 

@@ -1,11 +1,11 @@
 """The recipes of ``config/math/`` side by side: accuracy after the same number of generated tokens.
 
-    python benchmarks/recipes.py [--seeds 0,1,2] [--recipes grpo,ppo] [--tokens 24000] [--folder FOLDER] [--write]
+    python benchmarks/recipes.py [--seeds 0,1,2] [--recipes grpo,ppo] [--tokens 24000,72000] [--folder FOLDER] [--write]
 
-The quickstart's supervised warm start runs once, and every run goes on from the policy it left: seeds differ in the
-tasks they meet, in what is sampled and in the order of minibatches. A run is stopped after the step with which it comes
-nearest to the token budget; tokens of responses that are thrown away (dynamic sampling) count. Runs that the folder
-already holds are not made again, so a second call completes a table; ``--report`` makes none.
+The quickstart's supervised warm start runs once for each seed, and every recipe goes on from the policy that the seed's
+warm start left: differences between recipes can be taken pair by pair. A run is evaluated after the step with which it
+comes nearest to each of the token budgets; tokens of responses that are thrown away (dynamic sampling) count. Runs that
+the folder already holds are not made again, so a second call completes a table; ``--report`` makes none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,16 +38,19 @@ _T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 
 @dataclass(frozen=True)
 class Measured:
-    """One run."""
+    """One run, as far as one of the budgets went."""
 
     recipe: str
     seed: int
+    budget: int
     before: float
     after: float
     tokens: float
     steps: int
     seconds: float
     """Of training steps alone, without evaluations."""
+    cpu_seconds: float
+    """Of this process, evaluations included, since the budget before."""
     length: float
     """Mean tokens of a greedy response at the end."""
 
@@ -54,52 +58,57 @@ class Measured:
 SHARED = ("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.every=0")
 
 
-def warm_start(steps: int, folder: Path) -> None:
-    """Leaves the policy that all runs start from in ``folder/warm/policy``."""
-    path = folder / "warm"
+def warm_start(steps: int, seed: int, folder: Path) -> Path:
+    """The policy that all runs of a seed start from."""
+    path = folder / f"warm_{seed}"
     if not (path / "policy").exists():
-        overrides = (f"run.dir={path}", f"sft.steps={steps}", *SHARED)
+        overrides = (f"run.dir={path}", f"run.seed={seed}", f"sft.steps={steps}", *SHARED)
         run_sft(load(RECIPES / "quickstart.yaml", overrides))
+    return path / "policy"
 
 
 def measure(recipe: str, seed: int, policy: Path, budget: int, folder: Path) -> Measured:
-    """Trains from ``policy`` until the tokens are spent."""
+    """Trains from ``policy``, or goes on from a smaller budget, until the tokens are spent."""
     path = folder / f"{recipe}_{seed}"
-    kept = path / "measured.json"
+    kept = path / f"measured_{budget}.json"
     if kept.exists():
         return Measured(**json.loads(kept.read_text()))
+    began = time.process_time()
     start = (f"policy.path={policy}", "policy.architecture=null", "sft.steps=0")
-    overrides = (
-        f"run.dir={path}",
-        f"run.seed={seed}",
-        *start,
-        "evaluation.every=0",
-        "checkpoint.export=false",
-        *SHARED,
-    )
-    steps = FIRST_STEPS
+    overrides = (f"run.dir={path}", f"run.seed={seed}", *start, "evaluation.every=0", *SHARED)
+    trained = _steps_of(path)
     while True:
-        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")), report=False)
-        lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-        trained = [line for line in lines if "rollout/tokens" in line]
         spent = sum(line["rollout/tokens"] for line in trained)
-        further = round((budget - spent) / statistics.mean(line["rollout/tokens"] for line in trained[-FIRST_STEPS:]))
+        usual = statistics.mean(line["rollout/tokens"] for line in trained[-FIRST_STEPS:]) if trained else 0.0
+        further = round((budget - spent) / usual) if trained else FIRST_STEPS
         if further < 1:
             break
-        steps += further
+        steps = len(trained) + further
+        run(load(RECIPES / f"{recipe}.yaml", (*overrides, f"run.max_steps={steps}")), report=False)
+        trained = _steps_of(path)
     summary = json.loads((path / "summary.json").read_text())
     measured = Measured(
         recipe,
         seed,
+        budget,
         before=summary["initial_metrics"]["eval/accuracy"],
         after=summary["metrics"]["eval/accuracy"],
         tokens=spent,
         steps=len(trained),
         seconds=sum(line["time/step_s"] for line in trained),
+        cpu_seconds=time.process_time() - began,
         length=summary["metrics"]["eval/response_length"],
     )
     kept.write_text(json.dumps(asdict(measured)))
     return measured
+
+
+def _steps_of(path: Path) -> list[dict[str, float]]:
+    """The metrics of a run's training steps so far."""
+    if not (path / "metrics.jsonl").exists():
+        return []
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "rollout/tokens" in line]
 
 
 def interval(values: Sequence[float]) -> str:
@@ -116,20 +125,23 @@ def interval(values: Sequence[float]) -> str:
 
 
 def table(runs: Sequence[Measured]) -> str:
-    """A Markdown table, the best first."""
+    """A Markdown table, the best at the largest budget first."""
+    budgets = sorted({run.budget for run in runs})
     by_recipe = {recipe: [run for run in runs if run.recipe == recipe] for recipe in ALL}
-    found = {recipe: rows for recipe, rows in by_recipe.items() if rows}
-    order = sorted(found, key=lambda recipe: -statistics.mean(run.after for run in found[recipe]))
+    last = {recipe: [run for run in rows if run.budget == budgets[-1]] for recipe, rows in by_recipe.items()}
+    order = sorted((name for name in ALL if last[name]), key=lambda name: -_mean(last[name], "after"))
+    columns = "".join(f" at {budget:,} |" for budget in budgets)
     lines = [
-        "| recipe | seeds | before | after | tokens | steps | seconds | greedy length |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| recipe | seeds | before |{columns} tokens | steps | seconds | greedy length |",
+        "|---" * (7 + len(budgets)) + "|",
     ]
     for recipe in order:
-        rows = found[recipe]
+        rows = last[recipe]
+        cells = [interval([run.after for run in by_recipe[recipe] if run.budget == budget]) for budget in budgets]
         lines.append(
-            f"| `{recipe}` | {len(rows)} | {interval([run.before for run in rows])} "
-            f"| {interval([run.after for run in rows])} | {_mean(rows, 'tokens'):,.0f} | {_mean(rows, 'steps'):.0f} "
-            f"| {_mean(rows, 'seconds'):.0f} | {_mean(rows, 'length'):.1f} |"
+            f"| `{recipe}` | {len(rows)} | {interval([run.before for run in rows])} | {' | '.join(cells)} "
+            f"| {_mean(rows, 'tokens'):,.0f} | {_mean(rows, 'steps'):.0f} | {_mean(rows, 'seconds'):.0f} "
+            f"| {_mean(rows, 'length'):.1f} |"
         )
     return "\n".join(lines)
 
@@ -138,39 +150,37 @@ def _mean(rows: Sequence[Measured], name: str) -> float:
     return statistics.mean(getattr(run, name) for run in rows)
 
 
-def supervision(runs: Sequence[Measured]) -> str:
-    """Process against outcome supervision, seed by seed: they differ in nothing else."""
-    after = {(run.recipe, run.seed): run.after for run in runs}
-    seeds = sorted(seed for recipe, seed in after if recipe == "grpo" and ("grpo_process", seed) in after)
-    if len(seeds) < 2:
-        return "Process against outcome supervision: measured on fewer than two seeds, so nothing is said of it."
-    gains = [after["grpo_process", seed] - after["grpo", seed] for seed in seeds]
-    half = _T95[len(seeds)] * statistics.stdev(gains) / len(seeds) ** 0.5
-    mean = statistics.mean(gains)
-    verdict = "no difference can be told" if abs(mean) <= half else ("better" if mean > 0 else "worse")
-    return (
-        f"Process supervision (`grpo_process`) minus outcome supervision (`grpo`), paired by seed: {100 * mean:+.1f} "
-        f"points ± {100 * half:.1f} at the same budget ({verdict})."
-    )
+def differences(runs: Sequence[Measured], budget: int) -> str:
+    """Every recipe minus grpo, seed by seed from the same start: which of them can be told apart from it."""
+    after = {(run.recipe, run.seed): run.after for run in runs if run.budget == budget}
+    lines = []
+    for recipe in ALL:
+        seeds = sorted(seed for name, seed in after if name == recipe and ("grpo", seed) in after)
+        if recipe == "grpo" or len(seeds) < 2:
+            continue
+        gains = [after[recipe, seed] - after["grpo", seed] for seed in seeds]
+        mean, half = statistics.mean(gains), _T95[len(seeds)] * statistics.stdev(gains) / len(seeds) ** 0.5
+        verdict = "can not be told apart" if abs(mean) <= half else ("better" if mean > 0 else "worse")
+        lines.append(f"| `{recipe}` | {100 * mean:+.1f} ± {100 * half:.1f} | {verdict} |")
+    return "\n".join([f"| against `grpo` at {budget:,} tokens | points, paired by seed | |", "|---|---|---|", *lines])
 
 
-def write_section(runs: Sequence[Measured], policy: Path, *, warm_steps: int, budget: int) -> None:
-    """The section of ``benchmarks/RESULTS.md`` about recipes; ``policy`` is what all runs started from."""
+def write_section(runs: Sequence[Measured], policy: Path, *, warm_steps: int) -> None:
+    """The section of ``benchmarks/RESULTS.md`` about recipes; ``policy`` is what the runs of a seed started from."""
     model = json.loads((policy / "config.json").read_text())
     size = f"{model['num_hidden_layers']} layers of width {model['hidden_size']}"
+    budgets = sorted({run.budget for run in runs})
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(
         "## Recipes\n\n"
-        "`python benchmarks/recipes.py --write`: greedy accuracy on 300 held-out tasks (sums and differences of three "
-        f"digits)\nafter about {budget:,} generated tokens; a run stops after a whole step, so the tokens spent "
-        f"differ.\nAll start from the same policy ({size}, {warm_steps} supervised steps): it knows the sums, "
-        "but more than half\nof what it was shown stops before the answer, and so does its greedy response. Mean over "
-        "seeds with the 95%\ninterval (Student); where intervals overlap, no order is claimed. Seconds are those of "
-        "training steps, on one\nthread of a machine that had other work to do: compare them with care.\n\n"
-        + table(runs)
-        + "\n\n"
-        + supervision(runs)
-        + "\n"
+        "`python benchmarks/recipes.py --write`: greedy accuracy on 300 held-out tasks after about "
+        f"{' and '.join(f'{budget:,}' for budget in budgets)}\ngenerated tokens; a run is judged after a whole step, "
+        f"so the tokens spent differ. The recipes of a seed start from\none policy ({size}, {warm_steps} supervised "
+        "steps, of whose demonstrations more than half stop before the answer).\nMean over seeds with the 95% interval "
+        "(Student). Seconds are those of training steps, on one thread of a machine\nthat had other work to do: "
+        "compare them with care.\n\n"
+        + "\n\n".join([table(runs), *(differences(runs, budget) for budget in budgets)])
+        + "\n\n`grpo_process` against `grpo` is process against outcome supervision: they differ in nothing else.\n"
     )
 
 
@@ -178,23 +188,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--recipes", default=",".join(ALL))
-    parser.add_argument("--tokens", type=int, default=24_000, help="generated tokens of each run")
+    parser.add_argument("--tokens", default="24000,72000", help="budgets of generated tokens")
     parser.add_argument("--warm-steps", type=int, default=350)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "recipes")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     parser.add_argument("--report", action="store_true", help="only tell what the folder holds")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    policy = options.folder / "warm" / "policy"
+    budgets = [int(text) for text in options.tokens.split(",")]
+    seeds = [int(text) for text in options.seeds.split(",")]
     if not options.report:
-        warm_start(options.warm_steps, options.folder)
-        for seed in (int(text) for text in options.seeds.split(",")):
+        for seed in seeds:
+            policy = warm_start(options.warm_steps, seed, options.folder)
             for recipe in options.recipes.split(","):
-                print(measure(recipe, seed, policy, options.tokens, options.folder), flush=True)
-    runs = [Measured(**json.loads(path.read_text())) for path in sorted(options.folder.glob("*/measured.json"))]
-    print(table(runs), supervision(runs), sep="\n\n")
+                for budget in sorted(budgets):
+                    print(measure(recipe, seed, policy, budget, options.folder), flush=True)
+    found = [Measured(**json.loads(path.read_text())) for path in sorted(options.folder.glob("*/measured_*.json"))]
+    runs = [run for run in found if run.budget in budgets]
+    print(table(runs), *(differences(runs, budget) for budget in budgets), sep="\n\n")
     if options.write:
-        write_section(runs, policy, warm_steps=options.warm_steps, budget=options.tokens)
+        write_section(runs, options.folder / f"warm_{seeds[0]}" / "policy", warm_steps=options.warm_steps)
 
 
 if __name__ == "__main__":

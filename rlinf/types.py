@@ -39,6 +39,10 @@ _SLOT_FILL: dict[str, float] = {
 }
 
 
+# The inputs [B, T, ...] that a policy reads decision by decision.
+_PER_DECISION = ("observation", "next_observation", "episode_start", "executed")
+
+
 class BatchError(ValueError):
     """A column whose shape or dtype does not fit the batch; the message names the column."""
 
@@ -54,9 +58,10 @@ class Batch:
     """What only the policy reads; every tensor leads with [B].
 
     Text: ``prompt_ids`` [B, P] int64 (right-padded) and ``prompt_lengths`` [B] int64, ``response_lengths`` [B] int64.
-    Simulators: ``observation`` [B, T, ...] (or ``observation.<key>`` for Dict spaces)."""
+    Simulators: ``observation`` [B, T, ...] (or ``observation.<key>`` for Dict spaces), and for chunks of K actions
+    ``executed`` [B, T, K] bool: those that were carried out before the episode ended. T counts decisions here."""
     actions: Tensor
-    """[B, T] token ids (int64), or [B, T, ...] actions of an environment."""
+    """[B, T] token ids (int64), or [B, T, ...] actions of an environment (one for each of its decisions)."""
     mask: Tensor
     """[B, T] bool, true where the policy really acted (observation tokens inside a conversation are false)."""
     logprobs: Tensor
@@ -85,6 +90,10 @@ class Batch:
     """[B, T] float32."""
     returns: Tensor | None = None
     """[B, T] float32: regression targets of the critic."""
+    decision_slots: int = 1
+    """Slots of one decision: ``actions`` and what is in ``inputs`` per decision have T / decision_slots of them."""
+    reward_slots: int = 1
+    """Slots that share a reward (which stands at their first), a value, an advantage and an episode's end."""
     metadata: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Per-row facts for filters and reports (prompt text, response text, verdict, task id); length B each."""
 
@@ -96,8 +105,11 @@ class Batch:
             column = getattr(self, name)
             if column is not None and tuple(column.shape) != (rows, slots):
                 raise BatchError(f"{name} must be [B, T] = [{rows}, {slots}], got {tuple(column.shape)}")
-        if tuple(self.actions.shape[:2]) != (rows, slots):
-            raise BatchError(f"actions must lead with [B, T] = [{rows}, {slots}], got {tuple(self.actions.shape)}")
+        if slots % self.decision_slots or self.decision_slots % self.reward_slots:
+            raise BatchError(f"T = {slots}, decision_slots = {self.decision_slots}, reward_slots = {self.reward_slots}")
+        decisions = slots // self.decision_slots
+        if tuple(self.actions.shape[:2]) != (rows, decisions):
+            raise BatchError(f"actions must lead with [B, T] = [{rows}, {decisions}], got {tuple(self.actions.shape)}")
         if tuple(self.rewards.shape) not in ((rows,), (rows, slots)):
             raise BatchError(f"rewards must be [B] or [B, T] with B={rows}, T={slots}, got {tuple(self.rewards.shape)}")
         if tuple(self.group_ids.shape) != (rows,) or self.group_ids.dtype != torch.int64:
@@ -126,9 +138,11 @@ class Batch:
     def select(self, rows: Tensor | Sequence[int]) -> Self:
         """The rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        picked = self._map(lambda tensor: tensor[index.to(tensor.device)])
-        metadata = {name: [values[i] for i in index.tolist()] for name, values in self.metadata.items()}
-        return picked.replace(metadata=metadata)
+        metadata = {}
+        if self.metadata:
+            places = index.tolist()
+            metadata = {name: [values[i] for i in places] for name, values in self.metadata.items()}
+        return self._map(lambda tensor: tensor.index_select(0, index.to(tensor.device)), metadata)
 
     def split(self, parts: int) -> list[Self]:
         """``parts`` batches of consecutive rows whose sizes differ by one at most (some empty when B < parts)."""
@@ -136,18 +150,47 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch with every tensor on ``device``."""
-        return self._map(lambda tensor: tensor.to(device)).replace(metadata=self.metadata)
+        if self.mask.device == torch.device(device):
+            return self
+        return self._map(lambda tensor: tensor.to(device), self.metadata)
 
     def slots_as_rows(self) -> Self:
-        """Every true slot as a row of its own with T = 1, for policies without memory. Outcome rewards stay behind."""
-        rows, slots = self.mask.nonzero(as_tuple=True)
-        columns: dict[str, Any] = {"actions": self.actions[rows, slots][:, None]}
+        """Every true decision as a row of its own, for policies without memory. Outcome rewards stay behind."""
+        by_decision = self.mask.unflatten(1, (-1, self.decision_slots))
+        rows, decisions = by_decision.any(dim=2).nonzero(as_tuple=True)
+        columns: dict[str, Any] = {"actions": self.actions[rows, decisions][:, None]}
         for name in _SLOT_FILL:
             column = getattr(self, name)
-            columns[name] = None if column is None else column[rows, slots][:, None]
-        inputs = {name: tensor[rows, slots][:, None] for name, tensor in self.inputs.items()}
+            columns[name] = None if column is None else column.unflatten(1, by_decision.shape[1:])[rows, decisions]
+        inputs = {name: tensor[rows, decisions][:, None] for name, tensor in self.inputs.items()}
         rewards = torch.zeros(len(rows), device=self.mask.device)
         return self.replace(inputs=inputs, rewards=rewards, group_ids=self.group_ids[rows], metadata={}, **columns)
+
+    def by_reward(self) -> Self:
+        """The same batch with one slot for each reward: the log-probabilities of its parts add up.
+
+        What the parts share (:attr:`reward_slots`) is what their first one has: actions happen in order, so where any
+        part is real, the first one is.
+        """
+        every = self.reward_slots
+        if every == 1:
+            return self
+        columns: dict[str, Any] = {}
+        for name in ("rewards", *_SLOT_FILL):
+            column = getattr(self, name)
+            if column is None or column.ndim == 1:
+                continue
+            if name.endswith("logprobs"):
+                columns[name] = torch.where(self.mask, column, 0.0).unflatten(1, (-1, every)).sum(dim=2)
+            else:
+                columns[name] = column[:, ::every]
+        return self.replace(decision_slots=self.decision_slots // every, reward_slots=1, **columns)
+
+    def spread(self, column: Tensor | None) -> Tensor | None:
+        """A column of :meth:`by_reward` for the slots of this batch: every part has what is its reward's."""
+        if column is None or self.reward_slots == 1:
+            return column
+        return torch.where(self.mask, column.repeat_interleave(self.reward_slots, dim=1), 0.0)
 
     def trimmed(self) -> Self:
         """The same batch without trailing slots that no row uses."""
@@ -158,27 +201,29 @@ class Batch:
             length = int(self.inputs["response_lengths"].max()) if self.num_rows else 0
         else:
             length = int(used.nonzero().max()) + 1 if bool(used.any()) else 0
+            length += -length % self.decision_slots
         return self._slots(length)
 
     def _slots(self, length: int) -> Self:
-        """Cut or pad to ``length`` slots."""
-        columns: dict[str, Any] = {}
-        for name in ("actions", "rewards", *_SLOT_FILL):
+        """Cut or pad to ``length`` slots of whole decisions."""
+        decisions = length // self.decision_slots
+        columns: dict[str, Any] = {"actions": _fit(self.actions, decisions, 0)}
+        for name in ("rewards", *_SLOT_FILL):
             column = getattr(self, name)
             if column is None or (name == "rewards" and column.ndim == 1):
                 continue
             columns[name] = _fit(column, length, _SLOT_FILL.get(name, 0))
-        inputs = {n: _fit(t, length, 0) if n.startswith("observation") else t for n, t in self.inputs.items()}
+        inputs = {n: _fit(t, decisions, 0) if n.startswith(_PER_DECISION) else t for n, t in self.inputs.items()}
         return self.replace(inputs=inputs, **columns)
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _map(self, change: Callable[[Tensor], Tensor], metadata: Mapping[str, Sequence[Any]]) -> Self:
         columns: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
                 columns[item.name] = change(value)
         return replace(
-            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns
+            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata=metadata, **columns
         )
 
 
@@ -190,6 +235,9 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     """
     if not batches:
         raise BatchError("there is nothing to concatenate: the list of batches is empty")
+    levels = {(batch.decision_slots, batch.reward_slots) for batch in batches}
+    if len(levels) > 1:
+        raise BatchError(f"(decision_slots, reward_slots) differ between the batches: {sorted(levels)}")
     slots = max(batch.num_slots for batch in batches)
     fitted = [batch._slots(slots) for batch in batches]
     columns: dict[str, Any] = {}
@@ -208,7 +256,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
             tensors = [_fit(tensor, width, 0) for tensor in tensors]
         inputs[name] = torch.cat(tensors)
     metadata = {name: [v for batch in fitted for v in batch.metadata[name]] for name in fitted[0].metadata}
-    return Batch(inputs=inputs, metadata=metadata, **columns)
+    return fitted[0].replace(inputs=inputs, metadata=metadata, **columns)
 
 
 def _fit(tensor: Tensor, length: int, fill: float) -> Tensor:

@@ -19,6 +19,7 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _SIMULATORS = {
     "rlinf/MetaWorld-v0": "rlinf_envs.sim.metaworld:MetaWorldEnv",
+    "rlinf/ManiSkill-v0": "rlinf_envs.sim.maniskill:ManiSkillEnv",
     "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
 }

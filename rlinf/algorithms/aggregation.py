@@ -79,16 +79,31 @@ def slot_weights(
     max_response_length: int | None = None,
     sum_norm_divide_by_batch: bool = True,
     counts: LossCounts | None = None,
+    shared: int = 1,
 ) -> Tensor:
     """The weight of every slot [B, T] float32: the loss is ``(per_slot * weights).sum()``; 0 under a false mask.
 
     ``counts`` are those of the optimiser step where ``mask`` [B, T] is only a part (a micro-batch, a rank) of it. An
-    empty batch has weights 0.
+    empty batch has weights 0. With ``shared`` each so many slots are the parts of one, which has its own weight among
+    its likes and gives each of its true parts the same share of it: the mean of a column that the parts share is what
+    it would be without parts.
 
     >>> slot_weights("seq-mean-token-mean", torch.tensor([[True, True], [True, False]]))
     tensor([[0.2500, 0.2500],
             [0.5000, 0.0000]])
+    >>> slot_weights("token-mean", torch.tensor([[True, True, True, False]]), shared=2)
+    tensor([[0.2500, 0.2500, 0.5000, 0.0000]])
     """
+    if shared > 1:
+        parts = mask.unflatten(1, (-1, shared))
+        whole = slot_weights(
+            loss_agg_func,
+            parts.any(dim=2),
+            max_response_length=max_response_length,
+            sum_norm_divide_by_batch=sum_norm_divide_by_batch,
+            counts=counts,
+        )
+        return ((whole / parts.sum(dim=2).clamp(min=1))[..., None] * parts).flatten(1)
     catalog.choose("loss_agg_func", loss_agg_func, catalog.AGGREGATIONS)
     counts = counts or LossCounts.of(mask)
     shape = _Shape(

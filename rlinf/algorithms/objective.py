@@ -9,6 +9,7 @@ for rows in micro_batches:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.losses import LOSSES, SELECTORS
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, zeroed
 from rlinf.algorithms.losses.rollout_correction import RolloutCorrection, correction_weight
-from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, mean_over, total_of
+from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, total_of
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.types import Metrics
 
@@ -39,7 +40,13 @@ class LossOutput(NamedTuple):
 
 def _read_by(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that ``function`` takes."""
-    return {name: value for name, value in options.items() if name in inspect.signature(function).parameters}
+    taken = _parameters(function)
+    return {name: value for name, value in options.items() if name in taken}
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 class Objective:
@@ -116,14 +123,18 @@ class Objective:
         """Whether a row whose advantages are all 0 has loss and gradient 0, whatever its log-probabilities are."""
         return self.kl_beta == 0 and self.entropy_bonus == 0 and self.loss_type not in _MORE_THAN_ADVANTAGE
 
-    def weights(self, mask: Tensor, *, counts: LossCounts | None = None) -> Tensor:
-        """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it."""
+    def weights(self, mask: Tensor, *, counts: LossCounts | None = None, shared: int = 1) -> Tensor:
+        """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it.
+
+        ``shared``: how many slots have their value in common, for the weights of the critic's error.
+        """
         return slot_weights(
             self.loss_agg_func,
             mask,
             max_response_length=self.max_response_length,
             sum_norm_divide_by_batch=self.sum_norm_divide_by_batch,
             counts=counts,
+            shared=shared,
         )
 
     def select(
@@ -143,6 +154,7 @@ class Objective:
         advantages: Tensor,
         mask: Tensor,
         weights: Tensor,
+        value_weights: Tensor | None = None,
         values: Tensor | None = None,
         old_values: Tensor | None = None,
         returns: Tensor | None = None,
@@ -153,7 +165,8 @@ class Objective:
     ) -> LossOutput:
         """The weighted sum over these rows; every column [B, T]. Rows are whole: some losses read a row's mean ratio.
 
-        A column that :attr:`needs` names and that is missing is a ValueError. What a false mask covers is never read.
+        ``value_weights`` are those of the critic's error, where several slots share a value (else ``weights``). A
+        column that :attr:`needs` names and that is missing is a ValueError. What a false mask covers is never read.
         """
         given = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
         given |= {"rollout_logprobs": rollout_logprobs, "selected": selected}
@@ -174,11 +187,12 @@ class Objective:
         loss_function = LOSSES[self.loss_type]
         slots = loss_function(x, **_read_by(loss_function, self.options))
         terms = self._terms(x, slots, ref_logprobs, entropy)
-        sums = {name: (torch.where(mask, term, 0.0) * weights).sum() for name, term in terms.items()}
+        own = {} if value_weights is None else {"value_loss": value_weights}
+        sums = {name: (torch.where(mask, term, 0.0) * own.get(name, weights)).sum() for name, term in terms.items()}
         loss = torch.stack(list(sums.values())).sum()
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
         facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
-        metrics |= {name: mean_over(value, mask) for name, value in facts.items()}
+        metrics |= means_over(facts, mask)
         highest = torch.cat([x.ratio.detach()[mask], x.ratio.new_zeros(1)]).max()
         metrics["ratio_max"] = highest.double(), mask.any().double()
         return LossOutput(loss, metrics)

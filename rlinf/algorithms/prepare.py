@@ -53,6 +53,9 @@ def prepare_batch(
     the batch's metadata where they are there: ``domain`` (task family), ``greedy_reward`` (remax), ``anchor_ids``
     (gigpo: at most T ints a row).
 
+    Where several slots share a reward (``batch.reward_slots``), all of this happens reward by reward, and the parts of
+    one are given its advantage and return.
+
     1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
        not learned from, but still counts in its group's statistics
     2. ``overlong_penalty``, then ``process_rewards``
@@ -60,6 +63,7 @@ def prepare_batch(
        reinforce_pp and its baseline form)
     """
     entry = catalog.choose("adv_type", options["adv_type"], catalog.ADVANTAGES)
+    whole, batch = batch, batch.by_reward()
     given = {name: value for name, value in options.items() if value is not None}
     outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, given, ranks)
@@ -104,7 +108,8 @@ def prepare_batch(
     if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(given.get("kl_penalty_type", "kl"), logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, _mean(kl, mask, ranks), int(ranks.sum(torch.tensor(batch.num_rows))))
-    return batch.replace(mask=mask, advantages=advantages, returns=returns), metrics
+    mask = whole.mask & kept[:, None]
+    return whole.replace(mask=mask, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
 def _follow(controller: KLController, kl: float, samples: int) -> Metrics:

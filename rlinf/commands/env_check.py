@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import warnings
 from dataclasses import dataclass
 
 from rlinf.config import Config
@@ -21,6 +21,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         True,
         "The policy is built from the space: correct its shape, dtype or bounds, or what reset and step return.",
     ),
+    ("with random actions raised", True, "Training would restart the environment and drop the episode each time."),
+    ("the reward of step", True, "Such episodes are dropped and counted as env/nan: the reward must be a number."),
     ("observations are not equal although similar", False, _REPEATS),
     ("not equal although similar", False, _REPEATS),
     ("step info are not equivalent", False, "Only the success flag of the info is read here; see that it repeats."),
@@ -58,29 +60,57 @@ class EnvFinding:
 
 def examine_env(config: Config) -> list[EnvFinding]:
     """Makes the environment of ``config`` once and has it checked; a simulator that is not installed is left alone."""
-    from gymnasium.utils.env_checker import check_env
-
+    from rlinf.rollouts.isolation.lanes import remarks_in_process
+    from rlinf.rollouts.isolation.process import EnvProcessError
     from rlinf.rollouts.make_env import EnvOptions, make_env
+    from rlinf.rollouts.offscreen import offscreen
+    from rlinf.rollouts.remarks import remarks_on
 
-    extra = simulator_extra(config.env.id)
-    if extra is not None and not extra.installed:
-        return []
+    if config.evaluation.video_every:
+        os.environ.update(offscreen())
+    env = config.env
+    options = EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python)
     try:
-        env = make_env(EnvOptions(config.env.id, config.env.kwargs)).unwrapped
+        if env.isolation == "process":
+            remarks = remarks_in_process(options)
+        else:
+            extra = simulator_extra(env.id)
+            if extra is not None and not extra.installed:
+                return []
+            remarks = remarks_on(make_env(options))
+    except EnvProcessError as error:
+        return [EnvFinding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except Exception as error:  # whatever a constructor raises is the finding
         return [EnvFinding(True, f"it could not be made: {error}", "Correct env.id or env.kwargs.")]
-    told: list[tuple[str, bool]] = []
-    with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
-        try:
-            check_env(env, skip_render_check=True)
-        except Exception as error:
-            told.append((str(error) or type(error).__name__, True))
-        finally:
-            env.close()
-    told += [(str(warning.message), False) for warning in heard if "WARN:" in str(warning.message)]
-    # A Dict has the same remark for each of its parts.
-    return list(dict.fromkeys(explain(message, fatal=fatal) for message, fatal in told))
+    findings = merged([explain(remark.message, fatal=remark.fatal) for remark in remarks])
+    if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:
+        findings.append(EnvFinding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
+    return findings
+
+
+def merged(findings: list[EnvFinding]) -> list[EnvFinding]:
+    """One finding for all that mean the same: the checker and the walk see a fault each in its own way."""
+    by_meaning: dict[str, list[EnvFinding]] = {}
+    for finding in findings:
+        by_meaning.setdefault(finding.meaning, []).append(finding)
+    return [
+        EnvFinding(
+            any(finding.serious for finding in same),
+            "\n  ".join(dict.fromkeys(finding.message for finding in same)),
+            meaning,
+        )
+        for meaning, same in by_meaning.items()
+    ]
+
+
+def _filming_problem(config: Config) -> str | None:
+    """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
+    from rlinf.rollouts.filmable import filming_problem
+    from rlinf.rollouts.make_env import EnvOptions
+
+    env = config.env
+    kwargs = {**env.kwargs, **(config.evaluation.env_kwargs or {})}
+    return filming_problem(EnvOptions(env.id, kwargs, isolation=env.isolation, python=env.python))
 
 
 def explain(message: str, *, fatal: bool) -> EnvFinding:

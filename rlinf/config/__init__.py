@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.config.dump import diff, to_mapping, to_yaml
+from rlinf.config.dump import diff, flat, to_mapping, to_yaml
 from rlinf.config.loading import Resolved, load, load_mapping, resolve
 from rlinf.config.problems import ConfigErrors, ConfigProblem
 from rlinf.config.schema import Config
@@ -13,6 +13,7 @@ __all__ = [
     "ConfigProblem",
     "Resolved",
     "diff",
+    "flat",
     "load",
     "load_mapping",
     "resolve",

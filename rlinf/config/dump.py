@@ -23,13 +23,18 @@ def to_yaml(config: Config) -> str:
 
 def diff(a: Config, b: Config) -> list[str]:
     """One line per key that differs: ``rollout.batch_size: 32 -> 64``; empty when both say the same."""
-    left, right = _flat(to_mapping(a), ""), _flat(to_mapping(b), "")
+    left, right = flat(a), flat(b)
     lines = []
     for key in dict.fromkeys([*left, *right]):
         before, after = left.get(key, "(absent)"), right.get(key, "(absent)")
         if before != after:
             lines.append(f"{key}: {before} -> {after}")
     return lines
+
+
+def flat(config: Config) -> dict[str, str]:
+    """Every dotted key with its value as YAML text."""
+    return _flat(to_mapping(config), "")
 
 
 def _plain(value: object) -> object:

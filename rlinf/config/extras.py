@@ -16,9 +16,11 @@ MODULES: Mapping[str, str] = {
     "sweep": "optuna",
     "wandb": "wandb",
     "mlflow": "mlflow",
+    "video": "av",
     "mujoco": "mujoco",
     "metaworld": "metaworld",
     "minigrid": "minigrid",
+    "maniskill": "mani_skill",
     "robotics": "gymnasium_robotics",
     "box2d": "Box2D",
 }
@@ -31,6 +33,7 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     ),
     "metaworld": ("rlinf_envs:rlinf/MetaWorld-",),
     "minigrid": ("rlinf_envs:rlinf/MiniGrid-",),
+    "maniskill": ("rlinf_envs:rlinf/ManiSkill-",),
     "robotics": ("gymnasium_robotics:",),
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip
@@ -66,8 +69,10 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("wandb", "logging.wandb_project"))
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
+    if config.evaluation.video_every > 0:
+        needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     simulator = simulator_extra(config.env.id)
-    if simulator is not None:
+    if simulator is not None and config.env.isolation == "none":
         needed.append(simulator)
     return needed
 

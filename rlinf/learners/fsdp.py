@@ -24,6 +24,7 @@ from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.buckets import cut
 from rlinf.learners.minibatch import Minibatch, require_finite
+from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
@@ -168,12 +169,13 @@ class FSDPLearner(TorchLearner):
             if self.rank == 0:
                 yield from by_expert([(name, whole.detach().cpu())])
 
+    def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
+        named = self.policy.model.named_parameters()
+        return cut(((name, tensor.numel() * tensor.element_size()) for name, tensor in named), bucket_bytes)
+
     def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        sizes = (
-            (name, tensor.numel() * tensor.element_size()) for name, tensor in self.policy.model.named_parameters()
-        )
-        runs = cut(sizes, bucket_bytes)
+        runs = self._weight_runs(bucket_bytes)
         return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
 
     def _state(self) -> dict[str, Any]:
@@ -199,9 +201,10 @@ class FSDPLearner(TorchLearner):
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
         state = self._state()
         checkpoint.load(state, checkpoint_id=folder / "fsdp")
-        set_state_dict(
-            self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
-        )
+        with own_options(self.optimizer):
+            set_state_dict(
+                self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
+            )
         self.optimizer_steps = facts["optimizer_steps"]
         if self._host_reference is not None and (folder / "reference").exists():
             with self._as_reference():

@@ -27,6 +27,8 @@ class Minibatch:
         objective = stage.objective
         self.advantages = _given(self.batch.advantages)
         self.weights = objective.weights(self.batch.mask)
+        shared = self.batch.reward_slots
+        self.value_weights = objective.weights(self.batch.mask, shared=shared) if shared > 1 else None
         proximal = self.batch.old_logprobs if self.batch.old_logprobs is not None else self.batch.logprobs
         self.selected = objective.select(old_logprobs=proximal, advantages=self.advantages, mask=self.batch.mask)
         self._place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
@@ -66,6 +68,7 @@ class Minibatch:
             advantages=_given(part.advantages),
             mask=part.mask,
             weights=self.weights[places].to(device),
+            value_weights=None if self.value_weights is None else self.value_weights[places].to(device),
             values=output.values,
             old_values=part.values,
             returns=part.returns,

@@ -22,6 +22,7 @@ from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.buckets import cut
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
+from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Sleeper
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import sum_gradients
@@ -57,10 +58,11 @@ class TorchLearner(Sleeper):
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
         self.stage = stage
         heads = {id(parameter) for parameter in self._critic_parameters()}
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
+        self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [p for p in trained if id(p) not in heads], "peak_lr": stage.lr},
-            {"params": [p for p in trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
+            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": stage.lr},
+            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
@@ -153,12 +155,13 @@ class TorchLearner(Sleeper):
         partial = [self._backward(mini, mini.batch, mini.places(piece)) for piece in pieces]
         if not partial:  # more ranks than rows: this one still has to take part in every sum
             partial.append(self._backward(mini, mini.blank(), torch.tensor([0])))
-        sum_gradients(self.policy.parameters(), self.size)
+        sum_gradients(self._trained, self.size)
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _backward(self, mini: Minibatch, rows: Batch, places: Tensor) -> PartialMetrics:
         """Adds the gradient of the rows ``places`` of ``rows`` (the minibatch's, or its blank ones)."""
-        part = rows.select(places).to(self.device)
+        everything = len(places) == rows.num_rows and places.equal(torch.arange(len(places)))
+        part = (rows if everything else rows.select(places)).to(self.device)
         with_entropy = "entropy" in self.stage.objective.needs
         output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
         loss, metrics = mini.loss(part, places, output)
@@ -168,9 +171,8 @@ class TorchLearner(Sleeper):
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         limit = self.stage.grad_clip if self.stage.grad_clip > 0 else math.inf
-        norm = float(nn.utils.clip_grad_norm_(trained, limit))
+        norm = float(nn.utils.clip_grad_norm_(self._trained, limit))
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
@@ -185,9 +187,16 @@ class TorchLearner(Sleeper):
         head = getattr(self.policy, "value_head", None)
         return iter(()) if head is None else head.parameters()
 
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """In how many parts of at most so many bytes (one parameter at least) :meth:`weights` gives them."""
+        return len(self._weight_runs(bucket_bytes))
+
+    def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
+        return cut(((name, tensor.nbytes) for name, tensor in self.policy.weights()), bucket_bytes)
+
     def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        runs = cut(((name, tensor.nbytes) for name, tensor in self.policy.weights()), bucket_bytes)
+        runs = self._weight_runs(bucket_bytes)
         wanted = set(runs[part]) if self.rank == 0 else ()
         tensors = {name: tensor.cpu() for name, tensor in self.policy.weights() if name in wanted}
         return WeightUpdate(version, tensors, part, len(runs))
@@ -211,7 +220,8 @@ class TorchLearner(Sleeper):
         if state["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {state['stage']!r}, not {self.stage.name!r}")
         self.policy.load_state_dict(state["policy"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        with own_options(self.optimizer):
+            self.optimizer.load_state_dict(state["optimizer"])
         self.optimizer_steps = state["optimizer_steps"]
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])

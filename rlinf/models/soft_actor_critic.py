@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
+from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
@@ -91,6 +92,7 @@ class SoftActorCritic(nn.Module):
 
     state_size = 0
     slots_independent = True
+    granularity = Granularity()
     noise_kind = "normal"
     action_dtype = np.float32
 
@@ -114,9 +116,8 @@ class SoftActorCritic(nn.Module):
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
-        parameters = self.distribution(inputs)
-        actions = self.head.sample(parameters, noise)
-        return actions, self.head.log_prob(parameters, actions).sum(-1)
+        actions, logprobs = self.head.draw(self.distribution(inputs), noise)
+        return actions, logprobs.sum(-1)
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
         """Both critics' estimates [2, N] for unsquashed actions [N, A]."""

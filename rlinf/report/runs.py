@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
+from rlinf.errors import UserError
+
 Series = Mapping[str, list[float | None]]
 
 
-class ReportError(RuntimeError):
+class ReportError(UserError):
     """A folder that no report can be made of; the message says why."""
 
 

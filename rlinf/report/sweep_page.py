@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlinf.sweep.export import setting_row, trial_row
+from rlinf.sweep.load import short_names
 from rlinf.sweep.records import read_sweep
 from rlinf.sweep.statistics import mean_band
 from rlinf.sweep.summary import SettingResult, SweepSummary, TrialResult, summarise
@@ -30,6 +31,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "metric": sweep.metric,
         "mode": sweep.mode,
         "keys": list(sweep.keys),
+        "short_names": short_names(sweep.keys),
         "verdict": summary.verdict.splitlines(),
         "settings": [_setting(sweep.keys, one) for one in summary.settings],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.streams import stream_seed
 from rlinf.types import PolicyOutput
@@ -22,6 +23,7 @@ class SimulatorPolicy(Protocol):
     """What rollouts ask of a policy beside `interfaces.Policy`."""
 
     state_size: int
+    granularity: Granularity
     noise_kind: str
     noise_size: int
     action_shape: tuple[int, ...]

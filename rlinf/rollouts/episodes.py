@@ -17,7 +17,7 @@ from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.rollouts.actor import NoiseStream, SimulatorPolicy, decide
 from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.lanes import Lanes
-from rlinf.rollouts.records import EpisodeRecord, EpisodeTally
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTally, EpisodeTrace
 from rlinf.types import Batch
 
 _NOISE_BLOCK = 64
@@ -44,6 +44,9 @@ class Episode:
     observations: Arrays
     actions: np.ndarray
     rewards: np.ndarray
+    """[L, K] for chunks of K actions."""
+    executed: np.ndarray
+    """[L, K] bool: the actions that were carried out."""
     terminated: bool
     record: EpisodeRecord
 
@@ -66,6 +69,17 @@ class _Slot:
     """Index of its first decision among those of the run."""
     noise: NoiseStream | None
     block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
+
+
+@dataclass(frozen=True)
+class _Decision:
+    """One of all busy lanes: [n, ...] per column, in the order of ``lanes``."""
+
+    lanes: list[int]
+    observations: Arrays
+    actions: np.ndarray
+    rewards: np.ndarray
+    executed: np.ndarray
 
 
 class EpisodeCollector:
@@ -96,7 +110,7 @@ class EpisodeCollector:
         """All of ``tasks`` to their ends. Noise is keyed by (run seed, step, row, attempt); ``greedy`` needs none."""
         waiting = [(task, 0) for task in reversed(tasks)]
         busy: dict[int, _Slot] = {}
-        history: list[tuple[list[int], Arrays, np.ndarray, np.ndarray]] = []
+        history: list[_Decision] = []
         state = np.zeros((self._lanes.num_lanes, policy.state_size), dtype=np.float32)
         run = EpisodeRun([], Counter(), 0)
         while waiting or busy:
@@ -108,8 +122,8 @@ class EpisodeCollector:
             observations = {name: leaf[lanes] for name, leaf in self._lanes.observations.items()}
             noise = None if greedy else np.stack([self._noise(busy[lane], len(history)) for lane in lanes])
             actions, state[lanes] = decide(policy, observations, state[lanes], noise)
-            rewards, over = self._advance(lanes, policy.env_actions(actions), busy, len(history), run)
-            history.append((lanes, observations, actions, rewards))
+            rewards, executed, over = self._advance(lanes, policy.env_actions(actions), busy, len(history), run)
+            history.append(_Decision(lanes, observations, actions, rewards, executed))
             for lane, outcome in over.items():
                 slot = busy.pop(lane)
                 if outcome is None:
@@ -163,9 +177,10 @@ class EpisodeCollector:
 
     def _advance(
         self, lanes: list[int], actions: np.ndarray, busy: dict[int, _Slot], now: int, run: EpisodeRun
-    ) -> tuple[np.ndarray, dict[int, tuple[bool, EpisodeRecord] | None]]:
-        """One decision: rewards [n] and the lanes whose episode is over (None: it failed)."""
-        rewards = np.zeros(len(lanes))
+    ) -> tuple[np.ndarray, np.ndarray, dict[int, tuple[bool, EpisodeRecord] | None]]:
+        """One decision: rewards [n, K], what was carried out [n, K], the lanes that are done (None: it failed)."""
+        rewards = np.zeros((len(lanes), self._chunk))
+        executed = np.zeros((len(lanes), self._chunk), dtype=bool)
         over: dict[int, tuple[bool, EpisodeRecord] | None] = {}
         place = {lane: position for position, lane in enumerate(lanes)}
         alive = lanes
@@ -177,7 +192,8 @@ class EpisodeCollector:
             acted[list(result.failed)] = False
             index = np.asarray(alive)
             self._tally.add(index[acted], result.rewards[acted], result.success[acted])
-            rewards[np.asarray(rows)[acted]] += result.rewards[acted]
+            rewards[np.asarray(rows)[acted], part] = result.rewards[acted]
+            executed[np.asarray(rows)[acted], part] = True
             run.env_steps += int(acted.sum())
             for position, kind in result.failed.items():
                 over[alive[position]] = None
@@ -193,7 +209,7 @@ class EpisodeCollector:
         for lane in alive:
             if now - busy[lane].first + 1 >= self._max_decisions:
                 over[lane] = (False, self._tally.finish(lane, busy[lane].task.row, success_now[lane]))
-        return rewards, over
+        return rewards, executed, over
 
     def _fail(self, lane: int, kind: str, run: EpisodeRun) -> None:
         run.failures[kind] += 1
@@ -201,46 +217,47 @@ class EpisodeCollector:
         if self._total_failures > self._max_failures:
             raise EnvFailureError(
                 f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures "
-                "allows; step one by hand to see why, or raise the limit"
+                f"allows. The last one:\n{self._lanes.last_failure}"
             )
         self._lanes.restart(lane)
 
 
-def _cut(
-    history: list[tuple[list[int], Arrays, np.ndarray, np.ndarray]],
-    lane: int,
-    slot: _Slot,
-    terminated: bool,
-    record: EpisodeRecord,
-) -> Episode:
+def _cut(history: list[_Decision], lane: int, slot: _Slot, terminated: bool, record: EpisodeRecord) -> Episode:
     """The lane's part of the run's history since the episode began."""
-    mine = [
-        (lanes.index(lane), observations, actions, rewards)
-        for lanes, observations, actions, rewards in history[slot.first :]
-    ]
-    names = list(mine[0][1])
+    mine = [(decision.lanes.index(lane), decision) for decision in history[slot.first :]]
+    names = list(mine[0][1].observations)
     return Episode(
         task=slot.task,
-        observations={name: np.stack([observations[name][at] for at, observations, _, _ in mine]) for name in names},
-        actions=np.stack([actions[at] for at, _, actions, _ in mine]),
-        rewards=np.array([rewards[at] for at, _, _, rewards in mine]),
+        observations={name: np.stack([past.observations[name][at] for at, past in mine]) for name in names},
+        actions=np.stack([past.actions[at] for at, past in mine]),
+        rewards=np.stack([past.rewards[at] for at, past in mine]),
+        executed=np.stack([past.executed[at] for at, past in mine]),
         terminated=terminated,
         record=record,
     )
 
 
+def trace_of(episode: Episode) -> EpisodeTrace:
+    """Rewards and actions as plain numbers, for reports; an action of any shape is a row of dimensions."""
+    actions = episode.actions.reshape(len(episode.rewards), -1).T
+    return EpisodeTrace(episode.record, episode.task.start_seed, episode.rewards.tolist(), actions.tolist())
+
+
 def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:
     """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of slots at a time."""
-    rows, slots = len(episodes), max(len(episode.rewards) for episode in episodes)
-    lengths = [len(episode.rewards) for episode in episodes]
-    mask = torch.arange(slots) < torch.tensor(lengths)[:, None]
-    inputs = {name: _padded([e.observations[name] for e in episodes], slots) for name in episodes[0].observations}
+    slots = policy.granularity
+    rows, decisions = len(episodes), max(len(episode.rewards) for episode in episodes)
+    inputs = {name: _padded([e.observations[name] for e in episodes], decisions) for name in episodes[0].observations}
     if policy.state_size:
         inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
-        inputs["episode_start"] = torch.zeros(rows, slots, dtype=torch.bool)
-    actions = _padded([episode.actions for episode in episodes], slots)
-    rewards = _padded([episode.rewards for episode in episodes], slots).to(torch.float32)
-    at_once = max(1, _EVALUATION_SLOTS // slots)
+        inputs["episode_start"] = torch.zeros(rows, decisions, dtype=torch.bool)
+    executed = _padded([episode.executed for episode in episodes], decisions)
+    if slots.actions > 1:
+        inputs["executed"] = executed
+    mask, reward_mask = slots.mask(executed), slots.reward_mask(executed)
+    actions = _padded([episode.actions for episode in episodes], decisions)
+    rewards = slots.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(torch.float32)
+    at_once = max(1, _EVALUATION_SLOTS // decisions)
     with torch.no_grad():
         logprobs = torch.cat(
             [
@@ -248,20 +265,21 @@ def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version
                 for part in torch.arange(rows).split(at_once)
             ]
         )
-    last = torch.zeros_like(mask)
-    last[torch.arange(rows), torch.tensor(lengths) - 1] = True
+    last = slots.spread(reward_mask & (reward_mask.sum(dim=1, keepdim=True) == reward_mask.cumsum(dim=1)))
     ended = torch.tensor([episode.terminated for episode in episodes])[:, None]
     return Batch(
         inputs=inputs,
         actions=actions,
         mask=mask,
         logprobs=torch.where(mask, logprobs, 0.0),
-        rewards=rewards,
-        step_rewards=torch.where(mask, rewards, torch.nan),
+        rewards=slots.first(rewards),
+        step_rewards=slots.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
         group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),
         policy_version=torch.full(mask.shape, version, dtype=torch.int32),
         terminated=last & ended,
         truncated=last & ~ended,
+        decision_slots=slots.decision_slots,
+        reward_slots=slots.reward_slots,
         metadata={
             "start_seed": [episode.task.start_seed for episode in episodes],
             "success": [episode.record.success_once for episode in episodes],

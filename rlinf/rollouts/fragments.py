@@ -39,17 +39,19 @@ class Fragment:
 
 @dataclass
 class _Columns:
-    """Slots by lanes [T, N, ...], time first while they are filled."""
+    """Decisions by lanes [T, N, ...], time first while they are filled."""
 
     observations: Arrays
     actions: np.ndarray
     rewards: np.ndarray
+    """[T, N, K] for chunks of K actions, as the flags and the mask (the actions carried out) are."""
     terminated: np.ndarray
     truncated: np.ndarray
     mask: np.ndarray
     starts: np.ndarray
-    finals: list[tuple[int, int, Arrays]] = field(default_factory=list)
-    """(slot, lane, observation after the slot) of every truncated slot."""
+    """[T, N]: the first decision of an episode."""
+    finals: list[tuple[int, int, int, Arrays]] = field(default_factory=list)
+    """(decision, lane, action of the chunk, observation after it) of every truncation."""
     next_observations: Arrays | None = None
 
 
@@ -108,14 +110,15 @@ class FragmentCollector:
 
     def _allocate(self, policy: SimulatorPolicy) -> _Columns:
         lead = (self._num_steps, len(self._all))
+        parts = (*lead, self._chunk)
         space = self._lanes.observation_space
         return _Columns(
             observations=empty_leaves(space, lead),
             actions=np.zeros((*lead, *policy.action_shape), dtype=policy.action_dtype),
-            rewards=np.zeros(lead),
-            terminated=np.zeros(lead, dtype=bool),
-            truncated=np.zeros(lead, dtype=bool),
-            mask=np.ones(lead, dtype=bool),
+            rewards=np.zeros(parts),
+            terminated=np.zeros(parts, dtype=bool),
+            truncated=np.zeros(parts, dtype=bool),
+            mask=np.zeros(parts, dtype=bool),
             starts=np.zeros(lead, dtype=bool),
             next_observations=empty_leaves(space, lead) if self._keep_next else None,
         )
@@ -136,27 +139,36 @@ class FragmentCollector:
         env_actions = policy.env_actions(actions)
         self._history.append(env_actions)
         if self._chunk == 1:
-            return self._advance(columns, slot, self._all, env_actions, episodes)
+            return self._advance(columns, (slot, 0), self._all, env_actions, episodes)
         alive, steps = list(self._all), 0
         for part in range(self._chunk):
-            steps += self._advance(columns, slot, alive, env_actions[alive, part], episodes)
+            steps += self._advance(columns, (slot, part), alive, env_actions[alive, part], episodes)
             alive = [lane for lane in alive if not self._fresh[lane]]
             if not alive:
                 break
         return steps
 
     def _advance(
-        self, columns: _Columns, slot: int, lanes: list[int], actions: np.ndarray, episodes: list[EpisodeRecord]
+        self,
+        columns: _Columns,
+        place: tuple[int, int],
+        lanes: list[int],
+        actions: np.ndarray,
+        episodes: list[EpisodeRecord],
     ) -> int:
-        """One environment step of ``lanes``; ends, failures and the observation that follows are entered."""
+        """One environment step of ``lanes``; ends, failures and the observation that follows are entered.
+
+        ``place``: the decision, and the number of this action in its chunk.
+        """
         result = self._lanes.step(lanes, actions)
+        slot, part = place
         index = np.asarray(lanes)
         if result.idle is not None and result.idle.any():
-            columns.mask[slot, index[result.idle]] = False
             self._fresh[index[result.idle]] = True
         acted = np.ones(len(lanes), dtype=bool) if result.idle is None else ~result.idle
         acted[list(result.failed)] = False
-        columns.rewards[slot, index[acted]] += result.rewards[acted]
+        columns.mask[slot, index[acted], part] = True
+        columns.rewards[slot, index[acted], part] = result.rewards[acted]
         self._tally.add(index[acted], result.rewards[acted], result.success[acted])
         if columns.next_observations is not None:
             for name, leaf in self._lanes.observations.items():
@@ -167,24 +179,26 @@ class FragmentCollector:
         over: list[int] = []
         for position in np.nonzero(done)[0].tolist():
             lane = lanes[position]
-            columns.terminated[slot, lane] = result.terminated[position]
+            columns.terminated[slot, lane, part] = result.terminated[position]
             if result.truncated[position] and not result.terminated[position]:
-                columns.truncated[slot, lane] = True
-                columns.finals.append((slot, lane, {n: a[lane].copy() for n, a in self._lanes.observations.items()}))
+                columns.truncated[slot, lane, part] = True
+                final = {name: leaf[lane].copy() for name, leaf in self._lanes.observations.items()}
+                columns.finals.append((slot, lane, part, final))
             episodes.append(self._tally.finish(lane, self._lane_ids[lane], bool(result.success[position])))
             over.append(lane)
         for position, kind in result.failed.items():
-            self._drop(columns, slot, lanes[position], kind)
+            self._drop(columns, place, lanes[position], kind)
             over.append(lanes[position])
         self._begin(over)
         return int(acted.sum())
 
-    def _drop(self, columns: _Columns, slot: int, lane: int, kind: str) -> None:
+    def _drop(self, columns: _Columns, place: tuple[int, int], lane: int, kind: str) -> None:
         """Takes the broken episode's slots out of the batch and the environment out of service."""
+        slot, part = place
         starts = np.nonzero(columns.starts[: slot + 1, lane])[0]
         first = int(starts[-1]) if len(starts) else 0
         columns.mask[first : slot + 1, lane] = False
-        columns.truncated[slot, lane] = True
+        columns.truncated[slot, lane, part] = True
         columns.rewards[first : slot + 1, lane] = 0.0
         self._tally.clear(lane)
         self._fail(lane, kind)
@@ -195,7 +209,7 @@ class FragmentCollector:
         if self._total_failures > self._max_failures:
             raise EnvFailureError(
                 f"environments failed {self._total_failures} times (last: {kind!r} in env {self._lane_ids[lane]}), "
-                "more than env.max_failures allows; step one by hand to see why, or raise the limit"
+                f"more than env.max_failures allows. The last one:\n{self._lanes.last_failure}"
             )
         self._lanes.restart(lane)
 
@@ -221,7 +235,10 @@ class FragmentCollector:
         if policy.state_size:
             inputs["recurrent_state"] = torch.from_numpy(before)
             inputs["episode_start"] = _rows(columns.starts)
-        actions, mask = _rows(columns.actions), _rows(columns.mask)
+        slots, executed = policy.granularity, _rows(columns.mask)
+        if self._chunk > 1:
+            inputs["executed"] = executed
+        actions, mask = _rows(columns.actions), slots.mask(executed)
         with torch.no_grad():
             said = policy.evaluate(inputs, actions, mask)
         return Batch(
@@ -229,34 +246,36 @@ class FragmentCollector:
             actions=actions,
             mask=mask,
             logprobs=said.logprobs,
-            rewards=_rows(columns.rewards).to(torch.float32),
+            rewards=slots.first(slots.rewards(_rows(columns.rewards), executed)).to(torch.float32),
             group_ids=torch.tensor(list(self._lane_ids), dtype=torch.int64),
             policy_version=torch.full(mask.shape, version, dtype=torch.int32),
-            terminated=_rows(columns.terminated),
-            truncated=_rows(columns.truncated),
+            terminated=slots.spread(slots.flags(_rows(columns.terminated))),
+            truncated=slots.spread(slots.flags(_rows(columns.truncated))),
             values=said.values,
-            bootstrap_values=None if said.values is None else self._bootstrap(policy, columns, inputs, mask.shape),
+            bootstrap_values=None if said.values is None else self._bootstrap(policy, columns, inputs),
+            decision_slots=slots.decision_slots,
+            reward_slots=slots.reward_slots,
         )
 
-    def _bootstrap(
-        self, policy: SimulatorPolicy, columns: _Columns, inputs: dict[str, torch.Tensor], shape: torch.Size
-    ) -> torch.Tensor:
-        """Values [N, T] of the observations after truncated slots and after the last slot; 0 elsewhere."""
-        places = [(lane, slot) for slot, lane, _ in columns.finals]
+    def _bootstrap(self, policy: SimulatorPolicy, columns: _Columns, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Values [N, slots] of the observations after truncated slots and after the last slot; 0 elsewhere."""
+        rewards = policy.granularity.decision_rewards
+        places = [(lane, slot, min(part, rewards - 1)) for slot, lane, part, _ in columns.finals]
         finals = len(places)
-        places += [(lane, self._num_steps - 1) for lane in self._all]
+        places += [(lane, self._num_steps - 1, rewards - 1) for lane in self._all]
         leaves: dict[str, torch.Tensor] = {}
         for name, newest in self._lanes.observations.items():
-            kept = [final[name] for _, _, final in columns.finals]
+            kept = [final[name] for _, _, _, final in columns.finals]
             leaves[name] = torch.from_numpy(np.concatenate([np.stack(kept), newest]) if kept else newest.copy())
-        rows, slots = torch.tensor(places).unbind(1)
+        rows, slots, parts = torch.tensor(places).unbind(1)
+        shape = torch.Size((len(self._all), self._num_steps))
         state = policy.states(inputs, shape) if policy.state_size else torch.zeros(shape.numel(), 0)
         values = policy.values(leaves, state.unflatten(0, shape)[rows, slots])
-        result = torch.zeros(shape)
-        result[:, -1] = values[finals:]
+        result = torch.zeros(*shape, rewards)
+        result[:, -1, -1] = values[finals:]
         # Where a lane was cut in its last slot, its final observation counts, not the first one of the new episode.
-        result[rows[:finals], slots[:finals]] = values[:finals]
-        return result
+        result[rows[:finals], slots[:finals], parts[:finals]] = values[:finals]
+        return policy.granularity.spread(result.flatten(1))
 
     def skip_episodes(self, count: int) -> None:
         """Leaves so many episode numbers out, before the first episode."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -52,6 +53,10 @@ class Lanes(Protocol):
     action_space: spaces.Space
     observations: Arrays
 
+    @property
+    def last_failure(self) -> str:
+        """The traceback of the newest failure, or another account of it; empty before the first."""
+
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Starts an episode in each of ``lanes``; returns position -> kind for those that failed to."""
 
@@ -80,10 +85,12 @@ class InProcessLanes:
         self._build = build
         self._success_key = success_key
         self._timeout_s = timeout_s
+        self.last_failure = ""
         self._envs = [build() for _ in range(num_lanes)]
         self.num_lanes = num_lanes
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
+        self.metadata = self._envs[0].metadata
         self.observations = empty_leaves(self.observation_space, (num_lanes,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
         self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
@@ -95,10 +102,8 @@ class InProcessLanes:
                 with deadline(self._timeout_s):
                     observation, _ = self._envs[lane].reset(seed=int(seed) % 2**31)
                 self._keep(lane, observation)
-            except DeadlineExceededError:
-                failed[position] = "timeouts"
-            except Exception:
-                failed[position] = "failures"
+            except Exception as error:
+                failed[position] = self._account(error)
         return failed
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
@@ -123,15 +128,17 @@ class InProcessLanes:
                         if key in info:
                             flags[2, position] = bool(np.any(info[key]))
                         position += 1
-            except DeadlineExceededError:
-                failed[position] = "timeouts"
-                position += 1
-            except Exception:
-                failed[position] = "failures"
+            except Exception as error:
+                failed[position] = self._account(error)
                 position += 1
         result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
         mark_not_a_number(result, lanes, self.observations)
         return result
+
+    def render(self, lane: int) -> Any:
+        """What the environment draws of itself, in the render mode that it was built with."""
+        with deadline(self._timeout_s):
+            return self._envs[lane].render()
 
     def restart(self, lane: int) -> None:
         close_quietly(self._envs[lane])
@@ -140,6 +147,11 @@ class InProcessLanes:
     def close(self) -> None:
         for env in self._envs:
             close_quietly(env)
+
+    def _account(self, error: Exception) -> str:
+        """The kind of a failure; its traceback (the place where it hung, for a hang) is kept."""
+        self.last_failure = "".join(traceback.format_exception(error))
+        return "timeouts" if isinstance(error, DeadlineExceededError) else "failures"
 
     def _keep(self, lane: int, observation: object) -> None:
         write_observation(self.observations, lane, observation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -28,6 +29,7 @@ class ProcessLanes:
         self._success_key = success_key
         self._timeout_s = timeout_s
         self.num_lanes = num_lanes
+        self.last_failure = ""
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         for _ in range(num_lanes):
@@ -93,13 +95,15 @@ class ProcessLanes:
                     self._spaces(lane)
                 self._pipes[lane].send(message)
                 open_pipes[self._pipes[lane]] = position
-            except (OSError, EOFError, RuntimeError):
+            except (OSError, EOFError, RuntimeError) as error:
                 failed[position] = "failures"
+                self.last_failure = str(error) or type(error).__name__
         until = time.monotonic() + self._timeout_s
         while open_pipes:
             ready = wait(list(open_pipes), timeout=max(0.0, until - time.monotonic()))
             if not ready:
                 failed.update(dict.fromkeys(open_pipes.values(), "timeouts"))
+                self.last_failure = f"no answer within {self._timeout_s:.0f} s"
                 break
             for pipe in ready:
                 assert isinstance(pipe, Connection)
@@ -107,8 +111,9 @@ class ProcessLanes:
                 try:
                     answer = pipe.recv()
                 except (OSError, EOFError):  # the process died
-                    answer = "died"
+                    answer = "the environment's process died"
                 if isinstance(answer, str):
+                    self.last_failure = answer
                     failed[position] = "failures"
                 else:
                     answers[position] = answer
@@ -126,7 +131,7 @@ def _serve(pipe: Connection, build: Callable[[], gymnasium.Env], success_key: st
         env = build()
         pipe.send((env.observation_space, env.action_space))
     except Exception as error:
-        pipe.send(f"{type(error).__name__}: {error}")
+        pipe.send("".join(traceback.format_exception(error)))
         return
     while True:
         try:
@@ -142,4 +147,4 @@ def _serve(pipe: Connection, build: Callable[[], gymnasium.Env], success_key: st
                 success = bool(np.any(info[success_key])) if success_key in info else False
                 pipe.send((observation, float(reward), bool(terminated), bool(truncated), success))
         except Exception as error:
-            pipe.send(f"{type(error).__name__}: {error}")
+            pipe.send("".join(traceback.format_exception(error)))

@@ -22,6 +22,7 @@ class RewardNormalizer:
 
     def __call__(self, batch: Batch) -> Batch:
         """Takes rewards [B, T] into the statistics, then scales them."""
+        whole, batch = batch, batch.by_reward()
         rewards = torch.where(batch.mask, batch.rewards, 0.0).double()
         ended = torch.zeros_like(batch.mask)
         for flag in (batch.terminated, batch.truncated):
@@ -37,7 +38,8 @@ class RewardNormalizer:
         self._running = running
         self._merge(returns[batch.mask])
         scale = max((self._m2 / max(self._count, 1.0)) ** 0.5, 1e-4)
-        return batch.replace(rewards=(rewards / scale).clamp(-self._clip, self._clip).float())
+        scaled = torch.where(whole.mask, whole.rewards, 0.0).double() / scale
+        return whole.replace(rewards=scaled.clamp(-self._clip, self._clip).float())
 
     def _merge(self, values: torch.Tensor) -> None:
         """Chan's formula for two sets of numbers."""

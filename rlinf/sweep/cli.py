@@ -10,6 +10,8 @@ from rlinf.sweep.load import Sweep, load_sweep
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import validate
 
+FAILED, INTERRUPTED = 1, 130
+
 
 def main(arguments: Sequence[str]) -> int:
     """Validates every trial, runs what is not finished, aggregates, writes the report."""
@@ -26,12 +28,14 @@ def main(arguments: Sequence[str]) -> int:
     if options.check:
         for plan in plans:
             print(plan.folder_name)
+        if not plans:
+            print(f"valid; {sweep.config.search} draws {sweep.config.budget.trials} settings, one after another")
         return 0
     return run_sweep(sweep, plans)
 
 
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
-    """Runs a validated sweep; 1 where a trial failed for good, else 0."""
+    """Runs a validated sweep; 1 where a trial failed for good, 130 where someone interrupted, else 0."""
     from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_report
     from rlinf.sweep.engine import run_trials
@@ -40,17 +44,19 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     from rlinf.sweep.summary import summarise
 
     open_sweep(sweep)
-    trials = run_trials(sweep, plans)
+    outcome = run_trials(sweep, plans)
     summary = summarise(read_sweep(sweep.folder))
     write_tables(summary, sweep.folder)
     print(summary.verdict)
-    failed = [trial for trial in trials if trial.status == "failed"]
+    failed = [trial for trial in outcome.trials if trial.status == "failed"]
     for trial in failed:
         print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
-    return 1 if failed else 0
+    if outcome.interrupted:
+        return INTERRUPTED
+    return FAILED if failed else 0
 
 
 def last_line(error: str | None) -> str:

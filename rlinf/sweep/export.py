@@ -32,6 +32,9 @@ def setting_row(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
         **_columns("final", one.final),
         **_columns("best", one.best),
         "p_as_good_as_best": one.p_value,
+        "best_beats_it": one.beaten.probability if one.beaten else None,
+        "best_beats_it_low": one.beaten.interval[0] if one.beaten else None,
+        "best_beats_it_high": one.beaten.interval[1] if one.beaten else None,
         "failed": sum(trial.record.status == "failed" for trial in one.trials),
     }
 
@@ -48,6 +51,7 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
         "steps": trial.steps,
         "minutes": trial.minutes,
         "failures": trial.record.failures,
+        "lineage": "; ".join(f"step {one['step']} of {one['from']}" for one in trial.record.lineage) or None,
         "folder": trial.record.folder.name,
     }
 
@@ -93,19 +97,20 @@ def _parquet(path: Path, rows: Sequence[Record]) -> None:
 def _markdown(summary: SweepSummary) -> str:
     lines = [f"# {summary.sweep.name}", "", summary.verdict.replace("\n", "\n\n"), ""]
     lines += [
-        "| rank | setting | seeds | mean [95%] | median | IQM [95%] | best | p |",
-        "|--:|---|--:|---|--:|---|--:|--:|",
+        "| rank | setting | seeds | mean [95%] | median | IQM [95%] | best | P(first beats it) | p |",
+        "|--:|---|--:|---|--:|---|--:|--:|--:|",
     ]
     for one in summary.settings:
         if one.final is None or one.best is None:
-            lines.append(f"| {one.rank} | {one.label} | 0 | - | - | - | - | - |")
+            lines.append(f"| {one.rank} | {one.label} | 0 | - | - | - | - | - | - |")
             continue
         found = one.final
         mean = f"{found.mean:.4g} [{found.mean_interval[0]:.4g}, {found.mean_interval[1]:.4g}]"
         middle = f"{found.iqm:.4g} [{found.iqm_interval[0]:.4g}, {found.iqm_interval[1]:.4g}]"
+        beats = "-" if one.beaten is None else f"{one.beaten.probability:.2g}"
         p_value = "-" if one.p_value is None else f"{one.p_value:.2g}"
         lines.append(
             f"| {one.rank} | {one.label} | {found.count} | {mean} | {found.median:.4g} | {middle} "
-            f"| {one.best.mean:.4g} | {p_value} |"
+            f"| {one.best.mean:.4g} | {beats} | {p_value} |"
         )
     return "\n".join(lines) + "\n"

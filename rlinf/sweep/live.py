@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rlinf.sweep.load import Sweep
-from rlinf.sweep.records import TrialRecord
 
-_COLOURS = {"running": "cyan", "finished": "green", "stopped": "yellow", "failed": "red", "again": "yellow"}
+_COLOURS = {"running": "cyan", "finished": "green", "failed": "red"}
+_ORDER = ("failed", "again", "running", "paused", "finished", "stopped")
+_OVER = ("finished", "stopped", "failed")
 _ROWS = 16
 
 
@@ -27,104 +29,157 @@ class Shown:
     status: str = "running"
     step: int = 0
     value: float | None = None
+    best: float | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    """Of the attempts before this one; a trial that is paused takes none."""
     began: float = 0.0
 
 
 class LiveView:
-    """Trials, status, best so far, time left."""
+    """Trials, status, best so far, time left. Also the clock of `budget.wall_time_s`."""
 
-    current: ClassVar[LiveView | None] = None
-    """The view of this process: Tune reads its callbacks back from disk, which a terminal does not survive."""
-
-    def __init__(self, sweep: Sweep, *, total: int, finished: int) -> None:
-        self.sweep, self.total, self.done_before = sweep, total, finished
-        self.console = Console()
+    def __init__(self, sweep: Sweep, *, total: int, done_before: int, console: Console | None = None) -> None:
+        self.sweep, self.total, self.done_before = sweep, total, done_before
+        self.console = console or Console()
         self.trials: dict[str, Shown] = {}
-        self.durations: list[float] = []
+        self.widest = 1
         self.began = time.monotonic()
-        self.best: tuple[float, str] | None = None
+        self.out_of_time = False
+        self._sign = 1 if sweep.config.mode == "max" else -1
         self._live = Live(self, console=self.console, refresh_per_second=2) if self.console.is_terminal else None
 
     def __enter__(self) -> Self:
-        before = f", {self.done_before} finished before" if self.done_before else ""
+        before = f", {self.done_before} done before" if self.done_before else ""
         self.say(f"[bold]{self.sweep.name}[/]: {self.total} trials{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
-        LiveView.current = self
         return self
 
     def __exit__(self, *_error: object) -> None:
-        LiveView.current = None
         if self._live is not None:
             self._live.stop()
 
     def say(self, text: str) -> None:
         self.console.print(text, highlight=False, soft_wrap=True)
 
-    def started(self, name: str) -> None:
-        shown = self._shown(name)
-        shown.status = "running"
-        self.event(f"started   {name}")
-
-    def reported(self, name: str, step: int, value: float) -> None:
-        shown = self._shown(name)
-        shown.step, shown.value = step, value
-        sign = 1 if self.sweep.config.mode == "max" else -1
-        if self.best is None or sign * value > sign * self.best[0]:
-            self.best = (value, name)
-
-    def ended(self, name: str) -> None:
-        shown = self._shown(name)
-        shown.status = "finished"
-        self.durations.append(time.monotonic() - shown.began)
-        value = f"{self.sweep.config.metric} {_number(shown.value)}"
-        self.event(f"[green]finished[/]  {name}  {value}  {self._progress()}")
-
-    def failed(self, name: str, *, again: bool) -> None:
-        self._shown(name).status = "again" if again else "failed"
-        what = "failed, will be tried again" if again else "failed for good"
-        self.say(f"[red]{name} {what}[/]\n{escape(self._error(name))}")
-
-    def _shown(self, name: str) -> Shown:
-        """A trial's line, made when it is first heard of."""
-        return self.trials.setdefault(name, Shown(name, began=time.monotonic()))
-
     def event(self, text: str) -> None:
         """A line where nobody watches; on a terminal the table shows it."""
         if self._live is None:
             self.say(text)
 
-    def _error(self, name: str) -> str:
-        folder = self.sweep.folder / "trials" / name
-        known = (folder / "trial.json").exists()
-        return (TrialRecord.read(folder).error if known else None) or "it could not be started: see Ray's own log"
+    def started(self, name: str, setting: Mapping[str, Any]) -> None:
+        shown = self._shown(name)
+        if shown.setting and shown.setting != setting:
+            told = ", ".join(f"{key}={_number(value)}" for key, value in setting.items())
+            self.event(f"copies    {name}  a better one, and goes on with {escape(told)}")
+        elif shown.status != "paused":
+            self.event(f"started   {name}")
+        shown.setting, shown.status, shown.began = setting, "running", time.monotonic()
+        self.widest = max(self.widest, self._count("running"))
 
-    def _progress(self) -> str:
-        over = self.done_before + sum(shown.status in ("finished", "failed") for shown in self.trials.values())
-        left = self.total - over
-        running = max(1, sum(shown.status == "running" for shown in self.trials.values()))
-        if not self.durations or not left:
-            return f"{over}/{self.total}"
-        seconds = sum(self.durations) / len(self.durations) * left / max(running, self._parallel())
-        return f"{over}/{self.total}  about {seconds / 60:.0f} min left"
+    def paused(self, names: Set[str]) -> None:
+        for name in names & self.trials.keys():
+            self._leave(self.trials[name], "paused")
 
-    def _parallel(self) -> float:
-        """How many trials ran side by side so far, on average."""
-        return sum(self.durations) / max(1e-9, time.monotonic() - self.began)
+    def reported(self, name: str, step: int, value: float) -> None:
+        shown = self._shown(name)
+        shown.step, shown.value = step, value
+        if shown.best is None or self._sign * value > self._sign * shown.best:
+            shown.best = value
+
+    def ended(self, name: str, status: str) -> None:
+        shown = self._shown(name)
+        self._leave(shown, status)
+        value = f"{self.sweep.config.metric} {_number(shown.value)} at step {shown.step}"
+        colour = _COLOURS.get(status, "yellow")
+        self.event(f"[{colour}]{status:<9}[/] {name}  {value}  {self.progress()}")
+
+    def failed(self, name: str, error: str, *, again: bool) -> None:
+        self._leave(self._shown(name), "again" if again else "failed")
+        what = "failed, and will be tried again" if again else "failed for good"
+        self.say(f"[red]{name} {what}[/]\n{escape(error)}")
+
+    def time_is_up(self) -> bool:
+        """True once, when the sweep has had its `wall_time_s`."""
+        limit = self.sweep.config.budget.wall_time_s
+        if limit is None or self.out_of_time or time.monotonic() - self.began < limit:
+            return False
+        self.out_of_time = True
+        return True
+
+    def progress(self) -> str:
+        """`3/12 trials, about 8 min left`."""
+        over = self.done_before + sum(self._count(status) for status in _OVER)
+        told = f"{over}/{self.total} trials"
+        left = self._seconds_left(over)
+        return told if left is None else f"{told}, about {_duration(left)} left"
+
+    def _seconds_left(self, over: int) -> float | None:
+        """From how long trials took that are over, and how far the others are; None before the first is over."""
+        took = [shown.seconds for shown in self.trials.values() if shown.status in _OVER]
+        budget, left = self.sweep.config.budget, float(self.total - over)
+        if budget.steps:
+            left -= sum(shown.step / budget.steps for shown in self.trials.values() if shown.status not in _OVER)
+        found = sum(took) / len(took) * max(0.0, left) / self.widest if took and self.total > over else None
+        if budget.wall_time_s is None:
+            return found
+        until_limit = max(0.0, budget.wall_time_s - (time.monotonic() - self.began))
+        return until_limit if found is None else min(found, until_limit)
+
+    def _shown(self, name: str) -> Shown:
+        """A trial's line, made when it is first heard of."""
+        return self.trials.setdefault(name, Shown(name, began=time.monotonic()))
+
+    def _leave(self, shown: Shown, status: str) -> None:
+        if shown.status == "running":
+            shown.seconds += time.monotonic() - shown.began
+        shown.status = status
+
+    def _count(self, status: str) -> int:
+        return sum(shown.status == status for shown in self.trials.values())
 
     def __rich__(self) -> Any:
-        table = Table(title=f"{self.sweep.name}  {self._progress()}")
-        for name in ("trial", "status", "step", self.sweep.config.metric):
-            table.add_column(name)
-        order = {"running": 0, "again": 1, "failed": 2}
-        for shown in sorted(self.trials.values(), key=lambda shown: order.get(shown.status, 3))[:_ROWS]:
-            status = Text(shown.status, style=_COLOURS[shown.status])
-            table.add_row(shown.name, status, str(shown.step), _number(shown.value))
-        best = f"best so far: {_number(self.best[0])} by {self.best[1]}" if self.best else "no result yet"
-        return Group(table, Text(best))
+        gone = _duration(time.monotonic() - self.began)
+        table = Table(title=f"{self.sweep.name}: {self.progress()}, {gone} gone", title_justify="left")
+        table.add_column("trial", no_wrap=True, overflow="ellipsis")
+        table.add_column("status", no_wrap=True)
+        for name in ("step", self.sweep.config.metric, "best"):
+            table.add_column(name, justify="right", no_wrap=True)
+        ordered = sorted(self.trials.values(), key=self._rank)
+        steps = f"/{self.sweep.config.budget.steps}" if self.sweep.config.budget.steps else ""
+        for shown in ordered[:_ROWS]:
+            status = Text(shown.status, style=_COLOURS.get(shown.status, "yellow"))
+            table.add_row(shown.name, status, f"{shown.step}{steps}", _number(shown.value), _number(shown.best))
+        hidden = f"and {len(ordered) - _ROWS} more; " if len(ordered) > _ROWS else ""
+        waiting = self.total - self.done_before - len(ordered)
+        before = f", {self.done_before} done before" if self.done_before else ""
+        return Group(table, Text(f"{hidden}{waiting} not started{before}\n{self._best()}"))
+
+    def _rank(self, shown: Shown) -> tuple[int, float]:
+        """Failures first, then what runs, then results from the best on."""
+        value = float("inf") if shown.value is None else -self._sign * shown.value
+        return _ORDER.index(shown.status), value
+
+    def _best(self) -> str:
+        known = [shown for shown in self.trials.values() if shown.value is not None]
+        if not known:
+            return "no result yet"
+        best = max(known, key=lambda shown: self._sign * (shown.value or 0.0))
+        return f"best so far: {_number(best.value)} by {best.name}"
 
 
 def _number(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(42), _duration(600), _duration(20000)
+    ('42 s', '10 min', '5.6 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

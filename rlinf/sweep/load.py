@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlinf.config import ConfigErrors, ConfigProblem
@@ -28,6 +28,8 @@ class Sweep:
     file: Path
     places: Mapping[str, Origin]
     """Key of the space (each of several together) -> its line."""
+    home: Path = field(default_factory=Path.cwd)
+    """Where the command was given: Ray's workers stand elsewhere, and paths in files are relative to here."""
 
     @property
     def name(self) -> str:
@@ -35,11 +37,11 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        return Path(self.config.dir.format(name=self.name))
+        return self.home / self.config.dir.format(name=self.name)
 
     @property
     def base(self) -> Path:
-        return self.file.parent / self.config.base
+        return self.home / self.file.parent / self.config.base
 
     @property
     def keys(self) -> list[str]:
@@ -53,6 +55,21 @@ def split_keys(names: str) -> list[str]:
     ['rollout.batch_size', 'algorithm.group_size']
     """
     return [name.strip() for name in names.split(",")]
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last part of each key, with as many before it as tell it from the others.
+
+    >>> short_names(["learner.optimizer.lr", "sft.lr", "algorithm.gamma"])
+    {'learner.optimizer.lr': 'optimizer.lr', 'sft.lr': 'sft.lr', 'algorithm.gamma': 'gamma'}
+    """
+    found = {}
+    for key in keys:
+        parts = key.split(".")
+        ends = [".".join(parts[place:]) for place in range(len(parts) - 1, -1, -1)]
+        unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
+        found[key] = next(unique, key)
+    return found
 
 
 def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
@@ -146,5 +163,23 @@ def _check_budget(config: SweepConfig, say: Say) -> None:
         value = getattr(config.budget, name)
         if value is not None and value <= 0:
             say(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
-    if config.schedule.reduction < 2:
-        say("scheduler", "scheduler.reduction must be at least 2.", "For example: 3.")
+    _check_ranges(config, say)
+
+
+def _check_ranges(config: SweepConfig, say: Say) -> None:
+    schedule, resources = config.schedule, config.resources
+    if schedule.reduction < 2:
+        say("scheduler.reduction", "scheduler.reduction must be at least 2.", "For example: 3.")
+    if not 0 < schedule.quantile <= 0.5:
+        say("scheduler.quantile", "scheduler.quantile must lie above 0, up to 0.5.", "For example: 0.25.")
+    least = {
+        "scheduler.grace_steps": (schedule.grace_steps, 1),
+        "scheduler.perturb_every": (schedule.perturb_every, 1),
+        "resources.cpus": (resources.cpus, 0.01),
+        "resources.gpus": (resources.gpus, 0),
+        "resources.max_parallel": (resources.max_parallel, 1),
+        "retries": (config.retries, 0),
+    }
+    for key, (value, bound) in least.items():
+        if value is not None and value < bound:
+            say(key, f"{key} must be at least {bound}, not {value}.", f"For example: {max(bound, 1)}.")

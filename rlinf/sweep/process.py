@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,28 +21,43 @@ class TrialFailed(RuntimeError):
 class RunProcess:
     """Starts, follows and ends the process of a run."""
 
-    def __init__(self, folder: Path, config: Config, *, threads: int) -> None:
+    def __init__(self, folder: Path, config: Config, *, threads: int, hold_every: int = 0) -> None:
+        """``hold_every``: after each so many steps the run waits for :meth:`go_on`."""
         self.log = folder / "log.txt"
         path = folder / "config.yaml"
         path.write_text(to_yaml(config))
         self._output: IO[str] = self.log.open("a")
         self._start = self.log.stat().st_size
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rlinf.sweep.trial_process", str(path)],
+            [sys.executable, "-m", "rlinf.sweep.trial_process", str(path), str(hold_every)],
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ended(self) -> bool:
         """Whether the process is over; raises :class:`TrialFailed` where it ended with an error."""
         code = self._process.poll()
         if code is None:
             return False
-        if code != 0:
+        if code < 0:
+            name = signal.Signals(-code).name
+            raise TrialFailed(f"{self._last_words()}\nthe run was killed by {name} (out of memory, or by someone)")
+        if code > 0:
             raise TrialFailed(f"exit code {code}\n{self._last_words()}")
         return True
+
+    def go_on(self) -> None:
+        """Lets a run that holds take its next steps; one that has just died is told by :meth:`ended`."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(b".")
+            self._process.stdin.flush()
 
     def stop(self) -> None:
         """Ends the process, if it is not over."""
@@ -48,7 +65,8 @@ class RunProcess:
             self._process.kill()
         self._process.wait()
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         self._output.close()
 
     def _last_words(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config.problems import COMMAND_LINE
 from rlinf.sweep.load import Sweep
 from rlinf.train.run_dir import write_atomically
 
@@ -18,15 +19,20 @@ _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
 
 @dataclass
 class TrialRecord:
-    """`trial.json`. ``status``: waiting, running, finished, stopped (by the scheduler or the budget), failed."""
+    """`trial.json`. ``status``: running, finished, failed, stopped (by the scheduler), or out of time (`wall_time_s`).
+
+    A trial that was cut by a kill still says running. All but finished and stopped ones go on the next time.
+    """
 
     number: int
     setting: dict[str, Any]
     seed: int
-    status: str = "waiting"
+    status: str = "running"
     failures: int = 0
     error: str | None = None
     """The traceback of the newest failure."""
+    lineage: list[dict[str, Any]] = field(default_factory=list)
+    """Whose checkpoints it took over (population-based training): ``{step, from, setting}`` each."""
     folder: Path = field(default=Path())
 
     @property
@@ -87,10 +93,9 @@ def open_sweep(sweep: Sweep) -> None:
             names.append("budget.steps")
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
-            problem = ConfigProblem(
-                str(sweep.file), None, "dir", message, "Choose another dir, or remove that directory."
-            )
-            raise ConfigErrors([problem])
+            key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"
+            fix = f"Choose another {key}, or remove that directory."
+            raise ConfigErrors([ConfigProblem(str(sweep.file), None, key, message, fix)])
     sweep.folder.mkdir(parents=True, exist_ok=True)
     said = {
         "name": sweep.name,

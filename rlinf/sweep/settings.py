@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.sweep.load import Sweep, split_keys
+from numpy.random import Generator
+
+from rlinf.streams import numpy_generator
+from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
@@ -28,7 +32,8 @@ class TrialPlan:
         >>> TrialPlan(7, {"algorithm.group_size": 8}, 1).folder_name
         '0007_group_size=8_seed=1'
         """
-        parts = [f"{key.rpartition('.')[2]}={_short(value)}" for key, value in self.setting.items()]
+        names = short_names(list(self.setting))
+        parts = [f"{names[key]}={_short(value)}" for key, value in self.setting.items()]
         return "_".join([f"{self.number:04d}", *parts, f"seed={self.seed}"])[:120]
 
 
@@ -91,21 +96,24 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
 
 def draw_number(seed: int, place: int) -> Any:
     """The draws of setting ``place``, each key from a stream of its own: a new key does not change the others."""
-    from rlinf.streams import numpy_generator
 
     def draw(names: str, entry: SpaceEntry) -> Any:
-        generator = numpy_generator(seed, "sweep", place, names)
-        if entry.choice is not None:
-            return entry.choice[int(generator.integers(len(entry.choice)))]
-        if entry.integer is not None:
-            return int(generator.integers(entry.integer[0], entry.integer[1] + 1))
-        if entry.uniform is not None:
-            return float(generator.uniform(*entry.uniform))
-        assert entry.loguniform is not None
-        low, high = (math.log(bound) for bound in entry.loguniform)
-        return math.exp(float(generator.uniform(low, high)))
+        return draw_from(entry, numpy_generator(seed, "sweep", place, names))
 
     return draw
+
+
+def draw_from(entry: SpaceEntry, generator: Generator) -> Any:
+    """A value of an entry that is drawn."""
+    if entry.choice is not None:
+        return entry.choice[int(generator.integers(len(entry.choice)))]
+    if entry.integer is not None:
+        return int(generator.integers(entry.integer[0], entry.integer[1] + 1))
+    if entry.uniform is not None:
+        return float(generator.uniform(*entry.uniform))
+    assert entry.loguniform is not None
+    low, high = (math.log(bound) for bound in entry.loguniform)
+    return math.exp(float(generator.uniform(low, high)))
 
 
 def draw_corner(place: int) -> Any:
@@ -130,4 +138,4 @@ def _times(value: Any, factor: float) -> Any:
 
 def _short(value: Any) -> str:
     text = f"{value:.3g}" if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isalnum() or letter in ".-+" else "-" for letter in text)[:24]
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-")[:24]

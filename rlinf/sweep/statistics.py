@@ -4,6 +4,8 @@ Interquartile mean and stratified bootstrap as Agarwal et al. define them ("Deep
 the Statistical Precipice", NeurIPS 2021, arXiv:2108.13264, section 4): scores are a matrix [seeds, tasks]; the
 interquartile mean is the mean of the middle half of all its entries; a bootstrap sample draws the seeds of each task
 with replacement, independently of the other tasks; the interval is made of the 2.5 and 97.5 percentiles.
+The probability of improvement (the same paper, appendix A.2) is that of a run of one setting being better than a run of
+the other, over all pairs of runs, equal ones counting half.
 Two settings are compared by Welch's unequal-variances test (Welch 1947, Biometrika 34), as the percentile bootstrap of
 three or five seeds is too narrow to decide on; several comparisons are corrected by Holm's procedure (Holm 1979).
 """
@@ -11,7 +13,7 @@ three or five seeds is too narrow to decide on; several comparisons are correcte
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,6 +83,36 @@ def mean_band(curves: Scores, *, seed: int = 0) -> tuple[Scores, Scores, Scores]
     means = curves[rows].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5], axis=0)
     return curves.mean(axis=0), low, high
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """That a run of one setting beats a run of another: probability, 95% bootstrap interval, and seed by seed."""
+
+    probability: float
+    interval: tuple[float, float]
+    wins: int
+    """Of so many ``shared`` seeds the one was better."""
+    shared: int
+
+
+def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
+    """Of ``a`` over ``b``, scores by seed, higher is better; None where one is empty.
+
+    Where both have the same seeds, these are resampled together: what they have in common stays so.
+    """
+    if not a or not b:
+        return None
+    order_a, order_b = sorted(a), sorted(b)
+    x, y = np.asarray([a[key] for key in order_a]), np.asarray([b[key] for key in order_b])
+    better = np.sign(x[:, None] - y[None, :]) / 2 + 0.5
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(len(x), size=(RESAMPLES, len(x)))
+    columns = rows if order_a == order_b else generator.integers(len(y), size=(RESAMPLES, len(y)))
+    samples = better[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2))
+    common = a.keys() & b.keys()
+    wins = sum(a[key] > b[key] for key in common)
+    return Improvement(float(better.mean()), percentiles(samples), wins, len(common))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:

@@ -9,8 +9,9 @@ from typing import Any
 from rlinf.report.axes import axes
 from rlinf.report.runs import ReportError, read_series
 from rlinf.sweep.importance import Importance, importances
+from rlinf.sweep.load import short_names
 from rlinf.sweep.records import SweepRecord, TrialRecord
-from rlinf.sweep.statistics import Estimate, estimate, holm, welch
+from rlinf.sweep.statistics import Estimate, Improvement, estimate, holm, improvement, welch
 
 ALPHA = 0.05
 Columns = dict[str, list[float | None]]
@@ -37,6 +38,8 @@ class SettingResult:
     rank: int = 0
     p_value: float | None = None
     """That it is as good as the best one (Welch, corrected by Holm); None for the best and without two seeds each."""
+    beaten: Improvement | None = None
+    """How probably a run of the best setting is better than one of this; None for the best itself."""
     final: Estimate | None = field(init=False)
     best: Estimate | None = field(init=False)
 
@@ -52,6 +55,10 @@ class SettingResult:
     @property
     def finals(self) -> list[float]:
         return [trial.final for trial in self.counted if trial.final is not None]
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        return {trial.record.seed: trial.final for trial in self.counted if trial.final is not None}
 
     @property
     def label(self) -> str:
@@ -77,8 +84,11 @@ def setting_label(setting: Mapping[str, Any]) -> str:
     >>> setting_label({"algorithm.group_size": 8, "learner.optimizer.lr": 0.001})
     'group_size=8, lr=0.001'
     """
-    told = [f"{key.rpartition('.')[2]}={value:.4g}" if isinstance(value, float) else
-            f"{key.rpartition('.')[2]}={value}" for key, value in setting.items()]  # fmt: skip
+    names = short_names(list(setting))
+    told = [
+        f"{names[key]}={value:.4g}" if isinstance(value, float) else f"{names[key]}={value}"
+        for key, value in setting.items()
+    ]
     return ", ".join(told) or "base"
 
 
@@ -92,7 +102,7 @@ def summarise(sweep: SweepRecord) -> SweepSummary:
     settings.sort(key=lambda one: (one.final is None, sign * one.final.mean if one.final else 0.0))
     for rank, one in enumerate(settings, start=1):
         one.rank = rank
-    _compare(settings)
+    _compare(settings, -sign)
     counted = [trial for one in settings for trial in one.counted]
     return SweepSummary(
         sweep,
@@ -120,10 +130,12 @@ def _result(sweep: SweepRecord, record: TrialRecord) -> TrialResult:
     )
 
 
-def _compare(settings: Sequence[SettingResult]) -> None:
-    """Every setting with the best one."""
+def _compare(settings: Sequence[SettingResult], sign: int) -> None:
+    """Every setting with the best one; ``sign`` -1 where less is better."""
     compared = []
-    for one in settings[1:]:
+    signed = [{seed: sign * value for seed, value in one.by_seed.items()} for one in settings]
+    for one, scores in zip(settings[1:], signed[1:], strict=True):
+        one.beaten = improvement(signed[0], scores)
         p_value = welch(settings[0].finals, one.finals)
         if p_value is not None:
             compared.append((one, p_value))
@@ -132,6 +144,7 @@ def _compare(settings: Sequence[SettingResult]) -> None:
 
 
 def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
+    """Three lines: the best, the next, and whether one can be sure."""
     ranked = [one for one in settings if one.final is not None]
     if not ranked:
         return "No trial has finished yet: nothing can be said."
@@ -139,22 +152,42 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
     assert best.final is not None
     low, high = best.final.mean_interval
     seeds = f"{best.final.count} seed{'s' if best.final.count > 1 else ''}"
-    told = f"Best: {best.label}, {sweep.metric} {best.final.mean:.4g} (95% interval {low:.4g} to {high:.4g}, {seeds})."
-    if len(ranked) == 1:
-        return told
-    second = ranked[1]
+    lines = [
+        f"Best: {best.label}, {sweep.metric} {best.final.mean:.4g} (95% interval {low:.4g} to {high:.4g}, {seeds})."
+    ]
+    if len(ranked) > 1:
+        lines += [_next(ranked[1]), f"Sure? {_sureness(ranked)}"]
+    left = [trial for one in settings for trial in one.trials if trial not in one.counted]
+    if left:
+        lines.append(f"{len(left)} trials did not come to their end (stopped, failed, cut short) and do not count.")
+    return "\n".join(lines)
+
+
+def _next(second: SettingResult) -> str:
     assert second.final is not None
-    told += f"\nNext: {second.label}, {second.final.mean:.4g}."
-    compared = [one for one in ranked[1:] if one.p_value is not None]
+    told = f"Next: {second.label}, {second.final.mean:.4g}."
+    beaten = second.beaten
+    if beaten is None:
+        return told
+    low, high = beaten.interval
+    told += f" A run of the best is better than one of these with probability {beaten.probability:.2g}"
+    told += f" (95% interval {low:.2g} to {high:.2g})"
+    return f"{told}, on {beaten.wins} of {beaten.shared} shared seeds." if beaten.shared else f"{told}."
+
+
+def _sureness(ranked: Sequence[SettingResult]) -> str:
+    second, compared = ranked[1], [one for one in ranked[1:] if one.p_value is not None]
     if not compared:
-        return f"{told} With one seed a setting, noise can not be told from a difference: run more seeds."
+        return "No: with one seed a setting, noise can not be told from a difference: run more seeds."
     close = [one for one in compared if one.p_value is not None and one.p_value > ALPHA]
     if not close:
-        return f"{told} Yes, you can be sure: the best differs from every other by more than noise (p < {ALPHA})."
-    if second in close:
-        told += f" The difference is not distinguishable from noise (p = {second.p_value:.2g})"
-    else:
-        told += f" The difference is distinguishable from noise (p = {second.p_value:.2g})"
+        return f"Yes, you can be sure: the best differs from every other by more than noise (p < {ALPHA})."
     listed = "; ".join(one.label for one in close[:5]) + (" and others" if len(close) > 5 else "")
-    told += f"; {len(close)} of {len(compared)} other settings could be as good: {listed}."
-    return f"{told} More seeds would tell."
+    told = "No: the difference to the next is"
+    if second.p_value is not None:
+        known = "not distinguishable" if second in close else "distinguishable"
+        told = f"{told} {known} from noise (p = {second.p_value:.2g}), and"
+    else:
+        told = "No:"
+    others = "other setting" if len(compared) == 1 else "other settings"
+    return f"{told} {len(close)} of {len(compared)} {others} can not be ruled out: {listed}. More seeds would tell."

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,9 +18,13 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
 from rlinf.sweep.validate import trial_config
+from rlinf.train.run_dir import RunDirectory
 
 OBJECTIVE, STEP = "objective", "step"
 _POLL_S = 0.2
+# What a trial hands on, beside its newest checkpoint, to one that takes its place.
+_HANDED_ON = ("tokenizer", "metrics.jsonl", "replay")
+_ORIGIN = "origin.json"
 
 
 class Trial(tune.Trainable):
@@ -31,8 +38,9 @@ class Trial(tune.Trainable):
     def setup(self, config: dict[str, Any], sweep: Sweep | None = None) -> None:
         assert sweep is not None, "the sweep comes by tune.with_parameters"
         self.sweep, self.process = sweep, cast("RunProcess | None", None)
+        os.chdir(sweep.home)
         plan, folder_name = plan_of(config, sweep.config.seeds)
-        folder = sweep.folder.resolve() / "trials" / folder_name
+        folder = sweep.folder / "trials" / folder_name
         known = (folder / "trial.json").exists()
         self.record = TrialRecord.read(folder) if known else TrialRecord(plan.number, {}, plan.seed, folder=folder)
         self.record.setting, self.record.status = plan.setting, "running"
@@ -40,6 +48,9 @@ class Trial(tune.Trainable):
         self.best: float | None = None
         self.value: float | None = None
         self.steps_seen = 0
+        schedule = sweep.config.schedule
+        self.hold_every = schedule.perturb_every if schedule.name == "pbt" else 0
+        self.held_at = 0
         self.tail = MetricTail(self.record.run_dir / "metrics.jsonl")
         self.run_config = trial_config(sweep, plan.setting, seed=plan.seed, run_dir=self.record.run_dir)
 
@@ -57,18 +68,33 @@ class Trial(tune.Trainable):
         return {OBJECTIVE: self.value, "best": self.best, STEP: self.steps_seen, "done": ended}
 
     def _advance(self) -> bool:
-        """Waits for the next value of the metric, or for the end (True)."""
-        if self.process is None and self.record.steps_done() != self.run_config.run.max_steps:
-            self.process = RunProcess(self.record.folder, self.run_config, threads=self._threads())
+        """Waits for the next value of the metric (of a run that holds: until it does), or for the end (True)."""
+        if self.process is not None:
+            self.process.go_on()
+        elif self.record.steps_done() != self.run_config.run.max_steps:
+            newest = RunDirectory(self.record.run_dir).latest()
+            self.held_at = newest.step if newest is not None else 0
+            self.process = RunProcess(
+                self.record.folder, self.run_config, threads=self._threads(), hold_every=self.hold_every
+            )
         while True:
             ended = self.process is None or self.process.ended()
-            if self._read_values() and not ended:
-                return False
-            if ended:
-                if self.value is None:
-                    raise TrialFailed(f"the run ended and never logged {self.sweep.config.metric}")
-                return True
+            found = self._read_values()
+            if ended or (self._holds() if self.hold_every else found):
+                break
             time.sleep(_POLL_S)
+        if self.value is None:
+            raise TrialFailed(f"no value of {self.sweep.config.metric} was logged up to step {self.steps_seen}")
+        return ended
+
+    def _holds(self) -> bool:
+        """Whether the run waits at a step where it has not waited before; its checkpoint is the last thing written."""
+        step = self.steps_seen
+        saved = self.record.run_dir / "checkpoints" / f"step_{step:06d}"
+        if step % self.hold_every or step <= self.held_at or not saved.exists():
+            return False
+        self.held_at = step
+        return True
 
     def _read_values(self) -> bool:
         """Whether there were new values of the metric."""
@@ -77,6 +103,7 @@ class Trial(tune.Trainable):
         for numbers in self.tail.read():
             self.steps_seen = numbers["step"]
             value = numbers.get(self.sweep.config.metric)
+            _check_name(self.sweep.config.metric, numbers)
             if value is not None and math.isfinite(value):
                 self.value, found = value, True
                 self.best = value if self.best is None else better(self.best, value)
@@ -85,34 +112,37 @@ class Trial(tune.Trainable):
     def cleanup(self) -> None:
         if self.process is not None:
             self.process.stop()
-        if self.record.status == "running":
-            self.record.status = "stopped"
-            self.record.write()
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         run_dir, target = self.record.run_dir, Path(checkpoint_dir)
-        newest = sorted(run_dir.glob("checkpoints/step_*"))[-1:]
-        for path in [*newest, run_dir / "tokenizer", run_dir / "metrics.jsonl"]:
+        newest = RunDirectory(run_dir).latest()
+        found = [] if newest is None else [newest.folder]
+        for path in [*found, *(run_dir / name for name in _HANDED_ON)]:
             _copy(path, target / path.relative_to(run_dir))
-        (target / "donor.txt").write_text(str(run_dir))
+        origin = {"from": self.record.folder.name, "step": 0 if newest is None else newest.step}
+        (target / _ORIGIN).write_text(json.dumps(origin))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         source = Path(str(checkpoint))
-        if (source / "donor.txt").read_text() == str(self.record.run_dir) and not self._changed():
+        origin = json.loads((source / _ORIGIN).read_text())
+        taken = {**origin, "setting": self.record.setting}
+        if origin["from"] == self.record.folder.name or self.record.lineage[-1:] == [taken]:
             return  # its own run directory is there, and newer
         shutil.rmtree(self.record.run_dir, ignore_errors=True)
-        shutil.copytree(source, self.record.run_dir, ignore=shutil.ignore_patterns(".*", "donor.txt"))
+        shutil.copytree(source, self.record.run_dir, ignore=shutil.ignore_patterns(".*", _ORIGIN))
         self.tail = MetricTail(self.record.run_dir / "metrics.jsonl")
-
-    def _changed(self) -> bool:
-        """Whether the setting is another than that of the run directory (population-based training copied a better)."""
-        from rlinf.config import load
-
-        saved = self.record.run_dir / "config.yaml"
-        return not saved.exists() or load(saved) != self.run_config
+        self.record.lineage.append(taken)
+        self.record.write()
 
     def _threads(self) -> int:
         return max(1, int(self.sweep.config.resources.cpus))
+
+
+def _check_name(metric: str, numbers: Mapping[str, Any]) -> None:
+    """An evaluation that lacks the metric tells so at once, instead of after the last step."""
+    evaluated = [name for name in numbers if name.startswith("eval/") and name.count("/") == 1]
+    if metric.startswith("eval/") and evaluated and metric not in numbers:
+        raise TrialFailed(f"metric: {metric} is no metric of this run's evaluations: {', '.join(evaluated)}")
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
@@ -20,10 +21,14 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
 
     Trials run in one process each, in parallel; a cluster inside a trial would ask for the same cores again.
     """
+    schedule = sweep.config.schedule
+    # The population is compared, and copied, each so many steps: there must be a value and a checkpoint then.
+    held = {"evaluation.every": schedule.perturb_every} if schedule.name == "pbt" else {}
     fixed = {
+        **held,
         **sweep.config.set,
         **({"run.max_steps": sweep.config.budget.steps} if sweep.config.budget.steps is not None else {}),
-        **({"checkpoint.every": sweep.config.schedule.perturb_every} if sweep.config.schedule.name == "pbt" else {}),
+        **({"checkpoint.every": schedule.perturb_every} if schedule.name == "pbt" else {}),
         **setting,
         "run.seed": seed,
         "run.name": sweep.name,
@@ -36,8 +41,11 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
 
 
 def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> Config:
-    """The resolved configuration of a trial; raises ConfigErrors."""
-    return resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
+    """The resolved configuration of a trial; raises ConfigErrors. Trials share the warm starts that are the same."""
+    config = resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
+    if config.sft.steps and config.sft.cache is None:
+        config = replace(config, sft=replace(config.sft, cache=str(sweep.folder / "warm_starts")))
+    return config
 
 
 def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from rich.markup import escape
 
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
-from rlinf.train.evaluation import Evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
 from rlinf.train.options import algorithm_options, needs_reference, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
-from rlinf.train.samples import write_samples
+from rlinf.train.samples import write_episodes, write_samples
+from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -43,9 +47,17 @@ class Progress:
 class Trainer:
     """One run over a graph. :meth:`train` is the loop; the rest is what its lines mean."""
 
-    def __init__(self, config: Config, graph: Graph, folder: RunDirectory, display: ProgressDisplay) -> None:
+    def __init__(
+        self,
+        config: Config,
+        graph: Graph,
+        folder: RunDirectory,
+        display: ProgressDisplay,
+        after_step: Callable[[int], None] | None = None,
+    ) -> None:
+        self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
-        self.options, self.stage = algorithm_options(config), training_stage(config)
+        self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
         in_parallel = config.cluster.backend != "local"
         self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
@@ -56,19 +68,24 @@ class Trainer:
     def train(self) -> Progress:
         """From wherever the run stands to its last step."""
         self.resume()
+        for name, note in self.graph.notes.items():
+            if note:
+                self.display.say(f"{name}: {note}")
         if self.progress.stage == "sft":
             self.warm_start()
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         with self.log(state.step) as log:
-            self.graph.load_weights(self.graph.learner.weights(version=state.step))
+            self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
                 state.initial = self.evaluate()
                 log.write(0, state.initial)
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
                 batch, metrics = self.batches.take(state.step)
-                if state.step + 1 < config.run.max_steps:
+                if not self.batches.ahead:
+                    self.graph.sleep()
+                elif state.step + 1 < config.run.max_steps:
                     self.batches.begin(state.step + 1)
                 batch, prepared = self.prepare(batch)
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
@@ -83,11 +100,14 @@ class Trainer:
                 self.keep_samples(batch)
                 if self.due(config.checkpoint.every):
                     self.save()
+                if self.after_step is not None and state.step < config.run.max_steps:
+                    self.after_step(state.step)
         return state
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The batch of a step; with dynamic sampling, rollouts until enough groups differ in reward."""
         wanted = self.config.algorithm
+        self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
         batch, metrics = self.graph.rollout.collect(step)
         if not wanted.dynamic_sampling:
             return batch, metrics
@@ -117,7 +137,7 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage, stale = self.stage, self.batches.ahead
+        stage, stale = training_stage(self.config), self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
@@ -158,7 +178,12 @@ class Trainer:
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
         began = time.perf_counter()
-        numbers = self.graph.load_weights(self.graph.learner.weights(version=version))
+        # Where they share a device: the optimiser leaves it before samplers come back, the weights once they are sent.
+        slept = self.graph.learner.sleep(keep_weights=True)
+        self.graph.wake()
+        numbers = self.graph.send_weights(version)
+        for name, value in self.graph.learner.sleep().items():
+            numbers[name] = value + slept[name]
         metrics = {f"weights/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/weights_s": time.perf_counter() - began}
 
@@ -166,8 +191,15 @@ class Trainer:
         if self.graph.evaluate is None:
             return {}
         began = time.perf_counter()
-        evaluation: Evaluation = self.graph.evaluate()
+        step, film = self.progress.step, self.graph.film
+        if film is not None and self.due(self.config.evaluation.video_every):
+            evaluation = film(step)
+        else:
+            evaluation = self.graph.evaluate()
         self.progress.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        for note in evaluation.notes:
+            self.display.say(f"[yellow]step {step}: {escape(note)}")
+        write_episodes(self.folder.path, step, evaluation.episodes)
         metric = self.config.checkpoint.best_metric
         if metric in evaluation.metrics:
             value = evaluation.metrics[metric]
@@ -180,6 +212,12 @@ class Trainer:
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        cache = WarmStartCache(self.config)
+        found = cache.found()
+        if found is not None:
+            self.graph.learner.load(found)
+            state.step = steps
+            self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
         while state.step < steps:
             numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
@@ -187,6 +225,7 @@ class Trainer:
             self.display.warm(state.step, numbers)
             if self.due(self.config.checkpoint.every, of=max(1, steps)):
                 self.save()
+        cache.keep(self.graph.learner.save)
         self.graph.learner.start("train")
         self.progress = Progress("train", wall_s=self.wall_s())
         self._began = time.perf_counter()
@@ -216,6 +255,11 @@ class Trainer:
         """Whether something that happens each ``every`` steps, and after the last one, happens now."""
         last = self.progress.step == (of or self.config.run.max_steps)
         return last or (every > 0 and self.progress.step % every == 0)
+
+    @functools.cached_property
+    def stage(self) -> Stage:
+        """Of reinforcement learning; an off-policy learner has none, and is not asked for it."""
+        return training_stage(self.config)
 
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.cluster import Cluster, connect
 from rlinf.config import Config, load
+from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
+from rlinf.errors import UserError
 from rlinf.samplers.build import environment
 from rlinf.train.graph import Graph, gpus_of
 from rlinf.train.loop import Progress, Trainer
@@ -29,12 +31,14 @@ class RunResult:
     run_dir: Path
 
 
-def run(config: Config, *, report: bool = True) -> RunResult:
+def run(config: Config, *, report: bool = True, after_step: Callable[[int], None] | None = None) -> RunResult:
     """Trains, or continues what is in the run directory. A finished run says so and is left alone.
 
-    ``report``: write `report.html` at the end, where the plotting library is installed.
+    ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
+    each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
     """
     began = time.perf_counter()
+    require_extras(config)
     folder = RunDirectory.open(config)
     with _display(config) as display:
         done = folder.summary()
@@ -44,7 +48,7 @@ def run(config: Config, *, report: bool = True) -> RunResult:
         display.say(f"[bold]{config.run.name}[/]: starting workers ({config.cluster.backend})")
         with connect(_cluster(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
-            trainer = Trainer(config, graph, folder, display)
+            trainer = Trainer(config, graph, folder, display, after_step)
             state = trainer.train()
             finish(config, graph, folder, state, wall_s=trainer.wall_s())
         display.say("")
@@ -60,6 +64,14 @@ def run(config: Config, *, report: bool = True) -> RunResult:
     if report:
         write_page(folder, display)
     return RunResult(state.evaluation, folder.path)
+
+
+def require_extras(config: Config) -> None:
+    """Raises UserError that names every missing extra, before anything starts."""
+    missing = [extra for extra in needed_extras(config) if not extra.installed]
+    if missing:
+        listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
+        raise UserError(f"this run needs what is not installed:\n  {listed}")
 
 
 def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
@@ -87,8 +99,9 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "steps": state.step,
             "metrics": state.evaluation,
             "initial_metrics": state.initial,
-            "params_sha256": fingerprint(graph.learner.weights(version=state.step)),
+            "params_sha256": fingerprint(graph.learner.weights_in_parts(version=state.step)),
             "wall_s": wall_s,
+            "notes": dict(graph.notes),
         }
     )
 
@@ -122,7 +135,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     with _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
-        trainer.graph.load_weights(trainer.graph.learner.weights(version=trainer.progress.step))
+        trainer.graph.send_weights(trainer.progress.step)
         metrics = trainer.evaluate()
     show(
         display.console,

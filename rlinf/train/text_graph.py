@@ -12,19 +12,23 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
+from rlinf.config.schema import OffloadConfig
 from rlinf.learners.stage import Stage
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
 from rlinf.rollouts.text import TextRollout
 from rlinf.rollouts.text_env import TextEnvWorker
-from rlinf.samplers.build import SamplerSpec
+from rlinf.samplers.build import SamplerSpec, build_sampler
 from rlinf.streams import numpy_generator, stream_seed
+from rlinf.train.ends import LearnerEnd, SamplerEnd
 from rlinf.train.evaluation import TextEvaluator
-from rlinf.train.graph import Graph, gpus_of
+from rlinf.train.graph import Graph, gpus_of, nothing
 from rlinf.train.learner_ranks import join_group, torch_learner
 from rlinf.train.options import sampling_params, training_stage, warm_start_stage
-from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
+from rlinf.train.pools import LearnerPool, TextEnvPool
+from rlinf.train.sampler_pool import SamplerPool
+from rlinf.train.weight_transport import choose
 from rlinf.types import Batch
 
 # How many tasks a tokenizer is trained on: enough to meet every word of a template.
@@ -40,25 +44,21 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     learner_gpus, sampler_gpus = gpus_of(config)
-    learner = LearnerPool(
-        cluster.spawn(
-            "learner",
-            functools.partial(_build_learner, config, path),
-            n=config.learner.num_workers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
-            rendezvous=config.learner.num_workers > 1,
-        ),
-        cluster,
+    learners = cluster.spawn(
+        "learner",
+        functools.partial(_build_learner, config, path),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
+        rendezvous=config.learner.num_workers > 1,
     )
-    sampler = SamplerPool(
-        cluster.spawn(
-            "sampler",
-            functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
-            n=config.rollout.num_samplers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
-        ),
-        cluster,
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
+        n=config.rollout.num_samplers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
     )
+    transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
+    sampler = SamplerPool(samplers, cluster, transport)
     rollout = TextRollout(
         sampler,
         envs,
@@ -85,14 +85,21 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         temperature=config.evaluation.temperature,
         seed=config.evaluation.seed,
     )
+    sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
-        learner=learner,
-        load_weights=sampler.load,
+        learner=LearnerPool(learners, cluster, in_parts=True, offload=config.learner.offload != OffloadConfig()),
+        send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
         save_tokenizer=tokenizer.save_pretrained,
-        restarts=lambda: {"failures/samplers": sampler.restarts, "failures/env_workers": envs.restarts},
+        sleep=sampler.sleep if sleeps else nothing,
+        wake=sampler.wake if sleeps else nothing,
+        restarts=lambda: {
+            "failures/samplers": sampler.restarts,
+            "failures/responses_redone": sampler.redone,
+            "failures/env_workers": envs.restarts,
+        },
         notes=train.notes,
     )
 
@@ -104,6 +111,13 @@ def _cpu(config: Config) -> Resources:
 def _bundle(config: Config) -> str | None:
     """Colocated groups name the same bundle."""
     return None if config.cluster.placement == "separate" else "policy"
+
+
+def _sleeps(config: Config) -> bool:
+    """Whether samplers free their memory for the learner."""
+    learner_gpus, sampler_gpus = gpus_of(config)
+    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None and not config.rollout.ahead
+    return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
 
 
 def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
@@ -152,10 +166,11 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
     return model.to(dtype or torch.float32)
 
 
-def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
+def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return StagedLearner(learner, {"sft": warm_start_stage(config), "train": training_stage(config)})
+    stages = {"sft": warm_start_stage(config), "train": training_stage(config)}
+    return LearnerEnd(learner, stages, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -251,23 +266,8 @@ def first_stage(config: Config) -> Stage:
     return warm_start_stage(config) if config.sft.steps else training_stage(config)
 
 
-class StagedLearner:
-    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
-
-    def __init__(self, learner: Any, stages: dict[str, Stage]) -> None:
-        self._learner, self._stages = learner, stages
-
-    def start(self, stage: str) -> None:
-        self._learner.start(self._stages[stage])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
-
-
-def _build_sampler(config: Config, spec: SamplerSpec, info: RankInfo) -> Any:
-    from rlinf.samplers.build import build_sampler
-
-    return build_sampler(config.rollout, spec)
+def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerEnd:
+    return SamplerEnd(build_sampler(config.rollout, spec))
 
 
 def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:

@@ -35,22 +35,29 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         ),
         cluster,
     )
+    if config.evaluation.video_every:
+        envs.require_filming()
     rollout = VectorRollout(envs, vector_options(config))
-    learner = cluster.spawn(
+    learners = cluster.spawn(
         "learner",
         functools.partial(_build_sac if off_policy else _build_learner, config, envs.spaces(), folder),
         n=config.learner.num_workers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
-    evaluator = VectorEvaluator(rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0)
+    learner = LearnerPool(learners, cluster)
+    evaluator = VectorEvaluator(
+        rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
+    )
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learner, cluster),
-        load_weights=rollout.load,
+        learner=learner,
+        send_weights=lambda version: rollout.load(learner.weights(version=version)),
         evaluate=evaluator.evaluate if config.evaluation.size else None,
+        film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,
         restarts=lambda: {"failures/env_workers": envs.restarts},
+        notes={"env.vectorization": envs.vectorization()},
     )
 
 
@@ -66,6 +73,8 @@ def env_options(config: Config) -> EnvOptions:
         kwargs=env.kwargs,
         wrappers=tuple(env.wrappers),
         vectorization=env.vectorization,
+        isolation=env.isolation,
+        python=env.python,
         max_episode_steps=env.max_episode_steps,
         ignore_terminations=env.ignore_terminations,
         num_action_chunks=env.num_action_chunks,
@@ -87,6 +96,8 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         next_observations=config.algorithm.loss_type == OFF_POLICY,
         evaluation_kwargs=None if overrides is None else {**config.env.kwargs, **overrides},
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
+        traced_episodes=config.evaluation.video_episodes,
+        films=config.evaluation.video_every > 0,
         cores=config.cluster.threads_per_worker,
     )
 
@@ -101,6 +112,7 @@ def vector_options(config: Config) -> VectorOptions:
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
         evaluation_seed=config.evaluation.seed,
+        filmed_episodes=config.evaluation.video_episodes,
     )
 
 
@@ -108,12 +120,18 @@ def make_policy(config: Config, observation_space: Any, action_space: Any) -> An
     """The network, the same in every worker: its first weights are drawn from the run's seed."""
     import torch
 
+    from rlinf.granularity import Levels
     from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
-    kind = SoftActorCritic if config.algorithm.loss_type == OFF_POLICY else ActorCritic
+    off_policy = config.algorithm.loss_type == OFF_POLICY
+    kind = SoftActorCritic if off_policy else ActorCritic
+    algorithm = config.algorithm
+    levels = Levels(algorithm.reward_type, algorithm.logprob_type, algorithm.entropy_type)
     if config.policy.path is not None:
-        return kind.from_pretrained(config.policy.path)
+        if off_policy:
+            return SoftActorCritic.from_pretrained(config.policy.path)
+        return ActorCritic.from_pretrained(config.policy.path, levels)
     policy = config.policy
     options = ActorCriticOptions(
         hidden_sizes=tuple(policy.hidden_sizes),
@@ -126,6 +144,7 @@ def make_policy(config: Config, observation_space: Any, action_space: Any) -> An
         embedding_size=policy.embedding_size,
         normalize_observations=config.env.normalize_observations,
         num_action_chunks=config.env.num_action_chunks,
+        **vars(levels),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(config.run.seed, "policy"))

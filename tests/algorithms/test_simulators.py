@@ -7,7 +7,7 @@ import torch
 
 from rlinf.algorithms import aggregate
 from rlinf.algorithms.episodes import episode_metrics, mask_after_end, split_episodes
-from rlinf.algorithms.granularity import LEVELS, Granularity
+from rlinf.granularity import LEVELS, Granularity
 from rlinf.types import Batch
 
 close = torch.testing.assert_close
@@ -26,7 +26,7 @@ LOGPROBS = torch.arange(12.0).view(1, 2, 2, 3)
     ],
 )
 def test_log_probabilities_and_masks(level, logprobs, mask):
-    slots = Granularity(2, 3, logprob_type=level)
+    slots = Granularity(actions=2, dimensions=3, logprob_type=level)
     close(slots.logprobs(LOGPROBS, MASK), torch.tensor([logprobs]).float())
     assert slots.mask(MASK).tolist() == [[bool(value) for value in mask]]
 
@@ -34,19 +34,19 @@ def test_log_probabilities_and_masks(level, logprobs, mask):
 def test_rewards_and_flags():
     rewards = torch.tensor([[[1.0, 2.0], [3.0, float("nan")]]])
     ends = torch.tensor([[[False, False], [True, True]]])
-    chunk = Granularity(2, 3)
-    action = Granularity(2, 3, reward_type="action_level", logprob_type="action_level")
+    chunk = Granularity(actions=2, dimensions=3)
+    action = Granularity(actions=2, dimensions=3, reward_type="action_level", logprob_type="action_level")
     close(chunk.rewards(rewards, MASK), torch.tensor([[3.0, 3.0]]))
     close(action.rewards(rewards, MASK), torch.tensor([[1.0, 2.0, 3.0, 0.0]]))
-    assert chunk.flags(ends, MASK).tolist() == [[False, True]]
-    assert action.flags(ends, MASK).tolist() == [[False, False, True, False]]
+    assert chunk.flags(ends & MASK).tolist() == [[False, True]]
+    assert action.flags(ends & MASK).tolist() == [[False, False, True, False]]
     assert action.reward_mask(MASK).tolist() == [[True, True, True, False]]
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_broadcast_advantage_keeps_its_mean_over_real_slots(level):
-    slots = Granularity(2, 3, logprob_type=level)
-    advantages = slots.advantages(torch.full((1, 2), 5.0))
+    slots = Granularity(actions=2, dimensions=3, logprob_type=level)
+    advantages = slots.spread(torch.full((1, 2), 5.0))
     close(aggregate("token-mean", advantages, slots.mask(MASK)), torch.tensor(5.0))
 
 
@@ -54,7 +54,7 @@ def test_a_broadcast_advantage_keeps_its_mean_over_real_slots(level):
 def test_entropy_is_spread_or_averaged_over_the_slots_of_the_loss(level):
     entropy = torch.ones(1, 2, 2, 3)
     for other in LEVELS:
-        slots = Granularity(2, 3, logprob_type=other, entropy_type=level)
+        slots = Granularity(actions=2, dimensions=3, logprob_type=other, entropy_type=level)
         found = slots.entropy(entropy, MASK)
         assert found.shape == slots.mask(MASK).shape
         size = {"token_level": 1.0, "action_level": 3.0, "chunk_level": 6.0}[level]
@@ -63,11 +63,11 @@ def test_entropy_is_spread_or_averaged_over_the_slots_of_the_loss(level):
 
 def test_levels_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="reward_type action_level is finer than logprob_type chunk_level"):
-        Granularity(2, 3, reward_type="action_level")
+        Granularity(actions=2, dimensions=3, reward_type="action_level")
     with pytest.raises(ValueError, match="reward_type must be one of chunk_level, action_level"):
-        Granularity(2, 3, reward_type="token_level")
+        Granularity(actions=2, dimensions=3, reward_type="token_level")
     with pytest.raises(ValueError, match="entropy_type must be one of"):
-        Granularity(2, 3, entropy_type="row")
+        Granularity(actions=2, dimensions=3, entropy_type="row")
 
 
 def episodes(terminated, truncated=None):

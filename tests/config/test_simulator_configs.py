@@ -17,14 +17,12 @@ RECIPES = sorted((Path(__file__).parents[2] / "config" / "sim").glob("*.yaml"))
 # The algorithm, the key, its value, and a part of the message.
 REFUSED = [
     (PPO, "policy.name", "multimodal", "not built yet"),
-    (PPO, "env.isolation", "process", "not built yet"),
     (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
     (PPO, "rollout.pipeline_stages", 2, "policies act inside the env workers"),
-    (PPO, "evaluation.video_every", 1, "not built yet"),
-    (PPO, "evaluation.video_episodes", 2, "is not read while evaluation.video_every is 0"),
+    (PPO, "evaluation.video_every", -1, "at least 0"),
+    (PPO, "evaluation.video_episodes", 0, "at least 1"),
     (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
-    (PPO, "algorithm.logprob_type", "token_level", "not built yet"),
-    (PPO, "algorithm.entropy_type", "token_level", "not built yet"),
+    (PPO, "algorithm.entropy_type", "token_level", "is not read without calculate_entropy"),
     (PPO, "learner.backend", "fsdp", "trains language models only"),
     (PPO, "rollout.batch_size", 8, "is not read by adv_type: gae"),
     (PPO, "algorithm.group_size", 4, "is not read by adv_type: gae"),
@@ -50,6 +48,7 @@ REFUSED = [
     (SAC, "algorithm.num_minibatches", 4, "is not read by"),
     (SAC, "algorithm.loss_agg_func", "seq-mean-token-sum", "is not read by"),
     (SAC, "algorithm.group_size", 4, "is not read by loss_type: sac"),
+    (SAC, "algorithm.logprob_type", "token_level", "is not read by"),
     (SAC, "policy.recurrent", "gru", "without memory"),
     (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
     (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
@@ -87,13 +86,14 @@ def test_a_key_without_a_reader_is_refused_once(
     assert message in str(told)
 
 
-@pytest.mark.parametrize("name", ["reward_type", "logprob_type", "entropy_type"])
-def test_one_action_a_decision_is_a_chunk_and_several_are_not(name: str) -> None:
-    single = simulator(PPO, **{f"algorithm.{name}": "action_level"})
-    load_mapping(single, source="test")
+def test_a_reward_finer_than_the_log_probability_is_refused() -> None:
+    single = simulator(PPO, **{"algorithm.reward_type": "action_level"})
+    load_mapping(single, source="test")  # one action a decision is a chunk
     single["env"]["num_action_chunks"] = 4
-    with pytest.raises(ConfigErrors, match="action_level is not built yet"):
+    with pytest.raises(ConfigErrors, match="share one log-probability"):
         load_mapping(single, source="test")
+    single["algorithm"]["logprob_type"] = "action_level"
+    load_mapping(single, source="test")
 
 
 def test_native_vector_environments_take_no_wrappers() -> None:
@@ -112,3 +112,11 @@ def test_a_loaded_policy_brings_its_own_layers(tmp_path: Path) -> None:
 def test_a_recipe_is_short(recipe: Path) -> None:
     sections = yaml.safe_load(recipe.read_text()).values()
     assert sum(len(section) if isinstance(section, dict) else 1 for section in sections) < 25
+
+
+def test_videos_fall_on_evaluations() -> None:
+    with pytest.raises(ConfigErrors, match=r"no evaluation falls on every 25th step.*for example 20"):
+        load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 25}))
+    load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 20}))
+    # Without a period only the first and the last evaluation happen, and both are filmed.
+    load_mapping(simulator(PPO, **{"evaluation.video_every": 25}))

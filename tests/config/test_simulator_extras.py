@@ -19,6 +19,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
         ("HalfCheetah-v5", "mujoco"),
         ("rlinf_envs:rlinf/MetaWorld-v0", "metaworld"),
         ("rlinf_envs:rlinf/MiniGrid-v0", "minigrid"),
+        ("rlinf_envs:rlinf/ManiSkill-v0", "maniskill"),
         ("gymnasium_robotics:FetchReachDense-v4", "robotics"),
         ("LunarLander-v3", "box2d"),
     ],

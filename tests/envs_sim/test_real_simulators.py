@@ -40,6 +40,7 @@ SIMULATORS = {
         {"task": "BabyAI-GoToObj-v0", "num_actions": 3},
         ("rlinf.rollouts.wrappers:TokenizeText",),
     ),
+    "maniskill": Simulator("mani_skill", "rlinf_envs:rlinf/ManiSkill-v0", {"task": "PushCube-v1"}),
     "robotics": Simulator(
         "gymnasium_robotics",
         "gymnasium_robotics:FetchReachDense-v4",

@@ -13,7 +13,7 @@ from rlinf.report import write_report
 from rlinf.sweep.export import write_tables
 from rlinf.sweep.importance import importances
 from rlinf.sweep.records import TrialRecord, read_sweep
-from rlinf.sweep.statistics import estimate, holm, iqm, resampled, student_tail, welch
+from rlinf.sweep.statistics import estimate, holm, improvement, iqm, resampled, student_tail, welch
 from rlinf.sweep.summary import summarise
 
 LR = "learner.optimizer.lr"
@@ -51,6 +51,50 @@ def test_students_distribution_and_welch() -> None:
     assert welch([1.0, 2.0], [3.0]) is None
     assert welch([1.0, 1.0], [1.0, 1.0]) == 1.0
     assert holm([0.5, 0.01]) == [0.5, 0.02]
+
+
+def test_the_probability_of_improvement_counts_pairs_of_runs() -> None:
+    """3 beats 1, 2 and not 4; 2 beats 1 and ties 2; 5 beats all: 6.5 of 9."""
+    found = improvement({0: 3.0, 1: 2.0, 2: 5.0}, {0: 1.0, 1: 2.0, 2: 4.0})
+    assert found is not None
+    assert found.probability == pytest.approx(6.5 / 9)
+    assert (found.wins, found.shared) == (2, 3)
+    assert improvement({}, {0: 1.0}) is None
+
+
+def test_seeds_that_both_have_are_resampled_together() -> None:
+    """A seed that is good for both says nothing of their difference: drawn for both, it leaves the interval narrow."""
+    a = {seed: 10.0 * seed + 1 for seed in range(6)}
+    paired = improvement(a, {seed: 10.0 * seed for seed in range(6)})
+    apart = improvement(a, {seed + 6: 10.0 * seed for seed in range(6)})
+    assert paired is not None
+    assert apart is not None
+    assert paired.probability == apart.probability == 21 / 36
+    assert paired.interval[1] - paired.interval[0] < 0.5 * (apart.interval[1] - apart.interval[0])
+    assert (paired.shared, apart.shared) == (6, 0)
+
+
+@pytest.mark.parametrize("count", [3, 5, 10, 23])
+def test_statistics_are_those_of_scipy(count: int) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    generator = np.random.default_rng(count)
+    x, y = generator.normal(size=count), generator.normal(size=count + 1)
+    assert welch(x.tolist(), y.tolist()) == pytest.approx(stats.ttest_ind(x, y, equal_var=False).pvalue, abs=1e-7)
+    assert float(iqm(x[:, None])) == pytest.approx(stats.trim_mean(x, 0.25))
+    found = improvement(dict(enumerate(x)), dict(enumerate(y)))
+    assert found is not None
+    assert found.probability == pytest.approx(stats.mannwhitneyu(x, y).statistic / (count * (count + 1)))
+
+
+def test_less_is_better_where_the_mode_says_so(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.001, result=lambda s: 0.5 + 100 * s[LR])
+    said = json.loads((folder / "sweep.json").read_text()) | {"mode": "min"}
+    (folder / "sweep.json").write_text(json.dumps(said))
+    settings = summarise(read_sweep(folder)).settings
+    assert settings[0].setting[LR] == 1e-4
+    last = settings[-1].beaten
+    assert last is not None
+    assert (last.probability, last.wins) == (1.0, 3)
 
 
 def test_a_clear_winner_is_named_and_sure(tmp_path: Path) -> None:

@@ -18,6 +18,13 @@ SMALL = {
     "algorithm: {adv_type: gae, loss_type: actor_critic, gamma: 0.9, update_epochs: 2, num_minibatches: 2}\n",
     "grpo": "env: {id: CartPole-v1, num_envs: 4}\nrollout: {batch_size: 2}\n"
     "algorithm: {adv_type: grpo, group_size: 4, update_epochs: 2, num_minibatches: 2}\n",
+    "chunks": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
+    "rollout: {num_steps: 16}\n"
+    "algorithm: {adv_type: gae, loss_type: actor_critic, gamma: 0.9, update_epochs: 2, num_minibatches: 2, "
+    "reward_type: action_level, logprob_type: token_level, entropy_type: action_level, entropy_bonus: 0.001}\n",
+    "chunked_episodes": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
+    "rollout: {batch_size: 2}\n"
+    "algorithm: {adv_type: grpo, group_size: 2, update_epochs: 2, num_minibatches: 2, logprob_type: action_level}\n",
     "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
 }

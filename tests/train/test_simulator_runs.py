@@ -27,6 +27,22 @@ def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, kind: str) -> 
     assert lines[-1]["failures/env_workers"] == lines[-1]["env/failures"] == 0
 
 
+LEVELS = ("chunk_level", "action_level", "token_level")
+
+
+@pytest.mark.parametrize(("reward", "logprob"), [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)])
+def test_every_level_of_slots_trains(tmp_path: Path, reward: int, logprob: int) -> None:
+    levels = [f"algorithm.reward_type={LEVELS[reward]}", f"algorithm.logprob_type={LEVELS[logprob]}"]
+    summary(tmp_path / "run", "chunks", 2, levels)
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    last = lines[-1]
+    # 2 environments, 16 decisions each, of which one stops after 2 of its 4 actions: the episode is over
+    assert last["rollout/env_steps"] == 2 * (15 * 4 + 2)
+    assert last["train/grad_norm"] > 0
+    assert last["train/entropy"] == pytest.approx(1.4189, abs=0.1)
+    assert last["train/ratio"] == pytest.approx(1.0, abs=0.1)
+
+
 @pytest.mark.parametrize("kind", ["ppo", "sac"])
 def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path, kind: str) -> None:
     straight = summary(tmp_path / "straight", kind, 40, ["checkpoint.every=3"])

@@ -6,9 +6,28 @@ What gymnasium registers by itself needs no module here: MuJoCo (`HalfCheetah-v5
 
 from __future__ import annotations
 
+from typing import Literal
+
+Split = Literal["train", "eval"]
+
 
 class MissingSimulatorError(ImportError):
-    """A simulator that is not installed; the message names the extra."""
+    """A simulator that is not installed; the message names what to install.
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"this environment needs {package}, which is not installed: pip install 'rlinf[{extra}]'")
+    ``extra`` is an extra of this project; simulators whose pins clash with it have none, and a requirements file for a
+    virtual environment of their own instead (`env.isolation: process`).
+    """
+
+    def __init__(self, package: str, *, extra: str | None = None, requirements: str | None = None) -> None:
+        how = f"pip install 'rlinf[{extra}]'"
+        if extra is None:
+            how = (
+                f"its pins clash with ours, so give it a virtual environment (pip install -r {requirements}) and set "
+                "env.isolation: process and env.python: that environment's bin/python"
+            )
+        super().__init__(f"this environment needs {package}, which is not installed: {how}")
+
+
+def start_seed(seed: int, split: Split) -> int:
+    """The simulator's own seed: even for training and odd for evaluation, so that no start is in both."""
+    return 2 * seed + (split == "eval")

@@ -19,6 +19,19 @@ def use_offscreen_gl() -> None:
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
+def check_frame(image: np.ndarray, camera: str, renderer: str) -> None:
+    """Some drivers give black frames without an error.
+
+    Raises:
+        BlackFrameError: all pixels of ``image`` are equal.
+    """
+    if float(image.std()) == 0.0:
+        raise BlackFrameError(
+            f"camera {camera!r} renders frames of one colour under {renderer}; `rlinf doctor` says which renderers "
+            "work on this machine"
+        )
+
+
 class Camera:
     """Renders one camera of a model: uint8 [size, size, 3]."""
 
@@ -36,15 +49,12 @@ class Camera:
         self._checked = False
 
     def frame(self, data: Any) -> np.ndarray:
-        """What the camera sees now. The first frame is checked: some drivers give black ones without an error."""
+        """What the camera sees now. The first frame is checked."""
         self._renderer.update_scene(data, camera=self._name)
         image = self._renderer.render()
-        if not self._checked and float(image.std()) == 0.0:
-            raise BlackFrameError(
-                f"camera {self._name!r} renders frames of one colour under MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}; "
-                "`rlinf doctor` says which renderers work on this machine"
-            )
-        self._checked = True
+        if not self._checked:
+            check_frame(image, self._name, f"MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}")
+            self._checked = True
         return image
 
     def close(self) -> None:

@@ -14,9 +14,11 @@ from gymnasium import spaces
 
 from rlinf_envs.sim import MissingSimulatorError
 from rlinf_envs.sim.camera import Camera, use_offscreen_gl
+from rlinf_envs.spaces import FreeText
 
 _TRAINING_STATES = 40
 _GOAL = 36  # from this entry of the state on
+_PICTURE_SIZE = 320
 _TASK_SEED = 0  # of the 50 start states themselves; the same for everyone, always
 
 
@@ -45,7 +47,7 @@ class MetaWorldEnv(gymnasium.Env):
         try:
             import metaworld
         except ImportError as error:
-            raise MissingSimulatorError("metaworld", "metaworld") from error
+            raise MissingSimulatorError("metaworld", extra="metaworld") from error
         if task not in metaworld.MT1.ENV_NAMES:
             raise ValueError(f"Meta-World has no task {task!r}; there are {', '.join(sorted(metaworld.MT1.ENV_NAMES))}")
         benchmark = metaworld.MT1(task, seed=_TASK_SEED)
@@ -58,6 +60,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.render_mode = render_mode
         self._camera_name, self._image_size = camera, image_size
         self._camera: Camera | None = None
+        self._picture_camera: Camera | None = None
         self._steps = 0
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         low, high = (
@@ -72,7 +75,7 @@ class MetaWorldEnv(gymnasium.Env):
                 {
                     "image": spaces.Box(0, 255, (image_size, image_size, 3), np.uint8),
                     "state": spaces.Box(low[:4], high[:4], dtype=np.float32),
-                    "instruction": spaces.Text(64),
+                    "instruction": FreeText(64),
                 }
             )
 
@@ -93,13 +96,16 @@ class MetaWorldEnv(gymnasium.Env):
         return self._observation(state), float(reward) * self.reward_scale, terminated, truncated, {"success": success}
 
     def render(self) -> np.ndarray:
-        """A frame of the `corner2` camera (or the one that is observed)."""
-        return self._frame()
+        """A picture for people: larger than what is observed, and upright (the `corner2` camera hangs upside down)."""
+        if self._picture_camera is None:
+            self._picture_camera = Camera(self._env.model, "corner2", _PICTURE_SIZE)
+        return self._picture_camera.frame(self._env.data)[::-1, ::-1]
 
     def close(self) -> None:
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
+        for camera in (self._camera, self._picture_camera):
+            if camera is not None:
+                camera.close()
+        self._camera = self._picture_camera = None
         self._env.close()
 
     def _observation(self, state: np.ndarray) -> Any:
@@ -110,5 +116,6 @@ class MetaWorldEnv(gymnasium.Env):
 
     def _frame(self) -> np.ndarray:
         if self._camera is None:
-            self._camera = Camera(self._env.model, self._camera_name or "corner2", self._image_size)
+            assert self._camera_name is not None
+            self._camera = Camera(self._env.model, self._camera_name, self._image_size)
         return self._camera.frame(self._env.data)

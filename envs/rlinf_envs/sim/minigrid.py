@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf_envs.sim import MissingSimulatorError
+from rlinf_envs.spaces import FreeText
 
 _KINDS, _COLOURS, _STATES = 11, 6, 4
 _PLANES = _KINDS + _COLOURS + _STATES
@@ -30,7 +31,7 @@ class GridEnv(gymnasium.Wrapper):
         try:
             import minigrid
         except ImportError as error:
-            raise MissingSimulatorError("minigrid", "minigrid") from error
+            raise MissingSimulatorError("minigrid", extra="minigrid") from error
         gymnasium.register_envs(minigrid)
         with contextlib.redirect_stdout(io.StringIO()):
             super().__init__(gymnasium.make(task, render_mode=render_mode, disable_env_checker=True))
@@ -39,7 +40,7 @@ class GridEnv(gymnasium.Wrapper):
             {
                 "image": spaces.Box(0, 1, (_PLANES, 7, 7), np.uint8),
                 "direction": spaces.Discrete(4),
-                "mission": spaces.Text(256),
+                "mission": FreeText(256),
             }
         )
 

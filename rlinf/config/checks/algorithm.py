@@ -10,8 +10,6 @@ from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
 from rlinf.config.schema import AlgorithmConfig
 
-# Judged by check_simulator.
-_LEVELS = {"reward_type", "logprob_type", "entropy_type"}
 # Read by the loop, whatever the functions are.
 _LOOP = {
     "adv_type",
@@ -27,7 +25,9 @@ _LOOP = {
     "early_stop_imp_ratio",
     "gamma",
     "strict",
-    *_LEVELS,
+    "reward_type",
+    "logprob_type",
+    "entropy_type",
 }
 OFF_POLICY_LOSS = "sac"
 """Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
@@ -109,7 +109,7 @@ def _check_readers(context: Context) -> None:
 def _options_read(algorithm: AlgorithmConfig) -> set[str]:
     """The schema's names of all options that the chosen functions read."""
     if algorithm.loss_type == OFF_POLICY_LOSS:
-        return {"loss_type", "gamma", "strict", "group_size", "dynamic_sampling", *_LEVELS, *_OFF_POLICY}
+        return {"loss_type", "gamma", "strict", "group_size", "dynamic_sampling", *_OFF_POLICY}
     options: set[str] = set(_LOOP)
     options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
     options.update(catalog.ADVANTAGES[algorithm.adv_type].options, catalog.LOSSES[algorithm.loss_type].options)
@@ -145,6 +145,7 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
     token_kl = algorithm.add_token_level_kl or algorithm.adv_type.startswith("reinforce_pp")
     adaptive = algorithm.kl_controller == "adaptive"
     one_word = isinstance(algorithm.reward_norm, str)
+    entropy = algorithm.entropy_bonus != 0 or algorithm.calculate_entropy
     whitened = algorithm.normalize_advantages or algorithm.adv_type.startswith("reinforce_pp")
     return {
         "kl_coef": (token_kl, "add_token_level_kl: true"),
@@ -155,6 +156,7 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "max_resample": (algorithm.dynamic_sampling, "dynamic_sampling: true"),
         "rewards_lower_bound": (algorithm.filter_rewards, "filter_rewards: true"),
         "rewards_upper_bound": (algorithm.filter_rewards, "filter_rewards: true"),
+        "entropy_type": (entropy, "calculate_entropy: true"),
         "reward_shift": (one_word, "reward_norm: group"),
         "reward_scale": (one_word, "reward_norm: group"),
         "keep_zero_groups": (whitened, "normalize_advantages: true"),

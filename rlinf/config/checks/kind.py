@@ -29,6 +29,8 @@ TEXT_ONLY = (
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
     "rollout.num_samplers",
+    "rollout.sleep",
+    "rollout.weight_transport",
     "rollout.repetition_penalty",
     "rollout.sampler",
     "rollout.server",
@@ -53,11 +55,13 @@ SIMULATOR_ONLY = (
     "env.auto_reset",
     "env.frame_stack",
     "env.ignore_terminations",
+    "env.isolation",
     "env.max_episode_steps",
     "env.normalize_observations",
     "env.normalize_rewards",
     "env.num_action_chunks",
     "env.num_envs",
+    "env.python",
     "env.success_key",
     "env.vectorization",
     "env.wrappers",
@@ -95,7 +99,6 @@ def check_kind(context: Context) -> None:
         context.error("policy.name", message, fix)
         context.broken.add("policy.name")
         return
-    _check_isolation(context)
     sections = SIMULATOR_ONLY if is_text(context) else TEXT_ONLY
     only = "by simulator policies" if is_text(context) else "by language models"
     other = "policy.name: actor_critic" if is_text(context) else "policy.name: causal_lm"
@@ -104,15 +107,6 @@ def check_kind(context: Context) -> None:
             if key == section or key.startswith(f"{section}."):
                 why = f"is read only {only}, and this policy is {name}."
                 context.unread(key, why, f"Take it out, or choose {other}.", reads=("policy.name",))
-
-
-def _check_isolation(context: Context) -> None:
-    env = context.config.env
-    if env.isolation == "process":
-        message = "env.isolation: process is not built yet: environments run in the interpreter of the env workers."
-        context.error("env.isolation", message, "Set it to none, and install the environment here.")
-    elif env.python is not None:
-        context.unread("env.python", "is not read with env.isolation: none.", "Take it out.", reads=("env.isolation",))
 
 
 def _check_module(context: Context) -> None:

@@ -71,6 +71,8 @@ AT_LEAST: Mapping[str, float] = {
     "evaluation.samples": 1,
     "evaluation.temperature": 0,
     "evaluation.num_envs": 1,
+    "evaluation.video_every": 0,
+    "evaluation.video_episodes": 1,
     "checkpoint.every": 0,
     "checkpoint.keep": 1,
     "logging.samples_every": 0,

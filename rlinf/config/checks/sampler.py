@@ -24,6 +24,11 @@ def check_sampler(context: Context) -> None:
             if key.startswith(f"rollout.{name}."):
                 why = f"is not read by rollout.sampler: {rollout.sampler}."
                 context.unread(key, why, f"Set rollout.sampler: {name}.", reads=("rollout.sampler",))
+    if rollout.ahead and rollout.sleep == "always":
+        message = "rollout.ahead: samplers work while the learner does, so they can't sleep meanwhile."
+        context.error(
+            "rollout.sleep", message, "Set rollout.sleep: auto, or rollout.ahead: 0.", reads=("rollout.ahead",)
+        )
     if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
         message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
         reads = ("algorithm.group_size",)

@@ -19,6 +19,8 @@ def check_schedule(context: Context) -> None:
         message = f"learner.optimizer.betas must lie in [0, 1), not {list(optimizer.betas)}."
         context.error("learner.optimizer.betas", message, "For example: [0.9, 0.999].")
     sft = context.config.sft
+    if not sft.steps:
+        context.unread("sft.cache", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."
         fix = f"Set it to {max(sft.steps // 10, 1)}, for example."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from rlinf.config.checks.algorithm import OFF_POLICY_LOSS
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 
-_LEVELS = ("algorithm.reward_type", "algorithm.logprob_type", "algorithm.entropy_type")
 # A policy that is loaded brings these with it.
 _SHAPE = (
     "policy.activation",
@@ -41,7 +42,9 @@ def check_simulator(context: Context) -> None:
     _check_unbuilt(context)
     _check_layout(context)
     _check_native(context)
+    _check_isolation(context)
     _check_policy(context)
+    _check_levels(context)
     if context.config.algorithm.loss_type == OFF_POLICY_LOSS:
         _check_off_policy(context)
 
@@ -52,12 +55,6 @@ def _check_unbuilt(context: Context) -> None:
     if config.rollout.pipeline_stages > 1:
         message = "rollout.pipeline_stages: policies act inside the env workers, so there is nothing to overlap."
         context.error("rollout.pipeline_stages", message, "Set it to 1.")
-    if config.evaluation.video_every > 0:
-        message = "evaluation.video_every: recording videos is not built yet."
-        context.error("evaluation.video_every", message, "Set it to 0.")
-    elif config.evaluation.size:
-        why = "is not read while evaluation.video_every is 0."
-        context.unread("evaluation.video_episodes", why, "Take it out.")
     if config.learner.backend != "torch":
         message = f"learner.backend: {config.learner.backend} trains language models only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
@@ -65,12 +62,6 @@ def _check_unbuilt(context: Context) -> None:
         message = "evaluation.temperature: simulator policies are not sharpened or flattened."
         fix = "Write 0 for the most likely action, or 1 to draw from the policy."
         context.error("evaluation.temperature", message, fix, reads=("policy.name",))
-    for key in _LEVELS:
-        level = getattr(config.algorithm, key.partition(".")[2])
-        # One action a decision is a chunk of one: the two levels are the same.
-        if level != "chunk_level" and not (level == "action_level" and config.env.num_action_chunks == 1):
-            message = f"{key}: {level} is not built yet; a decision with all its actions is one slot."
-            context.error(key, message, "Set it to chunk_level.", reads=("env.num_action_chunks",))
 
 
 def _check_layout(context: Context) -> None:
@@ -105,6 +96,21 @@ def _check_native(context: Context) -> None:
             context.error(key, message, "Set env.vectorization: auto.", reads=reads)
 
 
+def _check_isolation(context: Context) -> None:
+    env, reads = context.config.env, ("env.isolation",)
+    if env.isolation == "none":
+        why = "is not read with env.isolation: none."
+        context.unread("env.python", why, "Set env.isolation: process.", reads=reads)
+        return
+    if env.vectorization == "native":
+        message = "env.vectorization: native vector environments can not be isolated: they step in the env worker."
+        context.error("env.vectorization", message, "Set it to auto.", reads=reads)
+    if env.python is not None and not os.access(env.python, os.X_OK):
+        message = f"env.python: {env.python} is no program that can be started."
+        fix = "Name the interpreter of the environment's virtual environment: path/to/venv/bin/python."
+        context.error("env.python", message, fix, reads=reads)
+
+
 def _check_policy(context: Context) -> None:
     policy = context.config.policy
     if policy.path is not None:
@@ -121,6 +127,19 @@ def _check_policy(context: Context) -> None:
     if any(width < 1 for width in policy.hidden_sizes):
         message = f"policy.hidden_sizes must be widths of at least 1, not {policy.hidden_sizes}."
         context.error("policy.hidden_sizes", message, "For example: [64, 64].")
+
+
+def _check_levels(context: Context) -> None:
+    """An advantage must have a slot to go to; with one action a decision, an action is a chunk."""
+    algorithm, chunk = context.config.algorithm, context.config.env.num_action_chunks
+    if chunk > 1 and algorithm.reward_type == "action_level" and algorithm.logprob_type == "chunk_level":
+        message = (
+            f"algorithm.reward_type: action_level gives each of the {chunk} actions of a decision an advantage, and "
+            "with logprob_type: chunk_level they share one log-probability."
+        )
+        fix = "Set algorithm.logprob_type: action_level (or token_level), or reward_type: chunk_level."
+        reads = ("algorithm.logprob_type", "env.num_action_chunks")
+        context.error("algorithm.reward_type", message, fix, reads=reads)
 
 
 def _check_off_policy(context: Context) -> None:

@@ -136,11 +136,12 @@ class AlgorithmConfig:
     difficulty_mask: bool = False
     """Rows of tasks that are always or never solved get no loss."""
     reward_type: Literal["action_level", "chunk_level"] = "chunk_level"
-    """Simulators: what one reward is for. Finer levels than a whole decision are not built yet and refused."""
+    """Simulators: what one reward, value and advantage is of: a decision, or each of its env.num_action_chunks
+    actions (`gamma` then counts actions, and the critic tells a value for each)."""
     logprob_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
-    """Simulators: what one log-probability is of; likewise."""
+    """Simulators: what one log-probability, ratio and clip is of: a decision, an action, or a dimension of one."""
     entropy_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
-    """Simulators: what one entropy is of; likewise."""
+    """Simulators: what one entropy is of."""
     sac_tau: float = 0.005
     """sac: share of the online critic that the target takes each update."""
     sac_alpha: float | Literal["auto"] = "auto"

@@ -23,9 +23,9 @@ class EnvConfig:
     wrappers: list[str] = field(default_factory=list)
     """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`."""
     isolation: Literal["none", "process"] = "none"
-    """`process`, an interpreter of the environment's own (`python` names it), is not built yet and refused."""
+    """`process` runs environments in an interpreter of their own, behind a socket: for pins that clash with ours."""
     python: str | None = None
-    """With `isolation: process`: the interpreter of the environment's own virtual environment."""
+    """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains)."""
     max_episode_steps: int | None = None
     """Cut episodes after so many steps (truncation); null keeps the environment's own limit."""
     max_turns: int = 1

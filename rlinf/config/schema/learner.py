@@ -88,3 +88,6 @@ class SftConfig:
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     max_tasks: int | None = None
     """Demonstrations are drawn from the first so many training tasks; null is all."""
+    cache: str | None = None
+    """A folder of finished warm starts: one that would be the same (data, policy, seed, versions, commit) is taken from
+    there, and a new one is left there. Sweeps have one of their own."""

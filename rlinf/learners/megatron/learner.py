@@ -277,6 +277,10 @@ class MegatronLearner(Sleeper):
         self.optimizer_steps += 1
         return norm
 
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """In how many parts of at most so many bytes (one parameter at least) :meth:`weights` gives them."""
+        return len(self.gatherer.buckets(bucket_bytes))
+
     def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
         runs = self.gatherer.buckets(bucket_bytes)

@@ -171,6 +171,11 @@ class SquashedGaussianHead(GaussianHead):
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         return super().log_prob(parameters, actions) - log_tanh_slope(actions)
 
+    def draw(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`sample` and its :meth:`log_prob`, for less than both: the distance to the mean is the noise itself."""
+        actions = self.sample(parameters, noise)
+        return actions, -0.5 * noise.square() - parameters[:, 1] - _LOG_SQRT_2PI - log_tanh_slope(actions)
+
     def entropy(self, parameters: Tensor) -> Tensor:
         # H[tanh u] = H[u] + E log(1 - tanh(u)^2); the expectation by Gauss-Hermite quadrature, exact enough and smooth.
         mean, log_std = parameters.unbind(1)

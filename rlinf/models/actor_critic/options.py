@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rlinf.granularity import Level
+
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 Distribution = Literal["auto", "categorical", "gaussian", "squashed_gaussian", "beta"]
 
@@ -26,5 +28,10 @@ class ActorCriticOptions:
     normalize_observations: bool = False
     num_action_chunks: int = 1
     """Actions per decision (K)."""
+    reward_type: Level = "chunk_level"
+    """What one value is of: a chunk, or each of its actions."""
+    logprob_type: Level = "chunk_level"
+    """What one log-probability is of."""
+    entropy_type: Level = "chunk_level"
     text_vocabulary: int = field(default=1024)
     """Token ids of text leaves lie below this."""

@@ -1,12 +1,17 @@
 """Actor and critic behind one interface: MLP, CNN or mixed observations, feed-forward or recurrent.
 
-Inputs: leaves named as in `spaces.py`. While acting they are [N, ...]; in :meth:`ActorCritic.evaluate` [B, T, ...].
-Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first slot) and ``episode_start`` [B, T] bool.
+Inputs: leaves named as in `spaces.py`. While acting they are [N, ...]; in :meth:`ActorCritic.evaluate` [B, C, ...] for
+C decisions. Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first decision) and
+``episode_start`` [B, C] bool; chunks of K actions ``executed`` [B, C, K] bool (without it: all of them).
+
+A decision may have several slots (`rlinf.granularity`): T = C times `granularity.decision_slots`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -14,6 +19,7 @@ import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
+from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import CategoricalHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
@@ -49,7 +55,10 @@ class ActorCritic(nn.Module):
         chunk = options.num_action_chunks
         joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
         self.head = action_head(last, joint_space, options.distribution, options.init_log_std)
-        self.value_head = orthogonal(nn.Linear(last, 1), 1.0)
+        dimensions = math.prod(self.head.action_shape) // chunk
+        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
+        self.granularity = Granularity.of(levels, actions=chunk, dimensions=dimensions)
+        self.value_head = orthogonal(nn.Linear(last, self.granularity.decision_rewards), 1.0)
 
     @property
     def state_size(self) -> int:
@@ -94,7 +103,10 @@ class ActorCritic(nn.Module):
     def act(
         self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
     ) -> tuple[Tensor, PolicyOutput]:
-        """One decision for observations [N, ...]; recurrent policies go on from a given ``recurrent_state``."""
+        """One decision for observations [N, ...]; recurrent policies go on from a given ``recurrent_state``.
+
+        Log-probabilities, entropy and values are [N], or [N, P] where a decision has P > 1 slots.
+        """
         leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
         rows = len(next(iter(leaves.values())))
         state = inputs.get("recurrent_state", torch.zeros(rows, self.state_size))
@@ -103,9 +115,12 @@ class ActorCritic(nn.Module):
         one_slot = {name: tensor[:, None] for name, tensor in leaves.items()}
         one_slot["recurrent_state"] = state
         one_slot["episode_start"] = torch.zeros(rows, 1, dtype=torch.bool)
-        said = self.evaluate(one_slot, actions[:, None], torch.ones(rows, 1, dtype=torch.bool))
+        parts = self.granularity.decision_slots
+        said = self.evaluate(one_slot, actions[:, None], torch.ones(rows, parts, dtype=torch.bool))
         assert said.entropy is not None
         assert said.values is not None
+        if parts > 1:
+            return actions, said
         return actions, PolicyOutput(said.logprobs[:, 0], said.entropy[:, 0], said.values[:, 0])
 
     def draw_noise(self, rows: int, generator: Generator | None = None) -> Tensor:
@@ -116,56 +131,66 @@ class ActorCritic(nn.Module):
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
     ) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
-        whole = self.cell is not None or bool(mask.all())
-        # A policy without memory needs no padding: only the true slots are computed, then put in their places.
-        places = None if whole else mask.nonzero(as_tuple=True)
-        flat = {n: inputs[n].flatten(0, 1) if places is None else inputs[n][places] for n in self.encoder.leaves}
-        actor, critic, _ = self._features(flat, inputs, mask.shape)
+        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
+        slots = self.granularity
+        decided = slots.decisions(mask)
+        whole = self.cell is not None or bool(decided.all())
+        # A policy without memory needs no padding: only the true decisions are computed, then put in their places.
+        places = None if whole else decided.nonzero(as_tuple=True)
+        flat = {n: _picked(inputs[n], places) for n in self.encoder.leaves}
+        actor, critic, _ = self._features(flat, inputs, decided.shape)
         parameters = self.head(actor)
-        chosen = actions.flatten(0, 1) if places is None else actions[places]
-        entropy = self.head.entropy(parameters).sum(-1) if with_entropy else None
+        # From here on every decision is a row with one chunk: [n, 1, K, D].
+        chunks = (-1, 1, slots.actions, slots.dimensions)
+        acted = _picked(inputs["executed"], places)[:, None] if slots.actions > 1 and "executed" in inputs else None
+        logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
+        entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
-            logprobs=self._in_place(self.head.log_prob(parameters, chosen).sum(-1), places, mask),
-            entropy=None if entropy is None else self._in_place(entropy, places, mask),
-            values=self._in_place(self.value_head(critic)[:, 0], places, mask),
+            logprobs=self._in_place(slots.logprobs(logprobs, acted), places, mask),
+            entropy=None if entropy is None else self._in_place(slots.entropy(entropy, acted), places, mask),
+            values=self._in_place(slots.spread(self.value_head(critic)), places, mask),
         )
 
-    @staticmethod
-    def _in_place(column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
-        """A column over flat slots as [B, T]."""
-        if places is not None:
-            return column.new_zeros(mask.shape).index_put(places, column)
-        table = column.unflatten(0, mask.shape)
+    def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
+        """The slots [n, P] of flat decisions as [B, T]."""
+        rows, parts = mask.shape[0], column.shape[1]
+        if places is None:
+            table = column.reshape(mask.shape)
+        else:
+            table = column.new_zeros(rows, mask.shape[1] // parts, parts).index_put(places, column).flatten(1)
+            if parts == 1:
+                return table
         return table if bool(mask.all()) else torch.where(mask, table, 0.0)
 
     @torch.no_grad()
     def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
-        """Critic [N] at observations [N, ...] that follow recurrent states [N, S]."""
+        """Critic [N] at observations [N, ...] that follow recurrent states [N, S]: of a chunk, of its first action."""
         start = {"recurrent_state": state, "episode_start": torch.zeros(len(state), 1, dtype=torch.bool)}
         _, critic, _ = self._features(inputs, start, torch.Size((len(state), 1)))
         return self.value_head(critic)[:, 0]
 
     @torch.no_grad()
     def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
-        """Recurrent state after each of the slots [B, T], as [B * T, S]."""
+        """Recurrent state after each of the decisions ``shape`` = [B, C], as [B * C, S]."""
         flat = {name: inputs[name].flatten(0, 1) for name in self.encoder.leaves}
         return self._features(flat, inputs, shape)[2]
 
     @torch.no_grad()
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Takes the true slots [B, T, ...] into the running statistics: after a batch's update, on every rank."""
+        """Takes the true decisions [B, C, ...] into the running statistics: after a batch's update, on every rank."""
         if not self.options.normalize_observations:
             return
-        rows = {name: tensor[mask] for name, tensor in inputs.items() if name in self.encoder.leaves}
+        decided = self.granularity.decisions(mask)
+        rows = {name: tensor[decided] for name, tensor in inputs.items() if name in self.encoder.leaves}
         self.encoder.observe(rows)
         if self.critic_encoder is not None:
             self.critic_encoder.observe(rows)
 
     def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
-        """True slots of each row; a recurrent policy pays for the padding too."""
-        slots = mask.sum(dim=1) if self.slots_independent else torch.full((len(mask),), mask.shape[1])
-        return Costs(slots.clamp(min=1))
+        """True decisions of each row; a recurrent policy pays for the padding too."""
+        decided = self.granularity.decisions(mask)
+        count = decided.sum(dim=1) if self.slots_independent else torch.full((len(mask),), decided.shape[1])
+        return Costs(count.clamp(min=1))
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight and every running statistic, by name."""
@@ -177,10 +202,22 @@ class ActorCritic(nn.Module):
         save_policy(self, folder, (self._observation_space, self._action_space), self.options)
 
     @classmethod
-    def from_pretrained(cls, folder: str) -> Self:
-        """The policy of an exported folder; see `export.load_policy` on trusting it."""
+    def from_pretrained(cls, folder: str, levels: Levels | None = None) -> Self:
+        """The policy of an exported folder, at other ``levels`` if given; see `export.load_policy` on trusting it.
+
+        A critic of whole chunks does not know the value of single actions, nor the other way round: a ``reward_type``
+        with another number of values is a ValueError.
+        """
         observation_space, action_space, options, weights = load_policy(folder)
+        if levels is not None:
+            options = replace(options, **vars(levels))
         policy = cls(observation_space, action_space, options)
+        values = len(weights["value_head.bias"])
+        if values != policy.granularity.decision_rewards:
+            raise ValueError(
+                f"the critic in {folder} tells {values} values of a decision, and algorithm.reward_type "
+                f"{options.reward_type} needs {policy.granularity.decision_rewards}: train with the other reward_type"
+            )
         policy.load_state_dict(weights)
         return policy
 
@@ -226,3 +263,8 @@ class ActorCritic(nn.Module):
         assert isinstance(self.cell, nn.GRUCell)
         hidden = self.cell(features, state)
         return hidden, hidden
+
+
+def _picked(tensor: Tensor, places: tuple[Tensor, ...] | None) -> Tensor:
+    """[B, C, ...] to the decisions at ``places`` (None: all) [n, ...]."""
+    return tensor.flatten(0, 1) if places is None else tensor[places]

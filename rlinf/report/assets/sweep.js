@@ -19,12 +19,13 @@ function rankingPlot(node, data) {
 
 function rankingTable(data) {
   const interval = (one, name) => one[`${name}_mean`] === null ? "–" : `${number(one[`${name}_low`] ?? one[`${name}_mean_low`])} to ${number(one[`${name}_high`] ?? one[`${name}_mean_high`])}`;
-  const keys = data.keys.map((key) => ({ name: key.split(".").pop(), key, number: data.settings.every((one) => one[key] === null || typeof one[key] === "number") }));
+  const keys = data.keys.map((key) => ({ name: data.short_names[key], key, number: data.settings.every((one) => one[key] === null || typeof one[key] === "number") }));
   return sortableTable([
     { name: "rank", key: "rank", number: true }, ...keys, { name: "seeds", key: "final_seeds", number: true },
     { name: "mean", key: "final_mean", number: true }, { name: "95% interval", key: "final_mean_low", cell: (one) => interval(one, "final") },
     { name: "median", key: "final_median", number: true }, { name: "IQM", key: "final_iqm", number: true },
-    { name: "best over steps", key: "best_mean", number: true }, { name: "p (as good as the best)", key: "p_as_good_as_best", number: true },
+    { name: "best over steps", key: "best_mean", number: true }, { name: "P(first beats it)", key: "best_beats_it", number: true },
+    { name: "p (as good as the first)", key: "p_as_good_as_best", number: true },
     { name: "failed", key: "failed", number: true },
   ], data.settings, { sortBy: "rank" });
 }
@@ -34,9 +35,9 @@ function sweepOverview(section, data) {
   const forest = el("div");
   section.append(
     el("div", { class: "card verdict" }, data.verdict.map((line) => el("p", {}, line))),
-    el("div", { class: "facts", style: "margin-top: .7rem" }, fact("trials", data.trials.length), ...["finished", "running", "stopped", "failed", "waiting"].filter(count).map((status) => fact(status, count(status)))),
+    el("div", { class: "facts", style: "margin-top: .7rem" }, fact("trials", data.trials.length), ...["finished", "running", "stopped", "out of time", "failed"].filter(count).map((status) => fact(status, count(status)))),
     el("h2", {}, "Ranking"), el("div", { class: "card" }, forest), el("h2", {}, "Settings"), rankingTable(data),
-    el("p", { class: "dim" }, "Intervals: 95% percentile bootstrap over seeds. p: Welch's test against the best setting, Holm-corrected. IQM: mean of the middle half."));
+    el("p", { class: "dim" }, "Intervals: 95% percentile bootstrap over seeds. p: Welch's test against the best setting, Holm-corrected. IQM: mean of the middle half. P(first beats it): that a run of the best setting is better than one of this."));
   rankingPlot(forest, data);
   for (const failure of data.errors) {
     section.append(el("details", { class: "card" }, el("summary", {}, `${failure.trial}: ${failure.status}`), el("pre", {}, failure.error)));
@@ -74,8 +75,7 @@ function sweepCurves(section, data) {
 }
 
 /** One axis of the parallel coordinates: numbers as they are (as powers of ten, where they span several), words by place. */
-function coordinate(name, values) {
-  const label = name.split(".").pop();
+function coordinate(label, values) {
   const known = values.filter((value) => value !== null && value !== undefined);
   if (known.every((value) => typeof value === "number")) {
     const missing = Math.min(...known);
@@ -100,7 +100,7 @@ function parametersPanel(section, data) {
       type: "parcoords", labelfont: { size: 13 }, tickfont: { size: 11 },
       line: { color: results, colorscale: "Viridis", showscale: true, reversescale: data.mode === "min" },
       dimensions: [...data.keys, "seed"].filter((key) => new Set(shown.map((trial) => trial[key])).size > 1)
-        .map((key) => coordinate(key, shown.map((trial) => trial[key]))).concat([{ label: data.metric, values: results }]),
+        .map((key) => coordinate(data.short_names[key] ?? key, shown.map((trial) => trial[key]))).concat([{ label: data.metric, values: results }]),
     }], { height: 420, margin: { l: 70, r: 40, t: 50, b: 20 } });
   }
   if (!data.importance.length) {
@@ -118,9 +118,10 @@ function parametersPanel(section, data) {
 
 function trialsPanel(section, data) {
   const numeric = (key) => data.trials.every((trial) => trial[key] === null || typeof trial[key] === "number");
-  const columns = ["number", ...data.keys, "seed", "status", "final", "best", "steps", "minutes", "failures", "folder"];
+  const lineage = data.trials.some((trial) => trial.lineage) ? ["lineage"] : [];
+  const columns = ["number", ...data.keys, "seed", "status", "final", "best", "steps", "minutes", "failures", ...lineage, "folder"];
   section.append(sortableTable(columns.map((key) => ({
-    key, name: key.split(".").pop(), number: numeric(key),
+    key, name: data.short_names[key] ?? key, number: numeric(key),
     cell: key === "folder" ? (trial) => el("a", { href: `trials/${encodeURIComponent(trial.folder)}/` }, trial.folder) : undefined,
   })), data.trials, { sortBy: "final", descending: data.mode === "max" }));
 }

@@ -1,0 +1,25 @@
+"""Loading an optimiser's state without its options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch.optim import Optimizer
+
+
+@contextmanager
+def own_options(*optimizers: Optimizer) -> Iterator[None]:
+    """Around a load: moments come from the checkpoint, learning rates and the like stay those of the configuration.
+
+    A run that goes on has them equal. Population-based training continues another trial's checkpoint with other ones.
+    """
+    own = [
+        {name: value for name, value in group.items() if name != "params"}
+        for optimizer in optimizers
+        for group in optimizer.param_groups
+    ]
+    yield
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    for group, options in zip(groups, own, strict=True):
+        group.update(options)

@@ -1,0 +1,175 @@
+"""The environment's side: a script for the interpreter of the environment's own virtual environment.
+
+    PYTHON child.py SOCKET LIFELINE NAME=FOLDER ...
+
+SOCKET and LIFELINE are inherited file descriptors; the packages NAME are lent by path, without their neighbours: what
+the run has installed (torch, another numpy) must not get in here. The process holds some lanes and answers one message
+at a time until the socket closes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import functools
+import importlib.machinery
+import importlib.util
+import os
+import platform
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlinf.rollouts.isolation.wire import Message
+    from rlinf.rollouts.lanes import InProcessLanes
+
+
+class Lender(MetaPathFinder):
+    """Finds the lent packages at their folders, before anything that is installed under the same name."""
+
+    def __init__(self, folders: dict[str, Path]) -> None:
+        self.folders = folders
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if path is not None or fullname not in self.folders:
+            return None
+        folder = self.folders[fullname]
+        return importlib.util.spec_from_file_location(
+            fullname, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+
+
+def die_with_parent(lifeline: int) -> None:
+    """Has the kernel kill this process when the other end of the pipe closes, whatever it is busy with then.
+
+    Nothing is ever written to the pipe, so its only signal is the last one, and SIGIO kills by default. A thread that
+    waited for it would not run while a simulator hangs with the interpreter's lock held.
+    """
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
+    poller = select.poll()
+    poller.register(lifeline, select.POLLIN)
+    if poller.poll(0):  # it had closed before
+        sys.exit("the run that started this environment is gone")
+
+
+class Host:
+    """The lanes of this process, and what each message does to them."""
+
+    def __init__(self) -> None:
+        self.lanes: InProcessLanes | None = None
+
+    def answer(self, message: Message) -> Message:
+        return getattr(self, f"_{message.kind}")(message)
+
+    def _make(self, message: Message) -> Message:
+        from rlinf.rollouts.isolation.space_wire import describe
+        from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.lanes import InProcessLanes
+        from rlinf.rollouts.make_env import make_env
+
+        options = _options(message)
+        build = functools.partial(make_env, options)
+        self.lanes = InProcessLanes(build, message.fields["num_lanes"], options.success_key, options.step_timeout_s)
+        arrays: dict[str, Any] = {}
+        spaces = {
+            "observation": describe(self.lanes.observation_space, "observation", arrays),
+            "action": describe(self.lanes.action_space, "action", arrays),
+        }
+        return Message("made", spaces, arrays)
+
+    def _reset(self, message: Message) -> Message:
+        lanes = self._held()
+        return self._told(message, lanes.reset(message.fields["lanes"], message.fields["seeds"]), {})
+
+    def _step(self, message: Message) -> Message:
+        import numpy as np
+
+        result = self._held().step(message.fields["lanes"], message.arrays["actions"])
+        flags = np.stack([result.terminated, result.truncated, result.success])
+        return self._told(message, result.failed, {"rewards": result.rewards, "flags": flags})
+
+    def _restart(self, message: Message) -> Message:
+        from rlinf.rollouts.isolation.wire import Message
+
+        self._held().restart(message.fields["lane"])
+        return Message("restarted")
+
+    def _check(self, message: Message) -> Message:
+        from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.make_env import make_env
+        from rlinf.rollouts.remarks import remarks_on
+
+        found = remarks_on(make_env(_options(message)))
+        return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
+
+    def _told(self, message: Message, failed: dict[int, str], arrays: dict[str, Any]) -> Message:
+        """The answer to a reset or a step: failures by position, and the observations of the lanes that were asked."""
+        from rlinf.rollouts.isolation.wire import Message
+
+        lanes = self._held()
+        asked = message.fields["lanes"]
+        everyone = asked == list(range(lanes.num_lanes))
+        leaves = {name: leaf if everyone else leaf[asked] for name, leaf in lanes.observations.items()}
+        fields: dict[str, Any] = {"failed": {str(position): kind for position, kind in failed.items()}}
+        if failed:
+            fields["last_failure"] = lanes.last_failure
+        return Message(message.kind, fields, {**arrays, **leaves})
+
+    def _held(self) -> InProcessLanes:
+        if self.lanes is None:
+            raise RuntimeError("the first message must be 'make'")
+        return self.lanes
+
+
+def _options(message: Message) -> Any:
+    from rlinf.rollouts.make_env import EnvOptions
+
+    settings = dict(message.fields["options"])
+    return EnvOptions(**{**settings, "wrappers": tuple(settings["wrappers"])})
+
+
+def serve(connection: socket.socket) -> None:
+    """Says hello, then answers until the run closes the connection."""
+    from rlinf.rollouts.isolation.wire import HungUpError, Message, receive, send
+
+    host = Host()
+    send(connection, Message("hello", {"python": platform.python_version()}))
+    while True:
+        try:
+            message = receive(connection)
+        except HungUpError:
+            break
+        try:
+            answer = host.answer(message)
+        except Exception:
+            answer = Message("error", {"traceback": traceback.format_exc()})
+        send(connection, answer)
+    if host.lanes is not None:
+        host.lanes.close()
+
+
+def main(arguments: Sequence[str]) -> None:
+    die_with_parent(int(arguments[1]))
+    here = str(Path(__file__).parent)
+    # This folder is no place to import from; modules of the user's own folder are (`env.id: my_module:My-v0`).
+    sys.path[:] = [*(entry for entry in sys.path if entry != here), os.getcwd()]
+    pairs = (text.partition("=") for text in arguments[2:])
+    sys.meta_path.insert(0, Lender({name: Path(folder) for name, _, folder in pairs}))
+    with socket.socket(fileno=int(arguments[0])) as connection:
+        serve(connection)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""Lanes whose environments run in another interpreter: the same results bit for bit, a message per process and step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rlinf.models.actor_critic.spaces import Arrays, empty_leaves
+from rlinf.rollouts.isolation.process import START_TIMEOUT_S, EnvProcess, EnvProcessError, EnvProcessTimeoutError
+from rlinf.rollouts.isolation.space_wire import rebuild
+from rlinf.rollouts.isolation.wire import Message
+from rlinf.rollouts.lanes import StepResult
+from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.remarks import Remark
+
+# The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other lanes. Only what no
+# signal reaches in there is killed from here, after twice that time and a moment for the message.
+_PATIENCE, _MOMENT_S = 2.0, 5.0
+
+
+class IsolatedLanes:
+    """Fits `Lanes`. ``processes`` share the lanes evenly; they step at the same time, the lanes of one in turn.
+
+    When a process dies, every lane in it fails once and begins a new episode.
+    """
+
+    def __init__(self, options: EnvOptions, num_lanes: int, *, processes: int = 1) -> None:
+        self._options = options
+        self.num_lanes = num_lanes
+        self.last_failure = ""
+        edges = np.linspace(0, num_lanes, processes + 1).round().astype(int)
+        self._shares = [range(first, last) for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
+        self._home = {lane: index for index, share in enumerate(self._shares) for lane in share}
+        self._processes = [EnvProcess(options.python) for _ in self._shares]
+        # Lanes that were made and never reset: a restart has nothing to do.
+        self._untouched = set(range(num_lanes))
+        try:
+            for index in range(processes):
+                self._post_make(index)
+            found = [self._made(index) for index in range(processes)]  # they are built side by side
+        except EnvProcessError:
+            self.close()
+            raise
+        self.observation_space, self.action_space = found[0]
+        self.observations: Arrays = empty_leaves(self.observation_space, (num_lanes,))
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        messages = {
+            index: Message(
+                "reset",
+                {
+                    "lanes": [lanes[at] - self._shares[index][0] for at in places],
+                    "seeds": [int(seeds[at]) % 2**31 for at in places],
+                },
+            )
+            for index, places in self._places(lanes).items()
+        }
+        self._untouched.difference_update(lanes)
+        return self._ask(lanes, messages)[1]
+
+    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
+        places = self._places(lanes)
+        messages = {
+            index: Message(
+                "step",
+                {"lanes": [lanes[at] - self._shares[index][0] for at in mine]},
+                {"actions": np.asarray(actions)[mine]},
+            )
+            for index, mine in places.items()
+        }
+        answers, failed = self._ask(lanes, messages)
+        rewards, flags = np.zeros(len(lanes)), np.zeros((3, len(lanes)), dtype=bool)
+        for index, answer in answers.items():
+            rewards[places[index]] = answer.arrays["rewards"]
+            flags[:, places[index]] = answer.arrays["flags"]
+        return StepResult(rewards, flags[0], flags[1], flags[2], failed)
+
+    def restart(self, lane: int) -> None:
+        """A new environment for the lane; in a new process, where the old one is dead."""
+        index = self._home[lane]
+        if not self._processes[index].alive:
+            self._processes[index] = EnvProcess(self._options.python)
+            self._untouched.update(self._shares[index])
+            self._post_make(index)
+            self._made(index)
+        elif lane not in self._untouched:
+            message = Message("restart", {"lane": lane - self._shares[index][0]})
+            self._processes[index].ask(message, START_TIMEOUT_S)
+            self._untouched.add(lane)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.close()
+
+    def _places(self, lanes: Sequence[int]) -> dict[int, list[int]]:
+        """Process -> positions within ``lanes`` of those that live there."""
+        places: dict[int, list[int]] = {}
+        for position, lane in enumerate(lanes):
+            places.setdefault(self._home[lane], []).append(position)
+        return places
+
+    def _post_make(self, index: int) -> None:
+        fields = {"options": asdict(self._options), "num_lanes": len(self._shares[index])}
+        self._processes[index].post(Message("make", fields), START_TIMEOUT_S)
+
+    def _made(self, index: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+        answer = self._processes[index].answer(START_TIMEOUT_S)
+        return rebuild(answer.fields["observation"], answer.arrays), rebuild(answer.fields["action"], answer.arrays)
+
+    def _ask(self, lanes: Sequence[int], messages: dict[int, Message]) -> tuple[dict[int, Message], dict[int, str]]:
+        """One message per process, all of them before the first answer is waited for; observations are entered."""
+        places = self._places(lanes)
+        answers: dict[int, Message] = {}
+        failed: dict[int, str] = {}
+        patience = self._options.step_timeout_s * _PATIENCE + _MOMENT_S
+        asked = []
+        for index, message in messages.items():
+            try:
+                self._processes[index].post(message, patience)
+                asked.append(index)
+            except EnvProcessError as error:
+                self._lose(error, places[index], failed)
+        for index in asked:
+            try:
+                answer = self._processes[index].answer(patience)
+            except EnvProcessError as error:
+                self._lose(error, places[index], failed)
+                continue
+            answers[index] = answer
+            rows = [lanes[position] for position in places[index]]
+            for name, leaf in self.observations.items():
+                leaf[rows] = answer.arrays[name]
+            for position, kind in answer.fields["failed"].items():
+                failed[places[index][int(position)]] = kind
+                self.last_failure = answer.fields["last_failure"]
+        return answers, failed
+
+    def _lose(self, error: EnvProcessError, positions: list[int], failed: dict[int, str]) -> None:
+        """A process that gave no answer takes all of its lanes with it."""
+        kind = "timeouts" if isinstance(error, EnvProcessTimeoutError) else "failures"
+        failed.update(dict.fromkeys(positions, kind))
+        self.last_failure = str(error)
+
+
+def remarks_in_process(options: EnvOptions) -> list[Remark]:
+    """What gymnasium's checker says of the environment, in its own interpreter."""
+    process = EnvProcess(options.python)
+    try:
+        answer = process.ask(Message("check", {"options": asdict(options)}), START_TIMEOUT_S)
+        return [Remark(**remark) for remark in answer.fields["remarks"]]
+    finally:
+        process.close()

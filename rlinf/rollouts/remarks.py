@@ -1,0 +1,138 @@
+"""What is wrong with an environment, in gymnasium's words: its own checker, and what the checker leaves out."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces, wrappers
+from gymnasium.utils.env_checker import check_env, data_equivalence
+
+_SEEDS = (123, 124)
+"""Of the episodes with random actions."""
+_STEPS = 60
+"""Of each."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """``fatal``: an assertion that failed; otherwise a warning."""
+
+    message: str
+    fatal: bool
+
+
+# What `gymnasium.make` puts around every environment. Wrappers of the environment's own stay: it is judged with them.
+_ADDED_BY_MAKE = (wrappers.PassiveEnvChecker, wrappers.OrderEnforcing, wrappers.TimeLimit)
+_ABOUT_WRAPPERS = "is different from the unwrapped version"
+
+
+def remarks_on(env: gymnasium.Env) -> list[Remark]:
+    """Everything that is found; closes ``env``."""
+    while isinstance(env, _ADDED_BY_MAKE):
+        env = env.env
+    found: list[Remark] = []
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            check_env(env, skip_render_check=True, skip_close_check=True)
+        except Exception as error:
+            found.append(Remark(str(error) or type(error).__name__, True))
+    # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
+    found += _walk(env)
+    env.close()
+    said = [str(warning.message) for warning in heard]
+    found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
+    # A Dict has the same remark for each of its parts.
+    return list(dict.fromkeys(found))
+
+
+def _walk(env: gymnasium.Env) -> list[Remark]:
+    """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal."""
+    found: list[Remark] = []
+    courses = []
+    for _ in range(2):
+        env.action_space.seed(_SEEDS[0])
+        course: list[Any] = []
+        try:
+            _random_course(env, course, found)
+        except Exception as error:
+            told = f"step {len(course)} with random actions raised {type(error).__name__}: {error}"
+            return [*found, Remark(told, True)]
+        courses.append(course)
+        if found:
+            return found
+    if env.spec is not None and env.spec.nondeterministic:
+        return found
+    for index, (first, second) in enumerate(zip(*courses, strict=False)):
+        if not data_equivalence(first, second, exact=True):
+            close = data_equivalence(first, second)
+            how = "are not equivalent" if not close else "are not equal although similar"
+            found.append(Remark(f"two courses {how} for the same seed and the same actions at step {index}", not close))
+            break
+    return found
+
+
+def _random_course(env: gymnasium.Env, course: list[Any], found: list[Remark]) -> None:
+    """Appends (observation, reward, terminated, truncated) of every step, and remarks."""
+    for seed in _SEEDS:
+        observation, _ = env.reset(seed=seed)
+        course.append((_copied(observation), 0.0, False, False))
+        for _ in range(_STEPS):
+            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            course.append((_copied(observation), float(reward), bool(terminated), bool(truncated)))
+            if not np.isfinite(float(reward)):
+                found.append(Remark(f"the reward of step {len(course)} is {reward}", True))
+            if observation not in env.observation_space:
+                where = outside(env.observation_space, observation)
+                found.append(
+                    Remark(f"the observation of step {len(course)} is not within the observation space: {where}", True)
+                )
+            if found:
+                return
+            if terminated or truncated:
+                break
+
+
+def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:
+    """What exactly keeps ``value`` out of ``space``."""
+    if isinstance(space, spaces.Dict) and isinstance(value, dict):
+        missing, more = set(space.spaces) - set(value), set(value) - set(space.spaces)
+        if missing or more:
+            return f"{name} lacks {sorted(missing)} and has {sorted(more)} beside what the space names"
+        parts = [outside(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
+        return "; ".join(part for part in parts if part)
+    if value in space:
+        return ""
+    if isinstance(space, spaces.Box):
+        return f"{name}: {_outside_box(space, value)}"
+    return f"{name}: {value!r} is no member of {space}"
+
+
+def _outside_box(space: spaces.Box, value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return f"a {type(value).__name__}, where the space wants an array of {space.dtype} {space.shape}"
+    if value.shape != space.shape:
+        return f"shape {value.shape}, the space says {space.shape}"
+    if not np.can_cast(value.dtype, space.dtype):
+        return f"dtype {value.dtype}, the space says {space.dtype}"
+    if not np.isfinite(value).all() and value.dtype.kind == "f":
+        return f"{int((~np.isfinite(value)).sum())} of {value.size} numbers are not finite"
+    bad = np.argwhere((value < space.low) | (value > space.high))
+    at = tuple(bad[0].tolist())
+    return (
+        f"{len(bad)} of {value.size} numbers are out of bounds, for example {value[at]} at {at}, "
+        f"where the space says {space.low[at]} to {space.high[at]}"
+    )
+
+
+def _copied(observation: Any) -> Any:
+    """Environments may write the next observation into the same array."""
+    if isinstance(observation, dict):
+        return {key: _copied(part) for key, part in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_copied(part) for part in observation)
+    return np.array(observation) if isinstance(observation, np.ndarray) else observation

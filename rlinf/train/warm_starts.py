@@ -1,0 +1,72 @@
+"""Finished warm starts that other runs take over: `sft.cache`.
+
+A sweep over the algorithm's keys trains the same warm start once for each seed instead of once for each trial. An entry
+is the learner's own checkpoint after the last supervised step, under a digest of everything that may have made it: the
+configuration but for the keys below, the package versions and the commit. Taking it over equals a run that was stopped
+there and goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from rlinf.config import Config, flat
+from rlinf.train.run_dir import machine
+
+# What supervised steps read nothing of. Everything else counts as having a part, rather too much than too little.
+_NO_PART = (
+    "algorithm.",
+    "checkpoint.",
+    "evaluation.",
+    "learner.optimizer.critic_lr",
+    "learner.optimizer.lr",
+    "learner.optimizer.min_lr_ratio",
+    "learner.optimizer.schedule",
+    "learner.optimizer.warmup_steps",
+    "logging.",
+    "rollout.batch_size",
+    "run.dir",
+    "run.max_steps",
+    "run.name",
+    "run.resume",
+    "sft.cache",
+)
+
+
+class WarmStartCache:
+    """The entry of one run's warm start; without `sft.cache` nothing is found and nothing kept."""
+
+    def __init__(self, config: Config) -> None:
+        self.entry = Path(config.sft.cache).absolute() / digest(config) if config.sft.cache is not None else None
+
+    def found(self) -> Path | None:
+        """The folder that a learner loads."""
+        return self.entry if self.entry is not None and self.entry.exists() else None
+
+    def keep(self, save: Callable[[Path], None]) -> None:
+        """Writes aside, then renames; of runs that finish the same warm start at once the first one's stays."""
+        if self.entry is None or self.entry.exists():
+            return
+        aside = self.entry.with_name(f".{self.entry.name}.{os.getpid()}")
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(parents=True)
+        save(aside)
+        try:
+            os.rename(aside, self.entry)
+        except OSError:
+            if not self.entry.exists():
+                raise
+            shutil.rmtree(aside)
+
+
+def digest(config: Config) -> str:
+    """Of all that a warm start may depend on."""
+    keys = {key: value for key, value in flat(config).items() if not key.startswith(_NO_PART)}
+    facts = machine()
+    told = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)
+    return hashlib.sha256(told.encode()).hexdigest()[:16]

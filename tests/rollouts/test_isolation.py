@@ -1,0 +1,307 @@
+"""Environments in an interpreter of their own: the same course bit for bit, and every way in which they break."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlinf.rollouts.isolation import wire
+from rlinf.rollouts.isolation.lanes import IsolatedLanes, remarks_in_process
+from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError
+from rlinf.rollouts.isolation.space_wire import describe, rebuild
+from rlinf.rollouts.lanes import Lanes
+from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.vectorize import make_lanes
+
+TROUBLE = '''
+import ctypes, os, signal, sys, time
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Env(gymnasium.Env):
+    """Does what the action says; its observation is a Dict of two dtypes."""
+
+    action_space = spaces.Discrete(5)
+    observation_space = spaces.Dict(
+        {"image": spaces.Box(0, 255, (2, 2, 3), np.uint8), "at": spaces.Tuple((spaces.Discrete(9), spaces.Box(-9, 9)))}
+    )
+
+    def __init__(self, refuse=False):
+        if refuse:
+            raise RuntimeError("no such robot")
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.seen(), {}
+
+    def step(self, action):
+        self.steps += 1
+        if action == 1:
+            raise ValueError("the gripper is stuck")
+        if action == 2:
+            print("about to fall over", flush=True)
+            os.abort()
+        if action == 3:
+            time.sleep(3600)
+        if action == 4:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+            ctypes.PyDLL(None).sleep(3600)  # with the interpreter's lock held
+        return self.seen(), 1.0, False, False, {"success": self.steps == 2, "heavy": "torch" in sys.modules}
+
+    def seen(self):
+        image = self.np_random.integers(0, 256, (2, 2, 3)).astype(np.uint8)
+        return {"image": image, "at": (self.steps, self.np_random.normal(size=1).astype(np.float32))}
+
+
+class Noisy(Env):
+    """Does nothing, and draws from a stream of its own."""
+
+    def step(self, action):
+        return super().step(0)
+
+    def seen(self):
+        return {"image": np.random.randint(0, 256, (2, 2, 3)).astype(np.uint8), "at": (0, np.zeros(1, np.float32))}
+
+
+gymnasium.register("Trouble-v0", entry_point=Env)
+gymnasium.register("Noisy-v0", entry_point=Noisy)
+'''
+HANG_OF_MY_OWN = """
+import os, sys
+from rlinf.rollouts.isolation.lanes import IsolatedLanes
+from rlinf.rollouts.make_env import EnvOptions
+import numpy as np
+lanes = IsolatedLanes(EnvOptions("trouble:Trouble-v0", isolation="process"), 1)
+lanes.reset([0], [0])
+print(lanes._processes[0]._process.pid, flush=True)
+lanes.step([0], np.array([4]))
+"""
+
+
+@pytest.fixture
+def trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvOptions]:
+    (tmp_path / "trouble.py").write_text(TROUBLE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield EnvOptions("trouble:Trouble-v0", isolation="process", step_timeout_s=20.0)
+    sys.modules.pop("trouble", None)
+
+
+@contextlib.contextmanager
+def opened(lanes: Lanes) -> Iterator[Lanes]:
+    try:
+        yield lanes
+    finally:
+        lanes.close()
+
+
+def course(options: EnvOptions, actions: np.ndarray, num_lanes: int = 3) -> list[np.ndarray]:
+    """Everything that some lanes give for actions [T, lanes, ...], resets included."""
+    given: list[np.ndarray] = []
+    with opened(make_lanes(options, num_lanes)) as lanes:
+        everyone = list(range(num_lanes))
+        assert lanes.reset(everyone, [7, 8, 7][:num_lanes]) == {}
+        for step, action in enumerate(actions):
+            given += [leaf.copy() for leaf in lanes.observations.values()]
+            result = lanes.step(everyone, action)
+            assert result.failed == {}
+            given += [result.rewards, result.terminated, result.truncated, result.success]
+            over = np.nonzero(result.terminated | result.truncated)[0].tolist()
+            lanes.reset(over, [step + lane for lane in over])
+    return given
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_the_course_is_that_of_this_process(env_id: str, vectorization: str) -> None:
+    here = EnvOptions(env_id, vectorization="sync", max_episode_steps=30)
+    there = EnvOptions(env_id, vectorization=vectorization, max_episode_steps=30, isolation="process")
+    with opened(make_lanes(here, 1)) as lanes:
+        lanes.action_space.seed(1)
+        actions = np.stack([[lanes.action_space.sample() for _ in range(3)] for _ in range(80)])
+    for ours, theirs in zip(course(here, actions), course(there, actions), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == theirs.dtype
+
+
+def test_nested_observations_and_success_arrive(trouble: EnvOptions) -> None:
+    here = EnvOptions(trouble.id, vectorization="sync")
+    actions = np.zeros((3, 3), dtype=np.int64)
+    for ours, theirs in zip(course(here, actions), course(trouble, actions), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    with opened(make_lanes(trouble, 2)) as lanes:
+        assert set(lanes.observations) == {"observation.image", "observation.at.0", "observation.at.1"}
+        lanes.reset([0, 1], [0, 1])
+        lanes.step([1], actions[0, :1])
+        assert lanes.step([0, 1], actions[0, :2]).success.tolist() == [False, True]
+
+
+def test_the_other_interpreter_has_no_torch_of_ours(trouble: EnvOptions) -> None:
+    options = EnvOptions(trouble.id, isolation="process", success_key="heavy")
+    with opened(make_lanes(options, 1)) as lanes:
+        lanes.reset([0], [0])
+        assert not lanes.step([0], np.array([0])).success[0]
+
+
+def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: EnvOptions) -> None:
+    with opened(make_lanes(trouble, 2)) as lanes:
+        lanes.reset([0, 1], [0, 1])
+        result = lanes.step([0, 1], np.array([1, 0]))
+        assert result.failed == {0: "failures"}
+        assert result.rewards[1] == 1.0
+        assert "trouble.py" in lanes.last_failure
+        assert "ValueError: the gripper is stuck" in lanes.last_failure
+        lanes.restart(0)
+        assert lanes.reset([0], [5]) == {}
+        assert lanes.step([0, 1], np.array([0, 0])).failed == {}
+
+
+def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvOptions) -> None:
+    with opened(make_lanes(trouble, 2)) as lanes:
+        lanes.reset([0, 1], [0, 1])
+        assert lanes.step([0, 1], np.array([0, 2])).failed == {0: "failures", 1: "failures"}
+        assert "died of SIGABRT" in lanes.last_failure
+        assert sys.executable in lanes.last_failure
+        assert "about to fall over" in lanes.last_failure
+        for lane in (0, 1):
+            lanes.restart(lane)
+        assert lanes.reset([0, 1], [0, 1]) == {}
+        assert lanes.step([0, 1], np.array([0, 0])).failed == {}
+
+
+def test_processes_of_their_own_die_alone(trouble: EnvOptions) -> None:
+    options = EnvOptions(trouble.id, vectorization="async", isolation="process")
+    with opened(make_lanes(options, 2)) as lanes:
+        lanes.reset([0, 1], [0, 1])
+        assert lanes.step([0, 1], np.array([0, 2])).failed == {1: "failures"}
+
+
+def test_a_hang_in_python_is_broken_off_inside(trouble: EnvOptions) -> None:
+    options = EnvOptions(trouble.id, isolation="process", step_timeout_s=1.0)
+    with opened(make_lanes(options, 2)) as lanes:
+        lanes.reset([0, 1], [0, 1])
+        result = lanes.step([0, 1], np.array([3, 0]))
+        assert result.failed == {0: "timeouts"}
+        assert result.rewards[1] == 1.0
+
+
+def test_a_hang_that_no_signal_reaches_is_killed_from_outside(
+    trouble: EnvOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlinf.rollouts.isolation.lanes._MOMENT_S", 0.5)
+    options = EnvOptions(trouble.id, isolation="process", step_timeout_s=0.5)
+    with opened(make_lanes(options, 1)) as lanes:
+        lanes.reset([0], [0])
+        began = time.monotonic()
+        assert lanes.step([0], np.array([4])).failed == {0: "timeouts"}
+        assert time.monotonic() - began < 15.0
+        assert "did not answer 'step' within" in lanes.last_failure
+
+
+def test_it_dies_with_the_run_even_while_it_hangs(trouble: EnvOptions, tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(HANG_OF_MY_OWN)
+    paths = os.pathsep.join([*sys.path, str(tmp_path)])
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}, cwd=tmp_path
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        time.sleep(0.5)
+        os.kill(child, 0)
+        parent.send_signal(signal.SIGKILL)
+    until = time.monotonic() + 10.0
+    while _runs(child):
+        assert time.monotonic() < until, "the environment's process outlived its run"
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    """A zombie that nobody reaps yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_what_can_not_be_built_says_why(trouble: EnvOptions) -> None:
+    with pytest.raises(EnvProcessError, match="no such robot"):
+        IsolatedLanes(EnvOptions(trouble.id, {"refuse": True}, isolation="process"), 1)
+    with pytest.raises(EnvProcessError, match="/no/python can not be started"):
+        EnvProcess("/no/python")
+    with pytest.raises(EnvProcessError, match="ended with exit code"):
+        EnvProcess("/bin/false")
+
+
+def test_the_checker_runs_over_there(trouble: EnvOptions) -> None:
+    found = remarks_in_process(EnvOptions("CartPole-v1", isolation="process"))
+    assert not any(remark.fatal for remark in found)
+    found = remarks_in_process(EnvOptions("trouble:Noisy-v0", isolation="process"))
+    assert any(remark.fatal and "not equivalent" in remark.message for remark in found)
+
+
+SPACES = [
+    spaces.Box(np.float32([-1, -np.inf]), np.float32([0.1, np.inf])),
+    spaces.Box(0, 255, (2, 3), np.uint8),
+    spaces.Discrete(4, start=-1),
+    spaces.MultiDiscrete([2, 5]),
+    spaces.MultiBinary((2, 2)),
+    spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1))))]),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=lambda space: type(space).__name__)
+def test_spaces_travel(space: spaces.Space) -> None:
+    arrays: dict[str, np.ndarray] = {}
+    description = describe(space, "observation", arrays)
+    here, there = socket.socketpair()
+    with here, there:
+        wire.send(here, wire.Message("made", {"space": description}, arrays))
+        came = wire.receive(there, 5.0)
+    rebuilt = rebuild(came.fields["space"], came.arrays)
+    assert rebuilt == space
+    if isinstance(space, spaces.Dict):
+        assert list(rebuilt) == list(space)
+
+
+def test_frames_of_anything_else_are_refused() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        array = np.arange(6, dtype=np.float64).reshape(2, 3)[:, ::2]
+        wire.send(here, wire.Message("step", {"lanes": [0]}, {"a": array, "none": np.zeros((0, 4))}))
+        came = wire.receive(there, 5.0)
+        np.testing.assert_array_equal(came.arrays["a"], array)
+        assert came.arrays["none"].shape == (0, 4)
+        with pytest.raises(TimeoutError):
+            wire.receive(there, 0.05)
+        here.sendall(b"Traceback (most recent call last)")
+        with pytest.raises(wire.WireError, match="something else writes"):
+            wire.receive(there, 5.0)
+    here, there = socket.socketpair()
+    with here, there:
+        here.sendall(wire._HEAD.pack(wire._MAGIC, wire.VERSION + 1, 0, 0))
+        with pytest.raises(wire.WireError, match=f"version {wire.VERSION + 1} of the protocol"):
+            wire.receive(there, 5.0)
+        with pytest.raises(wire.WireError, match="only numbers"):
+            wire.send(here, wire.Message("step", {}, {"a": np.array([object()])}))
+        header = b'{"kind": "step", "fields": {}, "arrays": [["a", "|O", [1]]]}'
+        here.sendall(wire._HEAD.pack(wire._MAGIC, wire.VERSION, len(header), 8) + header + bytes(8))
+        with pytest.raises(wire.WireError, match="only numbers"):
+            wire.receive(there, 5.0)
+        here.close()
+        with pytest.raises(wire.HungUpError):
+            wire.receive(there, 5.0)
