@@ -23,6 +23,7 @@ _SIMULATORS = {
     "rlinf/ManiSkill-v0": "rlinf_envs.sim.maniskill:ManiSkillEnv",
     "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",
     "rlinf/Robosuite-v0": "rlinf_envs.sim.robosuite:RobosuiteEnv",
+    "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Literal
 import gymnasium
 from torch import nn
 
+from rlinf.rollouts.demonstrations import Demonstrations, Demonstrator, instructions_of
 from rlinf.rollouts.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, episodes_batch, trace_of
 from rlinf.rollouts.filmable import filming_problem
 from rlinf.rollouts.filmed_lanes import FilmedLanes
@@ -21,6 +23,7 @@ from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
 from rlinf.rollouts.vectorize import choose_lanes, make_lanes
+from rlinf.streams import stream_seed
 from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
@@ -75,7 +78,7 @@ class EnvWorker:
             os.environ.update(offscreen())
         self._choice = choose_lanes(options.env, len(lane_ids), cores=options.cores)
         self._lanes: Lanes = make_lanes(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
-        self._policy: Any = build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+        self._build_policy = build_policy
         self._version = 0
         self._evaluation: EpisodeCollector | None = None
         self._filmed: tuple[FilmedLanes, EpisodeCollector] | None = None
@@ -99,6 +102,11 @@ class EnvWorker:
                 max_failures=env.max_failures,
                 auto_reset=options.auto_reset,
             )
+
+    @functools.cached_property
+    def _policy(self) -> Any:
+        """Made when it is first needed: what it is built from may come from the environments."""
+        return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
 
     def load(self, update: WeightUpdate) -> None:
         """Takes weights and statistics; every later decision follows them."""
@@ -148,6 +156,15 @@ class EnvWorker:
             [trace_of(episode) for episode in episodes if episode.task.row < self._options.traced_episodes],
             problem,
         )
+
+    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
+        """What the environment's own demonstrator does, in the units of the policy's actions."""
+        options = self._options
+        return Demonstrator(options.env, options.seed, perturbation, self._policy).run(tasks)
+
+    def instructions(self, starts: int) -> list[str]:
+        """The different texts of so many starts, before any rollout."""
+        return instructions_of(self._options.env, [stream_seed(self._options.seed, "text", n) for n in range(starts)])
 
     def filming_problem(self) -> str | None:
         """Why evaluation episodes can not be filmed where this worker runs; None where they can."""

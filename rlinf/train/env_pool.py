@@ -27,6 +27,10 @@ class EnvPool:
         """Observation and action space of one environment."""
         return self.group.call_one(0, "spaces")
 
+    def instructions(self, starts: int) -> list[str]:
+        """What the environment says to so many starts; empty where it says nothing."""
+        return self.group.call_one(0, "instructions", starts)
+
     def vectorization(self) -> str:
         """How the first worker steps its environments, and why."""
         return self.group.call_one(0, "vectorization")

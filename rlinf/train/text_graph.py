@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
-from rlinf.learners.stage import Stage
+from rlinf.config.schema import OffloadConfig
 from rlinf.rollouts.partial import OverSamplingRollout
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
@@ -25,8 +24,9 @@ from rlinf.streams import numpy_generator, stream_seed
 from rlinf.train.ends import LearnerEnd, SamplerEnd
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of, nothing
-from rlinf.train.learner_ranks import join_group, torch_learner
-from rlinf.train.options import sampling_params, training_stage, warm_start_stage
+from rlinf.train.kept_tokenizer import kept_tokenizer
+from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
+from rlinf.train.options import sampling_params
 from rlinf.train.pools import LearnerPool, TextEnvPool
 from rlinf.train.sampler_pool import SamplerPool
 from rlinf.train.weight_transport import choose
@@ -77,7 +77,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learners, cluster),
+        learner=LearnerPool(learners, cluster, in_parts=True, offload=config.learner.offload != OffloadConfig()),
         send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
@@ -143,27 +143,24 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-    from rlinf.models.loading import load_tokenizer, make_tokenizer
-
-    saved = folder / "tokenizer"
-    if saved.exists():
-        return load_tokenizer(str(saved))
 
     def texts() -> Iterator[str]:
         for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
             yield from (prompt, response)
 
     wanted = config.policy.tokenizer
-    tokenizer = make_tokenizer(
-        wanted.path or config.policy.path,
-        vocab_size=wanted.vocab_size,
-        split_digits=wanted.split_digits,
-        texts=texts,
-    )
-    writing = folder / ".tokenizer_writing"
-    tokenizer.save_pretrained(str(writing))
-    os.replace(writing, saved)
-    return load_tokenizer(str(saved))
+
+    def make() -> Any:
+        from rlinf.models.loading import make_tokenizer
+
+        return make_tokenizer(
+            wanted.path or config.policy.path,
+            vocab_size=wanted.vocab_size,
+            split_digits=wanted.split_digits,
+            texts=texts,
+        )
+
+    return kept_tokenizer(folder / "tokenizer", make)
 
 
 def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
@@ -182,7 +179,8 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
 def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return LearnerEnd(learner, {"sft": warm_start_stage(config), "train": training_stage(config)}, rank=info.rank)
+    ranked = StagedLearner(learner, config)
+    return LearnerEnd(ranked, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -199,16 +197,16 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
+        offload=config.learner.offload,
     )
 
 
 def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
-    from rlinf.models.loading import PolicyError, activation_dtype
+    from rlinf.models.checkpoint_names import by_expert
+    from rlinf.models.loading import activation_dtype
 
-    if config.policy.value_head:
-        raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
     device = join_group(config, info)
     if config.policy.path is not None:
         from transformers import AutoConfig
@@ -217,7 +215,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
     else:
         model = _model(config, tokenizer_path)
-        source, read = model.config, dict(model.named_parameters()).__getitem__
+        source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
     layout = config.learner.megatron
     if config.policy.gradient_checkpointing and layout.recompute == "none":
         layout = replace(layout, recompute="full")
@@ -231,6 +229,8 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
         dtype=activation_dtype(config.policy.dtype, device.type),
+        value_head=config.policy.value_head,
+        offload=config.learner.offload,
     )
 
 
@@ -270,10 +270,6 @@ def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
     )
-
-
-def first_stage(config: Config) -> Stage:
-    return warm_start_stage(config) if config.sft.steps else training_stage(config)
 
 
 def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerEnd:
