@@ -25,6 +25,7 @@ from rlinf.train.graph import Graph, gpus_of
 from rlinf.train.learner_ranks import join_group, torch_learner
 from rlinf.train.options import sampling_params, training_stage, warm_start_stage
 from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
+from rlinf.train.reward_model import LearnedReward
 from rlinf.types import Batch
 
 # How many tasks a tokenizer is trained on: enough to meet every word of a template.
@@ -91,6 +92,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         load_weights=sampler.load,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
+        reward_model=_learned_reward(config, cluster, path),
         save_tokenizer=tokenizer.save_pretrained,
         restarts=lambda: {"failures/samplers": sampler.restarts, "failures/env_workers": envs.restarts},
         notes=train.notes,
@@ -204,6 +206,41 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
         dtype=activation_dtype(config.policy.dtype, device.type),
+    )
+
+
+def _learned_reward(config: Config, cluster: Cluster, tokenizer_path: str) -> LearnedReward | None:
+    if config.reward_model.supervision == "none":
+        return None
+    group = cluster.spawn(
+        "reward_model",
+        functools.partial(_build_reward_model, config, tokenizer_path),
+        n=1,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=config.reward_model.gpus),
+    )
+    return LearnedReward(LearnerPool(group, cluster), config.reward_model, seed=stream_seed(config.run.seed, "reward"))
+
+
+def _build_reward_model(config: Config, tokenizer_path: str, _info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.reward import RewardLearner
+    from rlinf.models.loading import activation_dtype, blank_reward_model, load_reward_model
+    from rlinf.models.reward_model import RewardModel
+
+    wanted = config.reward_model
+    device = "cuda" if wanted.gpus > 0 else "cpu"
+    dtype = activation_dtype(config.policy.dtype, device)
+    if wanted.path is not None:
+        model = load_reward_model(wanted.path, attention=config.policy.attention)
+    else:
+        model = blank_reward_model(_model(config, tokenizer_path).config)
+    return RewardLearner(
+        RewardModel(model, pack_rows=config.learner.pack, autocast=None if dtype == torch.float32 else dtype),
+        lr=wanted.lr,
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
     )
 
 

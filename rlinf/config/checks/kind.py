@@ -24,6 +24,7 @@ TEXT_ONLY = (
     "policy.lora",
     "policy.tokenizer",
     "policy.value_head",
+    "reward_model",
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
     "rollout.num_samplers",

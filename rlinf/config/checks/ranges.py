@@ -48,6 +48,15 @@ AT_LEAST: Mapping[str, float] = {
     "algorithm.overlong_penalty.coef": 0,
     "algorithm.n_step": 1,
     "algorithm.replay_batch_size": 1,
+    "reward_model.weight": 0,
+    "reward_model.fit_batches": 0,
+    "reward_model.refresh_every": 0,
+    "reward_model.replay_fraction": 0,
+    "reward_model.history_rows": 1,
+    "reward_model.epochs": 1,
+    "reward_model.batch_rows": 1,
+    "reward_model.lr": 0,
+    "reward_model.gpus": 0,
     "learner.num_workers": 1,
     "learner.micro_batch_tokens": 1,
     "learner.optimizer.lr": 0,
@@ -104,6 +113,8 @@ AT_MOST: Mapping[str, float] = {
     "algorithm.sac_tau": 1,
     "learner.optimizer.min_lr_ratio": 1,
     "policy.lora.dropout": 0.9,
+    "reward_model.weight": 1,
+    "reward_model.replay_fraction": 0.9,
 }
 
 _WHY: Mapping[str, str] = {
