@@ -138,9 +138,11 @@ class Batch:
     def select(self, rows: Tensor | Sequence[int]) -> Self:
         """The rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        picked = self._map(lambda tensor: tensor[index.to(tensor.device)])
-        metadata = {name: [values[i] for i in index.tolist()] for name, values in self.metadata.items()}
-        return picked.replace(metadata=metadata)
+        metadata = {}
+        if self.metadata:
+            places = index.tolist()
+            metadata = {name: [values[i] for i in places] for name, values in self.metadata.items()}
+        return self._map(lambda tensor: tensor.index_select(0, index.to(tensor.device)), metadata)
 
     def split(self, parts: int) -> list[Self]:
         """``parts`` batches of consecutive rows whose sizes differ by one at most (some empty when B < parts)."""
@@ -148,7 +150,9 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Self:
         """The same batch with every tensor on ``device``."""
-        return self._map(lambda tensor: tensor.to(device)).replace(metadata=self.metadata)
+        if self.mask.device == torch.device(device):
+            return self
+        return self._map(lambda tensor: tensor.to(device), self.metadata)
 
     def slots_as_rows(self) -> Self:
         """Every true decision as a row of its own, for policies without memory. Outcome rewards stay behind."""
@@ -212,14 +216,14 @@ class Batch:
         inputs = {n: _fit(t, decisions, 0) if n.startswith(_PER_DECISION) else t for n, t in self.inputs.items()}
         return self.replace(inputs=inputs, **columns)
 
-    def _map(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _map(self, change: Callable[[Tensor], Tensor], metadata: Mapping[str, Sequence[Any]]) -> Self:
         columns: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, Tensor):
                 columns[item.name] = change(value)
         return replace(
-            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata={}, **columns
+            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata=metadata, **columns
         )
 
 
@@ -339,3 +343,10 @@ class WeightUpdate:
 
     version: int
     tensors: Mapping[str, Tensor]
+    part: int = 0
+    """Large models travel in several updates of one version, part 0 first; samplers answer again after the last."""
+    parts: int = 1
+
+    @property
+    def is_last(self) -> bool:
+        return self.part == self.parts - 1

@@ -9,6 +9,7 @@ for rows in micro_batches:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.losses import LOSSES, SELECTORS
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, zeroed
 from rlinf.algorithms.losses.rollout_correction import RolloutCorrection, correction_weight
-from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, mean_over, total_of
+from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, total_of
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.types import Metrics
 
@@ -39,7 +40,13 @@ class LossOutput(NamedTuple):
 
 def _read_by(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that ``function`` takes."""
-    return {name: value for name, value in options.items() if name in inspect.signature(function).parameters}
+    taken = _parameters(function)
+    return {name: value for name, value in options.items() if name in taken}
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 class Objective:
@@ -185,7 +192,7 @@ class Objective:
         loss = torch.stack(list(sums.values())).sum()
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
         facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
-        metrics |= {name: mean_over(value, mask) for name, value in facts.items()}
+        metrics |= means_over(facts, mask)
         highest = torch.cat([x.ratio.detach()[mask], x.ratio.new_zeros(1)]).max()
         metrics["ratio_max"] = highest.double(), mask.any().double()
         return LossOutput(loss, metrics)

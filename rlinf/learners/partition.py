@@ -36,6 +36,8 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
     if not len(rows):
         return []
     lengths = costs.lengths[rows]
+    if costs.owners is None and int(lengths.sum()) <= budget:
+        return [rows]  # no need to look at single rows: together they fit
     order = torch.argsort(lengths, stable=True)
     if costs.owners is not None:
         order = order[torch.argsort(costs.owners[rows][order], stable=True)]

@@ -32,6 +32,22 @@ class Transitions:
     discounts: Tensor
     """[M] gamma^steps, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
 
+    def split(self, count: int) -> list[Transitions]:
+        """Consecutive pieces of ``count`` transitions; nothing is copied."""
+        inputs = {name: leaf.split(count) for name, leaf in self.inputs.items()}
+        following = {name: leaf.split(count) for name, leaf in self.next_inputs.items()}
+        plain = zip(self.actions.split(count), self.rewards.split(count), self.discounts.split(count), strict=True)
+        return [
+            Transitions(
+                inputs={name: parts[place] for name, parts in inputs.items()},
+                actions=actions,
+                rewards=rewards,
+                next_inputs={name: parts[place] for name, parts in following.items()},
+                discounts=discounts,
+            )
+            for place, (actions, rewards, discounts) in enumerate(plain)
+        ]
+
 
 class ReplayBuffer:
     """``capacity`` transitions over all lanes. Larger than ``memory_bytes``, its columns are files in ``folder``."""

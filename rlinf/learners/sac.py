@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +16,9 @@ from rlinf.learners.moments import own_options
 from rlinf.learners.replay import ReplayBuffer, Transitions
 from rlinf.streams import torch_generator
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+
+# Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
+_SAMPLED_TOGETHER = 8
 
 
 @dataclass(frozen=True)
@@ -46,18 +50,22 @@ class SacLearner:
         self._target = copy.deepcopy(nn.ModuleList([policy.critic_encoder, policy.critic])).requires_grad_(False)
         self._actor_parameters = policy.parameters_of_actor()
         self._critic_parameters = policy.parameters_of_critic()
-        learned = options.alpha == "auto"
+        self._target_parameters: list[Tensor] = [*self._target.parameters()]
+        self._learns_alpha = options.alpha == "auto"
         start = 0.0 if options.alpha == "auto" else math.log(options.alpha)
-        self._log_alpha = torch.tensor(start, requires_grad=learned)
+        self._log_alpha = torch.tensor(start, requires_grad=self._learns_alpha)
         self._target_entropy = options.target_entropy
         if self._target_entropy is None:
             self._target_entropy = -float(policy.noise_size)
-        # Fused Adam does one pass over all weights; unfused it is a third of the update's time.
-        self._actor_optimizer = torch.optim.Adam(self._actor_parameters, lr=options.lr, fused=True)
+        # Fused Adam does one pass over all weights; unfused it is a third of the update's time. The temperature moves
+        # together with the actor: an optimiser of its own would cost as much as the actor's.
+        groups = [{"params": self._actor_parameters, "lr": options.lr}]
+        if self._learns_alpha:
+            groups.append({"params": [self._log_alpha], "lr": options.lr})
+        self._actor_optimizer = torch.optim.Adam(groups, fused=True)
         self._critic_optimizer = torch.optim.Adam(
             self._critic_parameters, lr=options.critic_lr or options.lr, fused=True
         )
-        self._alpha_optimizer = torch.optim.Adam([self._log_alpha], lr=options.lr) if learned else None
         self._seen = 0
         self._updates = 0
 
@@ -71,22 +79,28 @@ class SacLearner:
         if self._seen < self.options.replay_start:
             return metrics
         due = int((self._seen - self.options.replay_start) * self.options.replay_ratio) - self._updates
-        sums: dict[str, Tensor] = {}
+        if due <= 0:
+            return metrics | {"updates": float(self._updates)}
+        told: dict[str, list[Tensor]] = defaultdict(list)
         generator = torch_generator(self.options.seed, "sac", step)
-        for _ in range(max(due, 0)):
-            for name, value in self._improve(generator).items():
-                sums[name] = sums.get(name, torch.zeros(())) + value
-        self._updates += max(due, 0)
-        return metrics | {name: float(total) / due for name, total in sums.items()} | {"updates": float(self._updates)}
+        for first in range(0, due, _SAMPLED_TOGETHER):
+            for sampled, noise in self._samples(min(_SAMPLED_TOGETHER, due - first), generator):
+                for name, value in self._improve(sampled, noise).items():
+                    told[name].append(value)
+        self._updates += due
+        means = {name: float(torch.stack(values).mean()) for name, values in told.items()}
+        return metrics | means | {"updates": float(self._updates)}
 
-    def _improve(self, generator: torch.Generator) -> dict[str, Tensor]:
-        """One update of critics, actor, temperature and targets."""
+    def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
+        """The transitions of some updates, and noise [2, M, A] for each. One read of the buffer gives them all."""
         options = self.options
-        sampled = self.replay.sample(
-            options.replay_batch_size, gamma=options.gamma, n_step=options.n_step, generator=generator
-        )
-        count, size = options.replay_batch_size, self.policy.noise_size
-        noise = torch.randn(2, count, size, generator=generator)
+        count = options.replay_batch_size
+        sampled = self.replay.sample(updates * count, gamma=options.gamma, n_step=options.n_step, generator=generator)
+        noise = torch.randn(updates, 2, count, self.policy.noise_size, generator=generator)
+        return list(zip(sampled.split(count), noise.unbind(), strict=True))
+
+    def _improve(self, sampled: Transitions, noise: Tensor) -> dict[str, Tensor]:
+        """One update of critics, actor, temperature and targets."""
         alpha = self._log_alpha.detach().exp()
         critic_loss = self._critic_loss(sampled, noise[0], alpha)
         self._critic_optimizer.zero_grad()
@@ -94,23 +108,17 @@ class SacLearner:
         self._critic_optimizer.step()
 
         actions, logprobs = self.policy.draw(sampled.inputs, noise[1])
-        # The critics are only judges here: their gradients are neither needed nor computed.
-        for parameter in self._critic_parameters:
-            parameter.requires_grad_(False)
         actor_loss = (alpha * logprobs - self.policy.judge(sampled.inputs, actions).amin(0)).mean()
-        self._actor_optimizer.zero_grad()
-        actor_loss.backward()
-        self._actor_optimizer.step()
-        for parameter in self._critic_parameters:
-            parameter.requires_grad_(True)
-
         entropy = -logprobs.detach().mean()
-        if self._alpha_optimizer is not None:
+        self._actor_optimizer.zero_grad()
+        # The critics are only judges here: their gradients are neither needed nor computed.
+        actor_loss.backward(inputs=self._actor_parameters)
+        if self._learns_alpha:
             assert self._target_entropy is not None
-            self._log_alpha.grad = (entropy - self._target_entropy) * self._log_alpha.detach().exp()
-            self._alpha_optimizer.step()
+            self._log_alpha.grad = (entropy - self._target_entropy) * alpha
+        self._actor_optimizer.step()
         with torch.no_grad():
-            torch._foreach_lerp_(list(self._target.parameters()), self._critic_parameters, options.tau)
+            torch._foreach_lerp_(self._target_parameters, self._critic_parameters, self.options.tau)
         return {
             "critic_loss": critic_loss.detach(),
             "actor_loss": actor_loss.detach(),
@@ -152,9 +160,6 @@ class SacLearner:
         with own_options(self._actor_optimizer, self._critic_optimizer):
             self._actor_optimizer.load_state_dict(state["actor_optimizer"])
             self._critic_optimizer.load_state_dict(state["critic_optimizer"])
-        if self._alpha_optimizer is not None:
-            with own_options(self._alpha_optimizer):
-                self._alpha_optimizer.load_state_dict(state["alpha_optimizer"])
         with torch.no_grad():
             self._log_alpha.copy_(state["log_alpha"])
         self._seen, self._updates = state["seen"], state["updates"]
@@ -166,7 +171,6 @@ class SacLearner:
             "target": self._target.state_dict(),
             "actor_optimizer": self._actor_optimizer.state_dict(),
             "critic_optimizer": self._critic_optimizer.state_dict(),
-            "alpha_optimizer": None if self._alpha_optimizer is None else self._alpha_optimizer.state_dict(),
             "log_alpha": self._log_alpha.detach(),
             "seen": self._seen,
             "updates": self._updates,

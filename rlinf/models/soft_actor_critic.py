@@ -116,9 +116,8 @@ class SoftActorCritic(nn.Module):
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
-        parameters = self.distribution(inputs)
-        actions = self.head.sample(parameters, noise)
-        return actions, self.head.log_prob(parameters, actions).sum(-1)
+        actions, logprobs = self.head.draw(self.distribution(inputs), noise)
+        return actions, logprobs.sum(-1)
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
         """Both critics' estimates [2, N] for unsquashed actions [N, A]."""

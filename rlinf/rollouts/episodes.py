@@ -17,7 +17,7 @@ from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.rollouts.actor import NoiseStream, SimulatorPolicy, decide
 from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.lanes import Lanes
-from rlinf.rollouts.records import EpisodeRecord, EpisodeTally
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTally, EpisodeTrace
 from rlinf.types import Batch
 
 _NOISE_BLOCK = 64
@@ -235,6 +235,12 @@ def _cut(history: list[_Decision], lane: int, slot: _Slot, terminated: bool, rec
         terminated=terminated,
         record=record,
     )
+
+
+def trace_of(episode: Episode) -> EpisodeTrace:
+    """Rewards and actions as plain numbers, for reports; an action of any shape is a row of dimensions."""
+    actions = episode.actions.reshape(len(episode.rewards), -1).T
+    return EpisodeTrace(episode.record, episode.task.start_seed, episode.rewards.tolist(), actions.tolist())
 
 
 def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import gymnasium
 
+from rlinf.errors import UserError
 from rlinf.rollouts.wrappers import IgnoreTerminations
 
 Vectorization = Literal["auto", "native", "sync", "async"]
@@ -33,7 +34,7 @@ class EnvOptions:
     max_failures: int = 100
 
 
-class EnvNotFoundError(ValueError):
+class EnvNotFoundError(UserError):
     """An id, module or wrapper that does not exist; the message says which, and what would help."""
 
 
@@ -75,10 +76,36 @@ def wrapper_class(name: str) -> Any:
         ) from error
 
 
-def has_native_vector_env(env_id: str) -> bool:
-    """Whether the id is registered with a vector environment of its own."""
+def native_entry_point(env_id: str) -> str | None:
+    """The vector implementation that the id is registered with ("module:Class"), if there is one."""
     module, _, name = env_id.rpartition(":")
     if module:
         importlib.import_module(module)
     spec = gymnasium.registry.get(name)
-    return spec is not None and spec.vector_entry_point is not None
+    entry = None if spec is None else spec.vector_entry_point
+    if entry is None or isinstance(entry, str):
+        return entry
+    made_by: Any = entry
+    return f"{made_by.__module__}:{made_by.__qualname__}"
+
+
+def make_native_env(options: EnvOptions, num_envs: int) -> Any:
+    """The environment's own vector implementation. What only single environments can have is a ValueError."""
+    if native_entry_point(options.id) is None:
+        raise EnvNotFoundError(f"env.vectorization native: {options.id!r} has no vector env of its own; use 'auto'")
+    if not takes_env_as_it_is(options):
+        raise ValueError(
+            "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
+            "and num_action_chunks need 'sync' or 'async'"
+        )
+    limit: dict[str, Any] = (
+        {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+    )
+    return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **limit, **options.kwargs)
+
+
+def takes_env_as_it_is(options: EnvOptions) -> bool:
+    """Whether nothing is wrapped around the environment."""
+    return not (
+        options.wrappers or options.ignore_terminations or options.frame_stack > 1 or options.num_action_chunks > 1
+    )

@@ -1,7 +1,8 @@
 """Environments that bring a vector implementation of their own: one call steps them all.
 
 Such environments reset their lanes themselves, from one stream of their own. So their episodes have no seeds: groups
-of equal starts, evaluation on fixed starts and exact resuming need the other kinds of lanes.
+of equal starts, evaluation on fixed starts and exact resuming need the other kinds of lanes (`seeded_native.py` for the
+vector implementations that it knows).
 """
 
 from __future__ import annotations
@@ -9,31 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from rlinf.models.actor_critic.spaces import stacked_leaves
 from rlinf.rollouts.lanes import StepResult, mark_not_a_number
-from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.make_env import EnvOptions, make_native_env
 
 
 class NativeLanes:
     """Fits `Lanes` for fragments: all lanes step together, and a lane's reset takes a step of its own."""
 
     def __init__(self, options: EnvOptions, num_lanes: int) -> None:
-        if options.wrappers or options.ignore_terminations or options.frame_stack > 1 or options.num_action_chunks > 1:
-            raise ValueError(
-                "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
-                "and num_action_chunks need 'sync' or 'async'"
-            )
         self._options = options
-        limit: dict[str, Any] = {}
-        if options.max_episode_steps is not None:
-            limit["max_episode_steps"] = options.max_episode_steps
-        self._env: Any = gymnasium.make_vec(
-            options.id, num_lanes, vectorization_mode="vector_entry_point", **limit, **options.kwargs
-        )
+        self._env = make_native_env(options, num_lanes)
         mode = self._env.metadata.get("autoreset_mode")
         if mode not in (AutoresetMode.NEXT_STEP, None):
             raise ValueError(f"{options.id}: native vector env with autoreset mode {mode}; only NEXT_STEP is read here")

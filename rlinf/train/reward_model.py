@@ -19,7 +19,7 @@ from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
 from rlinf.train.graph import StatefulRollout
 from rlinf.train.pools import LearnerPool
-from rlinf.types import Batch, Metrics, WeightUpdate, concatenate
+from rlinf.types import Batch, Metrics, concatenate
 
 
 class LearnedReward:
@@ -31,10 +31,11 @@ class LearnedReward:
         """Labelled responses since the last training."""
         self._history: Batch | None = None
 
-    def begin(self, rollout: StatefulRollout, weights: WeightUpdate) -> Metrics:
+    def begin(self, rollout: StatefulRollout, policy: LearnerPool) -> Metrics:
         """Before the first step: starts from the policy, if from nothing else, and learns from its responses."""
         if self.options.path is None:
-            self.learner.group.call("adopt", dict(weights.tensors))
+            weights = {name: t for part in policy.weights_in_parts(version=0) for name, t in part.tensors.items()}
+            self.learner.group.call("adopt", weights)
         for number in range(self.options.fit_batches):
             batch, _ = rollout.collect(-1 - number)
             self._current.append(self.examples(batch))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +14,7 @@ from rlinf.learners.replay import ReplayBuffer
 from rlinf.learners.sac import SacLearner, SacOptions
 from rlinf.models.actor_critic import ActorCriticOptions
 from rlinf.models.soft_actor_critic import SoftActorCritic
+from rlinf.streams import torch_generator
 from rlinf.types import Batch
 
 STATE = spaces.Box(-1, 1, (3,))
@@ -99,6 +103,60 @@ def test_a_buffer_on_disk_gives_the_same(tmp_path):
     one, two = (b.sample(50, gamma=0.9, generator=torch.Generator().manual_seed(1)) for b in (here, there))
     assert one.rewards.equal(two.rewards)
     assert one.next_inputs["observation"].equal(two.next_inputs["observation"])
+
+
+def literal_logprobs(policy, inputs, noise):
+    """Actions before the tanh, and log-probabilities by torch's own transformed distribution."""
+    mean, log_std = policy.distribution(inputs).unbind(1)
+    unsquashed = mean + log_std.exp() * noise
+    normal = torch.distributions.Normal(mean, log_std.exp())
+    squashed = torch.distributions.TransformedDistribution(normal, torch.distributions.transforms.TanhTransform())
+    return unsquashed, squashed.log_prob(torch.tanh(unsquashed)).sum(-1)
+
+
+def test_one_update_is_the_published_one_written_out():
+    """arXiv:1812.05905, equations 5 to 18, with two critics, two optimisers and nothing shared; one truncated and one
+    terminated transition among them."""
+    options = SacOptions(seed=3, lr=1e-2, critic_lr=2e-2, tau=0.1, gamma=0.9, replay_start=0, replay_batch_size=8)
+    options = dataclasses.replace(options, replay_ratio=1 / 40)
+    learner, policy = SacLearner(make_policy(), options), make_policy()
+    before, target = copy.deepcopy(policy), copy.deepcopy(policy)
+    batch = fragment(ends=[4], terminates=[9])
+    observed = {name: torch.randn_like(leaf) for name, leaf in batch.inputs.items()}
+    batch = batch.replace(inputs=observed, actions=torch.randn(2, 20, 2))
+    told = learner.update(batch, step=0)
+    assert told["updates"] == 1.0
+
+    generator = torch_generator(3, "sac", 0)
+    buffer = ReplayBuffer(1000)
+    buffer.add(batch)
+    drawn = buffer.sample(8, gamma=0.9, generator=generator)
+    noise = torch.randn(1, 2, 8, 2, generator=generator)[0]
+    alpha = torch.zeros((), requires_grad=True)
+    critics = torch.optim.Adam(policy.parameters_of_critic(), lr=2e-2)
+    actor = torch.optim.Adam([*policy.parameters_of_actor(), alpha], lr=1e-2)
+    with torch.no_grad():
+        actions, logprobs = literal_logprobs(policy, drawn.next_inputs, noise[0])
+        soft = torch.minimum(*target.judge(drawn.next_inputs, actions)) - alpha.exp() * logprobs
+        goal = drawn.rewards + drawn.discounts * soft
+    one, two = policy.judge(drawn.inputs, drawn.actions)
+    (0.5 * ((one - goal) ** 2).mean() + 0.5 * ((two - goal) ** 2).mean()).backward()
+    critics.step()
+    actions, logprobs = literal_logprobs(policy, drawn.inputs, noise[1])
+    weight = alpha.detach().exp()
+    (weight * logprobs - torch.minimum(*policy.judge(drawn.inputs, actions))).mean().backward()
+    alpha.grad = None
+    (-alpha.exp() * (logprobs.detach() - 2.0)).mean().backward()  # target entropy: minus the number of actions
+    actor.step()
+
+    for name, tensor in learner.policy.state_dict().items():
+        torch.testing.assert_close(tensor, policy.state_dict()[name], rtol=1e-4, atol=1e-6)
+        assert not tensor.equal(before.state_dict()[name]), name
+    torch.testing.assert_close(learner._log_alpha.detach(), alpha.detach())
+    for kept, old, new in zip(
+        learner._target_parameters, target.parameters_of_critic(), policy.parameters_of_critic(), strict=True
+    ):
+        torch.testing.assert_close(kept, 0.9 * old + 0.1 * new, rtol=1e-4, atol=1e-6)
 
 
 def test_learning_goes_on_exactly_after_a_restart(tmp_path):

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from rlinf.rollouts.lanes import DeadlineExceededError, InProcessLanes, deadline
 from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
 from rlinf.rollouts.reward_normalizer import RewardNormalizer
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.seeded_native import SeededNativeLanes
+from rlinf.rollouts.vectorize import choose_lanes, make_lanes
 from rlinf.rollouts.wrappers import TokenizeText
 from rlinf.types import Batch
 
@@ -68,6 +70,30 @@ def test_cheap_environments_stay_in_this_process():
         make_lanes(EnvOptions("Pendulum-v1", vectorization="native"), 2)
     with pytest.raises(ValueError, match="wrappers"):
         make_lanes(replace(EnvOptions("CartPole-v1", vectorization="native"), frame_stack=2), 2)
+
+
+def test_a_native_vector_env_is_chosen_by_measurement_and_said_why(monkeypatch):
+    choice = choose_lanes(EnvOptions("CartPole-v1"), 256)
+    assert choice.kind == "native"
+    assert choice.step_us["native"] < choice.step_us["sync"]
+    assert str(choice).startswith("native (microseconds a step and lane: sync ")
+    assert isinstance(make_lanes(EnvOptions("CartPole-v1"), 256), SeededNativeLanes)
+    assert choose_lanes(EnvOptions("CartPole-v1", frame_stack=2), 256).kind == "sync"
+    assert choose_lanes(EnvOptions("Pendulum-v1"), 256).kind == "sync"
+    monkeypatch.setattr(CartPoleVectorEnv, "reset", unlike(CartPoleVectorEnv.reset))
+    other = choose_lanes(EnvOptions("CartPole-v1"), 256)
+    assert other.kind == "sync"
+    assert "other episodes" in other.reason
+
+
+def unlike(reset):
+    """A vector implementation whose physics differs from the single environment's."""
+
+    def heavier(self, **options):
+        self.gravity = 9.9
+        return reset(self, **options)
+
+    return heavier
 
 
 def test_rewards_are_scaled_by_the_spread_of_discounted_returns():

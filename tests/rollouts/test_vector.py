@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
@@ -203,8 +204,14 @@ def test_a_process_per_lane_gives_the_same_and_survives_hangs():
     hanging._workers.workers[0].close()
 
 
+class UnknownVectorCartPole(CartPoleVectorEnv):
+    """A vector implementation that nobody knows how to seed lane by lane."""
+
+
 def test_native_vector_envs_never_train_on_the_reset_step():
-    it = rollout(lanes=8, env={"vectorization": "native"}, worker={"num_steps": 60})
+    if "UnknownCartPole-v0" not in gymnasium.registry:
+        gymnasium.register("UnknownCartPole-v0", CartPoleEnv, vector_entry_point=UnknownVectorCartPole)
+    it = rollout("UnknownCartPole-v0", lanes=8, env={"vectorization": "native"}, worker={"num_steps": 60})
     batch, metrics = it.collect(0)
     after_end = torch.zeros_like(batch.mask)
     after_end[:, 1:] = batch.terminated[:, :-1]
@@ -212,6 +219,40 @@ def test_native_vector_envs_never_train_on_the_reset_step():
     assert batch.mask.equal(~after_end)
     assert metrics["rollout/env_steps"] == int(batch.mask.sum())
     assert metrics["rollout/episodes"] == int(batch.terminated.sum())
+
+
+@pytest.mark.parametrize("layout", ["fragments", "episodes"])
+def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_lane(layout):
+    """Bit for bit, over ends, new starts and time limits, with lanes that are busy and lanes that are not."""
+    kinds = [
+        rollout(
+            lanes=5,
+            layout=layout,
+            num_groups=3,
+            group_size=3,
+            env={"vectorization": kind, "max_episode_steps": 30},
+            worker={"num_steps": 100},
+        )
+        for kind in ("sync", "native", "auto")
+    ]
+    for step in range(2):
+        sync, *others = [it.collect(step) for it in kinds]
+        for batch, metrics in others:
+            same(sync[0], batch)
+            for name in ("rollout/return", "rollout/episode_len", "rollout/env_steps"):
+                assert metrics[name] == sync[1][name]
+    assert sync[0].terminated.any()
+    assert sync[0].truncated.any()
+    assert kinds[0].evaluate(3) == kinds[1].evaluate(3)
+
+
+def test_a_native_rollout_resumes_where_one_environment_a_lane_stopped():
+    """Replaying steps lanes one by one; the others must not move meanwhile."""
+    before = rollout(env={"vectorization": "sync"})
+    before.collect(0)
+    after = rollout(env={"vectorization": "native"})
+    after.load_state_dict(copy.deepcopy(before.state_dict()))
+    same(before.collect(1)[0], after.collect(1)[0])
 
 
 def test_chunks_stop_at_the_end_of_the_episode():
@@ -233,7 +274,7 @@ def test_evaluation_depends_on_its_own_seed_only():
     one, two = rollout(workers=1), rollout(workers=2)
     two.collect(0)
     assert one.evaluate(5) == two.evaluate(5)
-    assert len(one.evaluate(5)) == 5
+    assert len(one.evaluate(5).records) == 5
 
 
 def test_weights_arrive_and_have_a_version():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,12 +48,12 @@ class LossInputs:
         cleaned: dict[str, Any] = {name: None if c is None else zeroed(c, mask) for name, c in columns.items()}
         return cls(mask=mask, **cleaned)
 
-    @property
+    @functools.cached_property
     def log_ratio(self) -> Tensor:
         """logp - old, not clamped."""
         return self.logprobs - self.old_logprobs
 
-    @property
+    @functools.cached_property
     def ratio(self) -> Tensor:
         """rho = exp(logp - old)."""
         return exp_clamped(self.log_ratio)
