@@ -39,8 +39,8 @@ _SLOT_FILL: dict[str, float] = {
 }
 
 
-# The inputs [B, T, ...] that a policy reads decision by decision.
-_PER_DECISION = ("observation", "next_observation", "episode_start", "executed")
+# The inputs [B, T, ...] that are read decision by decision, or token by token.
+_PER_DECISION = ("observation", "next_observation", "episode_start", "executed", "labels")
 
 
 class BatchError(ValueError):

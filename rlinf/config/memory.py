@@ -87,7 +87,8 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
 def needs_reference(config: Config) -> bool:
     """Whether a KL term asks for the reference policy."""
     algorithm = config.algorithm
-    return algorithm.kl_beta > 0 or (algorithm.add_token_level_kl and algorithm.kl_coef > 0)
+    in_reward = algorithm.add_token_level_kl or algorithm.adv_type.startswith("reinforce_pp")
+    return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
 
 
 def layer_values(decoder: Decoder) -> int:

@@ -88,11 +88,15 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
     sampler = config.rollout.sampler if config.policy.name == "causal_lm" else "policy"
     where = "on the CPU" if gpus == 0 else "GPUs of their own" if separate else "on the GPUs of the learner"
     count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+    judge = (
+        [("reward model", f"{config.reward_model.gpus:g} GPUs")] if config.reward_model.supervision != "none" else []
+    )
     return [
         ("backend", f"ray ({cluster.address or 'started here'}), {'separate' if separate else 'colocated'}"),
         ("learner", f"{count} ({config.learner.backend}), {per_learner:g} GPUs each"),
         ("samplers", f"{samplers} ({sampler}), {where}"),
         ("env workers", str(workers)),
+        *judge,
         ("machine", machine),
     ]
 

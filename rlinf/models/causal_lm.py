@@ -6,7 +6,7 @@ Its ``act`` is a sampler (``rlinf/samplers``); ``evaluate`` is here. A test hold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rlinf.models import packed_attention
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
-from rlinf.models.packing import Packing, distinct_prompts, pack
-from rlinf.types import Costs, PolicyOutput, SamplingParams
+from rlinf.models.response_model import ResponseModel
+from rlinf.types import PolicyOutput, SamplingParams
 
 # Logits are made for so many elements at a time and made again in the backward pass: a vocabulary of 150 000 would
 # otherwise hold gigabytes.
@@ -31,7 +30,7 @@ class _SlotScores:
     entropy: Tensor
 
 
-class CausalLMPolicy(nn.Module):
+class CausalLMPolicy(ResponseModel):
     """``evaluate`` gives log-probabilities of the sampling distribution, entropy and values for given responses."""
 
     def __init__(
@@ -44,36 +43,12 @@ class CausalLMPolicy(nn.Module):
         autocast: torch.dtype | None = None,
     ) -> None:
         """``model``: a transformers causal LM (or a peft model around one). ``autocast``: dtype of activations."""
-        super().__init__()
-        self.model = model
+        super().__init__(model, pack_rows=pack_rows, autocast=autocast)
         self.sampling = sampling
-        self.pack_rows = pack_rows
-        self.autocast = autocast
         self.value_head = nn.Linear(model.config.hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
-        if pack_rows:
-            packed_attention.register()
-            model.set_attn_implementation(packed_attention.NAME)
-
-    slots_independent = False
-    """A token's log-probability depends on the tokens before it: rows stay whole."""
-
-    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Called after each batch; a language model keeps no running statistics of its inputs."""
-
-    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
-        """Tokens of each row; packed rows pay their prompt once for all that share it."""
-        lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]
-        if not self.pack_rows:
-            return Costs(lengths + responses)
-        owners = distinct_prompts(inputs["prompt_ids"], lengths)[1]
-        return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
-
-    @property
-    def is_lora(self) -> bool:
-        return hasattr(self.model, "disable_adapter")
 
     def reference(self) -> AbstractContextManager[Any]:
         """With low-rank adapters: a context in which they are off, so that this policy is its own reference."""
@@ -92,13 +67,7 @@ class CausalLMPolicy(nn.Module):
             empty = torch.zeros(mask.shape, device=mask.device)
             return PolicyOutput(empty, empty if with_entropy else None, empty if self.value_head is not None else None)
         with self._autocast(prompts.device):
-            if self.pack_rows:
-                packing = pack(prompts, lengths, actions, responses)
-                hidden = self._backbone_packed(packing)
-                rows, columns, index = packing.slot_rows, packing.slot_columns, packing.slot_index
-                hidden = hidden[index]
-            else:
-                hidden, rows, columns = self._hidden_padded(prompts, lengths, actions, responses)
+            hidden, rows, columns = self.states(prompts, lengths, actions, responses)
             acted = mask[rows, columns]
             rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
             scores = self._score(
@@ -136,42 +105,8 @@ class CausalLMPolicy(nn.Module):
         else:
             self.model.save_pretrained(folder)
 
-    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
-
-    def _transformer(self) -> Any:
-        """The model without its language-model head."""
-        causal = self.model.get_base_model() if self.is_lora else self.model
-        return causal.base_model
-
     def _head(self) -> Callable[[Tensor], Tensor]:
         return self.model.get_output_embeddings()
-
-    def _backbone_packed(self, packing: Packing) -> Tensor:
-        out = self._transformer()(
-            input_ids=packing.tokens[None],
-            position_ids=packing.positions[None],
-            use_cache=False,
-            packing=packing,
-        )
-        return out.last_hidden_state[0]
-
-    def _hidden_padded(
-        self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same states without packing: one padded row each. For architectures with attention of their own."""
-        total = lengths + responses
-        columns = torch.arange(int(total.max()), device=prompts.device).expand(len(total), -1)
-        offset = (columns - lengths[:, None]).clamp(0, actions.shape[1] - 1)
-        prompt_columns = columns.clamp(max=prompts.shape[1] - 1)
-        tokens = torch.where(columns < lengths[:, None], prompts.gather(1, prompt_columns), actions.gather(1, offset))
-        valid = columns < total[:, None]
-        out = self._transformer()(
-            input_ids=tokens.masked_fill(~valid, 0), attention_mask=valid.long(), position_ids=columns, use_cache=False
-        )
-        slots = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
-        rows, slot_columns = slots.nonzero(as_tuple=True)
-        return out.last_hidden_state[rows, lengths[rows] - 1 + slot_columns], rows, slot_columns
 
     def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _SlotScores:
         """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -99,6 +100,45 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
         raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {error}") from error
+    return model.eval()
+
+
+def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
+    """A checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about it."""
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    try:
+        named = "".join(AutoConfig.from_pretrained(path).architectures or [])
+        kinds = {
+            "SequenceClassification": AutoModelForSequenceClassification,
+            "TokenClassification": AutoModelForTokenClassification,
+        }
+        kind = next((loader for ending, loader in kinds.items() if named.endswith(ending)), None)
+        if kind is None:
+            raise PolicyError(
+                f"it is a {named or 'model without a named class'}, with no score head that is known here"
+            )
+        model, told = kind.from_pretrained(path, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+    except Exception as error:
+        raise PolicyError(f"no reward model could be loaded from {path!r}: {error}") from error
+    outputs = model.score.out_features if isinstance(getattr(model, "score", None), torch.nn.Linear) else 0
+    if told["missing_keys"] or outputs not in (1, 2):
+        missing = ", ".join(sorted(told["missing_keys"])) or f"a score head of 1 or 2 outputs (it has {outputs})"
+        raise PolicyError(f"the reward model in {path!r} is not complete: it lacks {missing}")
+    return model.eval()
+
+
+def blank_reward_model(config: Any) -> Any:
+    """The architecture of a language model with a head that scores everything 0; weights are to be adopted."""
+    from transformers import AutoModelForTokenClassification
+
+    config = copy.deepcopy(config)
+    config.num_labels = 1
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForTokenClassification.from_config(config, dtype=torch.float32)
+    for parameter in model.score.parameters():
+        torch.nn.init.zeros_(parameter)
     return model.eval()
 
 

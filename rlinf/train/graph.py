@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rlinf.config import Config
 from rlinf.train.evaluation import Evaluation
 from rlinf.train.pools import LearnerPool
 from rlinf.types import Batch, Metrics
+
+if TYPE_CHECKING:
+    from rlinf.train.reward_model import LearnedReward
 
 
 class StatefulRollout(Protocol):
@@ -46,6 +49,8 @@ class Graph:
     wake: Callable[[], None] = nothing
     """... until they are to take new weights."""
     save_tokenizer: Callable[[str], object] | None = None
+    reward_model: LearnedReward | None = None
+    """Scores batches where the reward is a learned one."""
     restarts: Callable[[], Mapping[str, int]] = dict
     """How often workers were started anew, by kind."""
     notes: Mapping[str, int | str] = field(default_factory=dict)

@@ -14,12 +14,13 @@ from rich.markup import escape
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.config.memory import needs_reference
 from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
-from rlinf.train.options import algorithm_options, needs_reference, needs_values, training_stage
+from rlinf.train.options import algorithm_options, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_episodes, write_samples
@@ -80,7 +81,7 @@ class Trainer:
             self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
                 state.initial = self.evaluate()
-                log.write(0, state.initial)
+                log.write(0, state.initial | self.fit_reward_model())
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
                 batch, metrics = self.batches.take(state.step)
@@ -91,7 +92,7 @@ class Trainer:
                 batch, prepared = self.prepare(batch)
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
-                metrics |= self.send_weights(state.step)
+                metrics |= self.send_weights(state.step) | self.refresh_reward_model(state.step)
                 metrics |= speed(metrics, time.perf_counter() - began)
                 metrics |= {name: float(count) for name, count in self.graph.restarts().items()}
                 if self.due(config.evaluation.every):
@@ -138,6 +139,9 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
+        judged: Metrics = {}
+        if self.graph.reward_model is not None:
+            batch, judged = self.graph.reward_model.score(batch)
         stage, stale = training_stage(self.config), self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
@@ -154,7 +158,7 @@ class Trainer:
         if needs_reference(self.config):
             batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
         batch, numbers = prepare_batch(batch, self.options, self.algorithm)
-        metrics = {f"algorithm/{name}": value for name, value in numbers.items()}
+        metrics = judged | {f"algorithm/{name}": value for name, value in numbers.items()}
         if mean_gap is not None:
             metrics["train/sampler_logprob_gap"] = mean_gap
         if stale:
@@ -175,6 +179,16 @@ class Trainer:
             self.graph.learner.refresh_reference()
         metrics = {f"train/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/update_s": time.perf_counter() - began}
+
+    def fit_reward_model(self) -> Metrics:
+        """A learned reward starts from the policy's first responses."""
+        if self.graph.reward_model is None:
+            return {}
+        return self.graph.reward_model.begin(self.graph.rollout, self.graph.learner)
+
+    def refresh_reward_model(self, step: int) -> Metrics:
+        """It follows the policy: after so many steps it learns from its newest responses."""
+        return {} if self.graph.reward_model is None else self.graph.reward_model.refresh(step)
 
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
@@ -292,6 +306,8 @@ class Trainer:
             "batches": self.batches.state_dict(),
         }
         torch.save(driver, folder / "driver.pt")
+        if self.graph.reward_model is not None:
+            self.graph.reward_model.save(folder / "reward_model")
         self.folder.commit(folder, {**vars(state), "step": order, "stage_step": state.step})
         self.folder.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
 
@@ -319,6 +335,8 @@ class Trainer:
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.algorithm.load_state_dict(driver["algorithm"])
         self.batches.load_state_dict(driver["batches"])
+        if self.graph.reward_model is not None:
+            self.graph.reward_model.load(found.folder / "reward_model")
         self.progress = Progress(
             stage=saved["stage"],
             step=saved["stage_step"],

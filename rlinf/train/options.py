@@ -8,6 +8,7 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
+from rlinf.config.memory import needs_reference
 from rlinf.learners.stage import Stage
 from rlinf.types import SamplingParams
 
@@ -69,10 +70,6 @@ def warm_start_stage(config: Config) -> Stage:
         warmup_steps=config.sft.warmup_steps,
         steps=config.sft.steps,
     )
-
-
-def needs_reference(config: Config) -> bool:
-    return config.algorithm.kl_beta > 0 or config.algorithm.add_token_level_kl
 
 
 def needs_values(config: Config) -> bool:

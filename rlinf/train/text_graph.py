@@ -28,6 +28,7 @@ from rlinf.train.kept_tokenizer import kept_tokenizer
 from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
 from rlinf.train.options import sampling_params
 from rlinf.train.pools import LearnerPool, TextEnvPool
+from rlinf.train.reward_graph import learned_reward
 from rlinf.train.sampler_pool import SamplerPool
 from rlinf.train.weight_transport import choose
 from rlinf.types import Batch
@@ -81,6 +82,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
+        reward_model=learned_reward(config, cluster, functools.partial(_model, config, path)),
         save_tokenizer=tokenizer.save_pretrained,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,

@@ -21,6 +21,7 @@ LOOP = {
     "loss_type",
     "group_size",
     "dynamic_sampling",
+    "ref_update_every",
     "reward_type",
     "logprob_type",
     "entropy_type",

@@ -11,7 +11,7 @@ from config_cases import QUICKSTART, Write
 from rlinf.config import load
 from rlinf.config.architecture import decoder_of
 from rlinf.config.extras import needed_extras
-from rlinf.config.memory import estimate
+from rlinf.config.memory import estimate, needs_reference
 from rlinf.config.plan import plan
 from rlinf.config.schema import PolicyConfig
 
@@ -75,6 +75,22 @@ def test_memory_counts_the_reference_and_the_shards() -> None:
     assert with_reference.learner == 20 * decoder.parameters
     config = load(QUICKSTART, ["learner.backend=fsdp", "learner.num_workers=4"])
     assert estimate(config, decoder, gpus=4).learner == (2 + 2 + 12) * decoder.parameters // 4
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"kl_coef": 0.01}, True),
+        ({"kl_coef": 0.0}, False),
+        ({"adv_type": "grpo", "kl_beta": 0.1}, True),
+        ({"adv_type": "grpo", "add_token_level_kl": "true", "kl_coef": 0.01}, True),
+    ],
+)
+def test_a_token_level_kl_keeps_a_reference_whoever_asks_for_it(options: dict[str, object], kept: bool) -> None:
+    """The REINFORCE++ estimators subtract it without being told so."""
+    written = {"adv_type": "reinforce_pp", **options}
+    config = load(QUICKSTART, [f"algorithm.{name}={value}" for name, value in written.items()])
+    assert needs_reference(config) is kept
 
 
 def test_extras_follow_the_configuration(write: Write) -> None:

@@ -53,6 +53,7 @@ def test_the_algorithm_of_a_recipe_trains(file: Path, tmp_path: Path) -> None:
         algorithm=algorithm,
         evaluation={"size": 4},
         checkpoint={"every": 0, "export": False},
+        reward_model={**asdict(recipe.reward_model), "fit_batches": min(1, recipe.reward_model.fit_batches)},
     )
     steps = recipe.env.kwargs.get("steps")
     if steps is not None:

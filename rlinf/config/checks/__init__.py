@@ -15,6 +15,7 @@ from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
+from rlinf.config.checks.reward_model import check_reward_model
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
 from rlinf.config.checks.simulator import check_simulator
@@ -33,6 +34,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_algorithm,
     check_critic,
     check_columns,
+    check_reward_model,
     check_sampler,
     check_schedule,
     check_simulator,

@@ -22,6 +22,7 @@ _TEXT = (
     "policy.architecture",
     "policy.attention",
     "policy.lora",
+    "reward_model",
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
     "rollout.num_samplers",

@@ -14,6 +14,7 @@ from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.config.schema.env import DataConfig, EnvConfig
 from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
 from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig, TowerConfig, VlaConfig
+from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
 from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
 
@@ -33,6 +34,7 @@ __all__ = [
     "OptimizerConfig",
     "OverlongPenaltyConfig",
     "PolicyConfig",
+    "RewardModelConfig",
     "RewardNormConfig",
     "RolloutConfig",
     "RolloutCorrectionConfig",
@@ -56,6 +58,7 @@ class Config:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sft: SftConfig = field(default_factory=SftConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

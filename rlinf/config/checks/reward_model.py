@@ -1,0 +1,54 @@
+"""A learned reward: that it can know something, and that what it says is read."""
+
+from __future__ import annotations
+
+from rlinf.config.checks.kind import is_text
+from rlinf.config.context import Context
+from rlinf.config.names import leaves
+
+_TRAINING = ("epochs", "batch_rows", "lr")
+_REPLAY = ("replay_fraction", "history_rows")
+
+
+def check_reward_model(context: Context) -> None:
+    """Keys without a reader, a head that nobody trains, and algorithms that look at other rewards."""
+    if not is_text(context):
+        return
+    config = context.config.reward_model
+    if config.supervision == "none":
+        for key in leaves():
+            if key.startswith("reward_model."):
+                fix = "Set reward_model.supervision: outcome, or process."
+                context.unread(key, "is not read without a reward model.", fix, reads=("reward_model.supervision",))
+        return
+    if config.path is None and not config.fit_batches:
+        message = "reward_model: without a path its head knows nothing, and reward_model.fit_batches is 0."
+        fix = "Set reward_model.fit_batches: 8, for example, or reward_model.path."
+        context.error("reward_model.fit_batches", message, fix, reads=("reward_model.path",))
+    if not config.fit_batches and not config.refresh_every:
+        for name in _TRAINING:
+            why = "is not read: this reward model is never trained."
+            context.unread(f"reward_model.{name}", why, "Set fit_batches or refresh_every.")
+    if not config.refresh_every:
+        for name in _REPLAY:
+            why = "is not read without reward_model.refresh_every."
+            context.unread(f"reward_model.{name}", why, "Set reward_model.refresh_every: 10.")
+    _check_readers(context)
+
+
+def _check_readers(context: Context) -> None:
+    """Scores of steps go to grpo_process, those of responses to the others; some look at the environment's alone."""
+    supervision, algorithm = context.config.reward_model.supervision, context.config.algorithm
+    of_steps = algorithm.adv_type == "grpo_process"
+    reads = ("reward_model.supervision", "algorithm.adv_type")
+    if of_steps != (supervision == "process"):
+        reader = "process" if of_steps else "outcome"
+        message = f"reward_model.supervision: {supervision} is not what adv_type: {algorithm.adv_type} learns from."
+        fix = f"Set reward_model.supervision: {reader}."
+        context.error("reward_model.supervision", message, fix, reads=reads)
+    if algorithm.dynamic_sampling:
+        message = "algorithm.dynamic_sampling chooses groups by the environment's rewards, not by the reward model's."
+        context.error("algorithm.dynamic_sampling", message, "Take it out, or filter_rewards instead.", reads=reads)
+    if algorithm.adv_type == "remax":
+        message = "adv_type: remax compares with the environment's reward of the greedy response, which nobody scores."
+        context.error("algorithm.adv_type", message, "Choose adv_type: rloo.", reads=reads)

@@ -1,0 +1,37 @@
+"""`reward_model`: a learned reward in the environment's place, or beside it (DeepSeekMath, arXiv:2402.03300, 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class RewardModelConfig:
+    supervision: Literal["none", "outcome", "process"] = "none"
+    """`outcome` scores a response at its last token, `process` each step where the environment ends it
+    (`adv_type: grpo_process`). `none`: there is no reward model."""
+    path: str | None = None
+    """A Hugging Face folder with a `score` head (`*ForSequenceClassification`, `*ForTokenClassification`) for the
+    policy's tokenizer; null starts from the policy's own weights, with a head that knows nothing."""
+    output: Literal["probability", "logit"] = "probability"
+    """What a score is worth: its sigmoid, in [0, 1], or itself."""
+    weight: float = 1.0
+    """Reward = weight * score + (1 - weight) * the environment's."""
+    fit_batches: int = 0
+    """Batches of the first policy's responses that it is trained on, with the environment's verdicts as labels, before
+    the first step. 0: it is taken as it is."""
+    refresh_every: int = 0
+    """Steps after which it is trained on the policy's responses since the last time; 0 never. With
+    `algorithm.ref_update_every` at the same number this is iterative GRPO."""
+    replay_fraction: float = 0.1
+    """Share of responses from earlier iterations in that training."""
+    history_rows: int = 4096
+    """Responses that are remembered for it."""
+    epochs: int = 1
+    """Passes over the responses, each time."""
+    batch_rows: int = 64
+    """Responses of an optimiser step."""
+    lr: float = 3e-4
+    gpus: float = 0.0
+    """GPUs of the process it lives in; 0 is the CPU."""

@@ -1,0 +1,92 @@
+"""What policies and reward models share: a transformer that reads prompts and responses, packed or padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlinf.models import packed_attention
+from rlinf.models.packing import Packing, distinct_prompts, pack
+from rlinf.types import Costs
+
+
+class ResponseModel(nn.Module):
+    """A transformers model of which the hidden states before each response token are asked for."""
+
+    slots_independent = False
+    """What is said of a token depends on the tokens before it: rows stay whole."""
+
+    def __init__(self, model: Any, *, pack_rows: bool, autocast: torch.dtype | None) -> None:
+        """``autocast``: dtype of activations."""
+        super().__init__()
+        self.model = model
+        self.pack_rows = pack_rows
+        self.autocast = autocast
+        if pack_rows:
+            packed_attention.register()
+            model.set_attn_implementation(packed_attention.NAME)
+
+    @property
+    def is_lora(self) -> bool:
+        return hasattr(self.model, "disable_adapter")
+
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Called after each batch; a language model keeps no running statistics of its inputs."""
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """Tokens of each row; packed rows pay their prompt once for all that share it."""
+        lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]
+        if not self.pack_rows:
+            return Costs(lengths + responses)
+        owners = distinct_prompts(inputs["prompt_ids"], lengths)[1]
+        return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
+
+    def states(
+        self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Hidden states [S, H] that predict the S response tokens, with the row and the column of each.
+
+        ``prompts`` [B, P] of ``lengths`` [B], ``actions`` [B, T] of which the first ``responses`` [B] are tokens.
+        """
+        if not self.pack_rows:
+            return self._padded(prompts, lengths, actions, responses)
+        packing = pack(prompts, lengths, actions, responses)
+        return self._packed(packing)[packing.slot_index], packing.slot_rows, packing.slot_columns
+
+    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
+        return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
+
+    def _transformer(self) -> Any:
+        """The model without its head."""
+        whole = self.model.get_base_model() if self.is_lora else self.model
+        return whole.base_model
+
+    def _packed(self, packing: Packing) -> Tensor:
+        out = self._transformer()(
+            input_ids=packing.tokens[None],
+            position_ids=packing.positions[None],
+            use_cache=False,
+            packing=packing,
+        )
+        return out.last_hidden_state[0]
+
+    def _padded(
+        self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The same states without packing: one padded row each. For architectures with attention of their own."""
+        total = lengths + responses
+        columns = torch.arange(int(total.max()), device=prompts.device).expand(len(total), -1)
+        offset = (columns - lengths[:, None]).clamp(0, actions.shape[1] - 1)
+        prompt_columns = columns.clamp(max=prompts.shape[1] - 1)
+        tokens = torch.where(columns < lengths[:, None], prompts.gather(1, prompt_columns), actions.gather(1, offset))
+        valid = columns < total[:, None]
+        out = self._transformer()(
+            input_ids=tokens.masked_fill(~valid, 0), attention_mask=valid.long(), position_ids=columns, use_cache=False
+        )
+        slots = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
+        rows, slot_columns = slots.nonzero(as_tuple=True)
+        return out.last_hidden_state[rows, lengths[rows] - 1 + slot_columns], rows, slot_columns
