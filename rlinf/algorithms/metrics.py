@@ -7,7 +7,7 @@ already) has count 0 and is not divided; a name that ends in ``_max`` merges by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.types import Metrics
 
 PartialMetrics = dict[str, tuple[Tensor, Tensor]]
+ReducedMetrics = dict[str, tuple[float, float]]
+"""The same as plain numbers, once all parts have been added up."""
 
 
 def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,12 +44,14 @@ def total_of(value: Tensor) -> tuple[Tensor, Tensor]:
     return value.detach().double(), torch.zeros((), dtype=torch.float64, device=value.device)
 
 
-def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) -> PartialMetrics:
+def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) -> ReducedMetrics:
     """The sum over micro-batches, then over ranks (which must all have the same names).
+
+    Names travel together, in one message for the sums and one for the maxima.
 
     >>> one = (torch.tensor(3.), torch.tensor(2.))
     >>> reduce_metrics([{"x": one, "r_max": one}, {"x": one}])
-    {'x': (tensor(6.), tensor(4.)), 'r_max': (tensor(3.), tensor(2.))}
+    {'x': (6.0, 4.0), 'r_max': (3.0, 2.0)}
     """
     merged: PartialMetrics = {}
     for part in parts:
@@ -58,18 +62,22 @@ def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) 
                 merged[name] = (torch.maximum(merged[name][0], value), torch.maximum(merged[name][1], count))
             else:
                 merged[name] = (merged[name][0] + value, merged[name][1] + count)
-    return {name: _over_ranks(name, pair, ranks) for name, pair in merged.items()}
+    maxima = [name for name in merged if name.endswith("_max")]
+    sums = [name for name in merged if not name.endswith("_max")]
+    found: ReducedMetrics = {}
+    if sums:
+        found |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
+    if maxima:
+        found |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
+    return {name: (found[name][0], found[name][1]) for name in merged}
 
 
-def _over_ranks(name: str, pair: tuple[Tensor, Tensor], ranks: Ranks) -> tuple[Tensor, Tensor]:
-    if name.endswith("_max"):
-        everyone = ranks.gather(torch.stack(pair)[None])
-        return everyone[:, 0].max(), everyone[:, 1].max()
-    total = ranks.sum(torch.stack(pair))
-    return total[0], total[1]
+def _packed(partial: PartialMetrics, names: Sequence[str]) -> Tensor:
+    """[names, 2] float64."""
+    return torch.stack([number.double() for name in names for number in partial[name]]).view(-1, 2)
 
 
-def finalise_metrics(partial: PartialMetrics) -> Metrics:
+def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:
     """Numbers for the log. From the moments of the critic also ``explained_variance`` = 1 - Var(R - V) / Var(R).
 
     >>> finalise_metrics({"x": (torch.tensor(6.), torch.tensor(4.)), "loss": (torch.tensor(6.), torch.tensor(0.))})

@@ -188,12 +188,12 @@ class Objective:
         slots = loss_function(x, **_read_by(loss_function, self.options))
         terms = self._terms(x, slots, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
-        sums = {name: (torch.where(mask, term, 0.0) * own.get(name, weights)).sum() for name, term in terms.items()}
+        sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}
         loss = torch.stack(list(sums.values())).sum()
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
         facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
         metrics |= means_over(facts, mask)
-        highest = torch.cat([x.ratio.detach()[mask], x.ratio.new_zeros(1)]).max()
+        highest = x.only_true(x.ratio.detach()).max() if mask.numel() else x.ratio.new_zeros(())
         metrics["ratio_max"] = highest.double(), mask.any().double()
         return LossOutput(loss, metrics)
 

@@ -8,7 +8,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.metrics import PartialMetrics, early_stop, finalise_metrics, mean_metrics, mean_over
+from rlinf.algorithms.metrics import (
+    PartialMetrics,
+    ReducedMetrics,
+    early_stop,
+    finalise_metrics,
+    mean_metrics,
+    mean_over,
+)
 from rlinf.learners.partition import minibatches
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Metrics, PolicyOutput
@@ -83,14 +90,14 @@ class Minibatch:
             metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
-    def conclude(self, merged: PartialMetrics, step: Callable[[float], float]) -> tuple[Metrics, bool]:
+    def conclude(self, merged: ReducedMetrics, step: Callable[[float], float]) -> tuple[Metrics, bool]:
         """(metrics of the minibatch, whether it took no step); ``step(loss)`` applies the gradient, gives its norm."""
         metrics = finalise_metrics(merged)
         ratio, count = merged["ratio"]
         limit = self.stage.early_stop_imp_ratio
-        if limit is not None and early_stop(float(ratio), float(count), limit):
+        if limit is not None and early_stop(ratio, count, limit):
             return metrics, True
-        return {**metrics, "grad_norm": step(float(merged["loss"][0]))}, False
+        return {**metrics, "grad_norm": step(merged["loss"][0])}, False
 
 
 def train_on(

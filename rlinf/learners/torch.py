@@ -7,7 +7,6 @@ slot weights are fixed before the first forward pass, and gradients simply add u
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -144,6 +143,8 @@ class TorchLearner(Sleeper):
         """Where slots are independent of each other (a policy without memory), each becomes a row of its own."""
         objective = self.stage.objective
         if self.policy.slots_independent and objective.per_slot:
+            # What advantages were made of is read no more: it need not be cut up with the rest.
+            batch = batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None)
             batch = batch.slots_as_rows()
         return batch, self.costs(batch)
 
@@ -171,9 +172,11 @@ class TorchLearner(Sleeper):
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        limit = self.stage.grad_clip if self.stage.grad_clip > 0 else math.inf
-        norm = float(nn.utils.clip_grad_norm_(self._trained, limit))
+        total = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None])
+        norm = float(total)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
+        if 0 < self.stage.grad_clip < norm:
+            nn.utils.clip_grads_with_norm_(self._trained, self.stage.grad_clip, total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()

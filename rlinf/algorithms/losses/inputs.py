@@ -33,6 +33,8 @@ class LossInputs:
     advantages: Tensor
     mask: Tensor
     """bool."""
+    whole: bool = False
+    """Every slot is true, so there is nothing to hide: most of the cost of small minibatches is in hiding nothing."""
     rollout_logprobs: Tensor | None = None
     """The behaviour policy's, as the sampler reported them."""
     values: Tensor | None = None
@@ -45,8 +47,14 @@ class LossInputs:
     @classmethod
     def clean(cls, mask: Tensor, **columns: Tensor | None) -> LossInputs:
         """The same columns with zeros under a false mask, whatever stood there (NaN, -inf), and no gradient into it."""
-        cleaned: dict[str, Any] = {name: None if c is None else zeroed(c, mask) for name, c in columns.items()}
-        return cls(mask=mask, **cleaned)
+        whole = bool(mask.all())
+        hidden = None if whole else mask
+        cleaned: dict[str, Any] = {name: None if c is None else zeroed(c, hidden) for name, c in columns.items()}
+        return cls(mask=mask, whole=whole, **cleaned)
+
+    def only_true(self, column: Tensor) -> Tensor:
+        """``column`` [B, T] with 0 under a false mask; as it is where there is no such slot."""
+        return column if self.whole else torch.where(self.mask, column, 0.0)
 
     @functools.cached_property
     def log_ratio(self) -> Tensor:
@@ -59,12 +67,14 @@ class LossInputs:
         return exp_clamped(self.log_ratio)
 
 
-def zeroed(column: Tensor, mask: Tensor) -> Tensor:
-    """``column`` [B, T] with 0 (False) wherever ``mask`` is false; floating columns become float32.
+def zeroed(column: Tensor, mask: Tensor | None) -> Tensor:
+    """``column`` [B, T] with 0 (False) wherever ``mask`` is false (None: nowhere); floating columns become float32.
 
     >>> zeroed(torch.tensor([[1.0, float("nan")]]), torch.tensor([[True, False]]))
     tensor([[1., 0.]])
     """
+    if mask is None:
+        return column if column.dtype == torch.bool else column.float()
     if column.dtype == torch.bool:
         return column & mask
     return torch.where(mask, column.float(), 0.0)

@@ -37,7 +37,7 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
-from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
+from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics, reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
@@ -258,9 +258,9 @@ class MegatronLearner(Sleeper):
         self._load = collect_load(self.chunks, layers=layers, experts=experts, device=self.device)
         return load_metrics(self._load)
 
-    def _over_ranks(self, partial: list[PartialMetrics]) -> PartialMetrics:
+    def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
         """The sums over micro-batches and data-parallel ranks; one rank speaks, so that all decide alike."""
-        merged: PartialMetrics = {}
+        merged: ReducedMetrics = {}
         if self.place.is_last_stage:
             ranks = TorchRanks(parallel_state.get_data_parallel_group(), device=self.device)
             merged = reduce_metrics(partial, ranks=ranks)
