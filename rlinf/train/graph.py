@@ -38,8 +38,8 @@ class Graph:
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
     save_tokenizer: Callable[[str], object] | None = None
-    restarts: Callable[[], Mapping[str, int]] = dict
-    """How often workers were started anew, by kind."""
+    restarts: Callable[[], Mapping[str, float]] = dict
+    """How often workers were started anew, by kind, and what else pools of workers count."""
     notes: Mapping[str, int | str] = field(default_factory=dict)
     """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
 
