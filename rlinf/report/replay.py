@@ -86,7 +86,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
         graph = build_graph(config, cluster, folder)
         trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)
         trainer.resume()
-        graph.load_weights(graph.learner.weights(version=step - 1))
+        graph.send_weights(step - 1)
         batch, _ = trainer.collect(step - 1)
     rows = (batch.group_ids == group).nonzero()[:, 0]
     if not len(rows):

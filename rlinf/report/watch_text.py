@@ -38,7 +38,7 @@ class TextShow:
         self.trainer.folder = RunDirectory(self.options.run, only=checkpoint.step)
         self.trainer.resume()
         graph, step = self.trainer.graph, self.trainer.progress.step
-        graph.load_weights(graph.learner.weights(version=step))
+        graph.send_weights(step)
         self.console.rule(f"step {checkpoint.step}")
         params = self.rollout.params
         params = params.greedy() if self.options.greedy(self.config) else replace(params, temperature=1.0)

@@ -147,9 +147,11 @@ class VllmSampler:
         """
         from vllm.v1.engine import FinishReason
 
-        names = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
         completions = []
         processor = self._engine.output_processor
+        asked = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
+        # What the engine's last step finished, and the stream has yet to yield, is no longer known there.
+        names = [name for name in asked if processor.external_req_ids.get(name)]
         for name in names:
             # Asked of the engine's own record of the request: only finished ones are reported by its steps.
             (internal,) = processor.external_req_ids[name]

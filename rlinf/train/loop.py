@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
@@ -55,7 +57,7 @@ class Trainer:
     ) -> None:
         self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
-        self.options, self.stage = algorithm_options(config), training_stage(config)
+        self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
         in_parallel = config.cluster.backend != "local"
         self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
@@ -74,14 +76,16 @@ class Trainer:
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         with self.log(state.step) as log:
-            self.graph.load_weights(self.graph.learner.weights(version=state.step))
+            self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
                 state.initial = self.evaluate()
                 log.write(0, state.initial)
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
                 batch, metrics = self.batches.take(state.step)
-                if state.step + 1 < config.run.max_steps:
+                if not self.batches.ahead:
+                    self.graph.sleep()
+                elif state.step + 1 < config.run.max_steps:
                     self.batches.begin(state.step + 1)
                 batch, prepared = self.prepare(batch)
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
@@ -132,7 +136,7 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage, stale = self.stage, self.batches.ahead
+        stage, stale = training_stage(self.config), self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
@@ -173,7 +177,8 @@ class Trainer:
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
         began = time.perf_counter()
-        numbers = self.graph.load_weights(self.graph.learner.weights(version=version))
+        self.graph.wake()
+        numbers = self.graph.send_weights(version)
         metrics = {f"weights/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/weights_s": time.perf_counter() - began}
 
@@ -246,6 +251,11 @@ class Trainer:
         last = self.progress.step == (of or self.config.run.max_steps)
         return last or (every > 0 and self.progress.step % every == 0)
 
+    @functools.cached_property
+    def stage(self) -> Stage:
+        """Of reinforcement learning; an off-policy learner has none, and is not asked for it."""
+        return training_stage(self.config)
+
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging
         if logging.samples_every and (self.progress.step - 1) % logging.samples_every == 0:
@@ -258,7 +268,10 @@ class Trainer:
             )
 
     def log(self, from_step: int) -> Any:
-        return MetricLog(self.folder.path, self.config, from_step=from_step)
+        def say(words: str) -> None:
+            self.display.say(f"[yellow]{escape(words)}")
+
+        return MetricLog(self.folder.path, self.config, from_step=from_step, say=say)
 
     def save(self) -> None:
         """Writes a checkpoint aside, then renames it: a kill at any point leaves the one before."""

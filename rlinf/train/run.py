@@ -135,7 +135,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     with _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
-        trainer.graph.load_weights(trainer.graph.learner.weights(version=trainer.progress.step))
+        trainer.graph.send_weights(trainer.progress.step)
         metrics = trainer.evaluate()
     show(
         display.console,

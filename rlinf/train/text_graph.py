@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,19 +12,23 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
+from rlinf.rollouts.partial import OverSamplingRollout
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
 from rlinf.rollouts.text import TextRollout
 from rlinf.rollouts.text_env import TextEnvWorker
-from rlinf.samplers.build import SamplerSpec
+from rlinf.samplers.build import SamplerSpec, build_sampler
 from rlinf.streams import numpy_generator, stream_seed
+from rlinf.train.ends import LearnerEnd, SamplerEnd
 from rlinf.train.evaluation import TextEvaluator
-from rlinf.train.graph import Graph, gpus_of
+from rlinf.train.graph import Graph, gpus_of, nothing
 from rlinf.train.kept_tokenizer import kept_tokenizer
 from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
 from rlinf.train.options import sampling_params
-from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
+from rlinf.train.pools import LearnerPool, TextEnvPool
+from rlinf.train.sampler_pool import SamplerPool
+from rlinf.train.weight_transport import choose
 from rlinf.types import Batch
 
 # How many tasks a tokenizer is trained on: enough to meet every word of a template.
@@ -39,43 +44,27 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     learner_gpus, sampler_gpus = gpus_of(config)
-    learner = LearnerPool(
-        cluster.spawn(
-            "learner",
-            functools.partial(_build_learner, config, path),
-            n=config.learner.num_workers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
-            rendezvous=config.learner.num_workers > 1,
-        ),
-        cluster,
+    learners = cluster.spawn(
+        "learner",
+        functools.partial(_build_learner, config, path),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
+        rendezvous=config.learner.num_workers > 1,
     )
-    sampler = SamplerPool(
-        cluster.spawn(
-            "sampler",
-            functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
-            n=config.rollout.num_samplers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
-        ),
-        cluster,
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
+        n=config.rollout.num_samplers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
     )
-    rollout = TextRollout(
-        sampler,
-        envs,
-        PromptRenderer(
-            tokenizer,
-            chat_template=config.data.chat_template,
-            system_prompt=config.data.system_prompt or train.system_prompt,
-        ),
-        TaskOrder(train.num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
-        params=sampling_params(config),
-        prompts=config.rollout.batch_size,
-        group_size=config.algorithm.group_size,
-        seed=config.run.seed,
-        max_turns=config.env.max_turns,
-        max_prompt_length=config.data.max_prompt_length,
-        pad_token_id=tokenizer.pad_token_id,
-        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
+    transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
+    sampler = SamplerPool(samplers, cluster, transport)
+    renderer = PromptRenderer(
+        tokenizer,
+        chat_template=config.data.chat_template,
+        system_prompt=config.data.system_prompt or train.system_prompt,
     )
+    rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     evaluator = TextEvaluator(
         rollout,
         size=config.evaluation.size,
@@ -84,15 +73,46 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         temperature=config.evaluation.temperature,
         seed=config.evaluation.seed,
     )
+    sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
-        learner=learner,
-        load_weights=sampler.load,
+        learner=LearnerPool(learners, cluster),
+        send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
         save_tokenizer=tokenizer.save_pretrained,
-        restarts=lambda: {"failures/samplers": sampler.restarts, "failures/env_workers": envs.restarts},
+        sleep=sampler.sleep if sleeps else nothing,
+        wake=sampler.wake if sleeps else nothing,
+        restarts=lambda: {
+            "failures/samplers": sampler.restarts,
+            "failures/responses_redone": sampler.redone,
+            "failures/env_workers": envs.restarts,
+        },
         notes=train.notes,
+    )
+
+
+def _make_rollout(
+    config: Config, sampler: SamplerPool, envs: TextEnvPool, renderer: PromptRenderer, num_tasks: int
+) -> TextRollout:
+    """The rollout of the training side; evaluation uses it too."""
+    make: Callable[..., TextRollout] = TextRollout
+    if config.rollout.over_sampling > 0:
+        extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
+        make = functools.partial(OverSamplingRollout, extra=extra)
+    return make(
+        sampler,
+        envs,
+        renderer,
+        TaskOrder(num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
+        params=sampling_params(config),
+        prompts=config.rollout.batch_size,
+        group_size=config.algorithm.group_size,
+        seed=config.run.seed,
+        max_turns=config.env.max_turns,
+        max_prompt_length=config.data.max_prompt_length,
+        pad_token_id=renderer.tokenizer.pad_token_id,
+        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
     )
 
 
@@ -103,6 +123,13 @@ def _cpu(config: Config) -> Resources:
 def _bundle(config: Config) -> str | None:
     """Colocated groups name the same bundle."""
     return None if config.cluster.placement == "separate" else "policy"
+
+
+def _sleeps(config: Config) -> bool:
+    """Whether samplers free their memory for the learner."""
+    learner_gpus, sampler_gpus = gpus_of(config)
+    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None and not config.rollout.ahead
+    return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
 
 
 def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
@@ -148,10 +175,10 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
     return model.to(dtype or torch.float32)
 
 
-def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
+def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return StagedLearner(learner, config)
+    return LearnerEnd(StagedLearner(learner, config), rank=info.rank)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -241,10 +268,8 @@ def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
     )
 
 
-def _build_sampler(config: Config, spec: SamplerSpec, info: RankInfo) -> Any:
-    from rlinf.samplers.build import build_sampler
-
-    return build_sampler(config.rollout, spec)
+def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerEnd:
+    return SamplerEnd(build_sampler(config.rollout, spec))
 
 
 def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:

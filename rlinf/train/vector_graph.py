@@ -48,20 +48,21 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         envs = _with_samplers(config, envs, cluster, folder)
     rollout = VectorRollout(envs, vector_options(config))
     warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
-    learner = cluster.spawn(
+    learners = cluster.spawn(
         "learner",
         functools.partial(_build_sac if off_policy else _build_learner, config, envs.spaces(), folder),
         n=config.learner.num_workers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
+    learner = LearnerPool(learners, cluster)
     evaluator = VectorEvaluator(
         rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
     )
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learner, cluster),
-        load_weights=rollout.load,
+        learner=learner,
+        send_weights=lambda version: rollout.load(learner.weights(version=version)),
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,

@@ -38,6 +38,7 @@ class MetaWorldEnv(gymnasium.Env):
         max_steps: int = 100,
         camera: str | None = None,
         image_size: int = 64,
+        shadows: bool = False,
         reward_scale: float = 1.0,
         end_on_success: bool = False,
         render_mode: str | None = None,
@@ -58,7 +59,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.instruction = task.removesuffix("-v3").replace("-", " ")
         self.max_steps, self.reward_scale, self.end_on_success = max_steps, reward_scale, end_on_success
         self.render_mode = render_mode
-        self._camera_name, self._image_size = camera, image_size
+        self._camera_name, self._image_size, self._shadows = camera, image_size, shadows
         self._camera: Camera | None = None
         self._picture_camera: Camera | None = None
         self._steps = 0
@@ -117,5 +118,5 @@ class MetaWorldEnv(gymnasium.Env):
     def _frame(self) -> np.ndarray:
         if self._camera is None:
             assert self._camera_name is not None
-            self._camera = Camera(self._env.model, self._camera_name, self._image_size)
+            self._camera = Camera(self._env.model, self._camera_name, self._image_size, shadows=self._shadows)
         return self._camera.frame(self._env.data)

@@ -14,6 +14,7 @@ def check_cluster(context: Context) -> None:
     if ranks > 1:
         message = f"learner.num_workers {ranks}: cluster.backend: local runs one learner."
         context.error("learner.num_workers", message, "Use cluster.backend: ray, or one rank.", reads=reads)
+    why, fix = "is not read by cluster.backend: local.", "Use cluster.backend: ray, or take it out."
     for name in ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "cpus_per_worker"):
-        why = "is not read by cluster.backend: local."
-        context.unread(f"cluster.{name}", why, "Use cluster.backend: ray, or take it out.", reads=reads)
+        context.unread(f"cluster.{name}", why, fix, reads=reads)
+    context.unread("rollout.weight_transport", why, fix, reads=reads)

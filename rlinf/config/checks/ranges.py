@@ -23,6 +23,7 @@ AT_LEAST: Mapping[str, float] = {
     "policy.vla.max_instruction_tokens": 2,
     "rollout.num_samplers": 1,
     "rollout.batch_size": 1,
+    "rollout.over_sampling": 0,
     "rollout.max_new_tokens": 1,
     "rollout.temperature": 0,
     "rollout.top_k": 0,
