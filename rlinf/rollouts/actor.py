@@ -1,4 +1,4 @@
-"""The policy's side of stepping: observations and noise in, actions out, as numpy arrays.
+"""Noise for decisions, as numpy arrays.
 
 While stepping only actions are needed. Log-probabilities and values come afterwards, from one evaluation of all slots
 together, which costs a fraction of asking for them at every step.
@@ -6,50 +6,9 @@ together, which costs a fraction of asking for them at every step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
 import numpy as np
-import torch
-from torch import Tensor
 
-from rlinf.granularity import Granularity
-from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.streams import stream_seed
-from rlinf.types import PolicyOutput
-
-
-class SimulatorPolicy(Protocol):
-    """What rollouts ask of a policy beside `interfaces.Policy`."""
-
-    state_size: int
-    granularity: Granularity
-    noise_kind: str
-    noise_size: int
-    action_shape: tuple[int, ...]
-    action_dtype: type[np.generic]
-
-    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]: ...
-
-    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput: ...
-
-    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor: ...
-
-    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor: ...
-
-    def env_actions(self, actions: np.ndarray) -> np.ndarray: ...
-
-
-def decide(
-    policy: SimulatorPolicy, observations: Arrays, state: np.ndarray, noise: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Actions [N, ...] and recurrent states [N, S]; greedy without noise."""
-    inputs = {name: torch.from_numpy(leaf) for name, leaf in observations.items()}
-    with torch.inference_mode():
-        actions, next_state = policy.step(
-            inputs, torch.from_numpy(state), None if noise is None else torch.from_numpy(noise)
-        )
-    return actions.numpy(), next_state.numpy()
 
 
 class NoiseStream:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,6 +18,7 @@ from gymnasium.spaces import Text
 
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.spaces import Arrays, empty_leaves, observation_leaves, write_observation
+from rlinf.models.asking import Ask, Asking, PolicyFacts
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.make_env import EnvOptions, make_env
 from rlinf.streams import numpy_generator
@@ -26,15 +27,6 @@ from rlinf.types import Batch
 
 class NoDemonstrationsError(ValueError):
     """An environment that can not demonstrate, or whose demonstrator never succeeds."""
-
-
-class Imitator(Protocol):
-    """What a policy must tell to be taught."""
-
-    granularity: Granularity
-
-    def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """Environment actions [n, (K,) ...] in the policy's own units [n, Q]."""
 
 
 @dataclass
@@ -53,14 +45,13 @@ class Demonstrations:
 
 @dataclass(frozen=True)
 class Demonstrator:
-    """Runs an environment's expert; ``policy`` says what its actions are in the policy's own units."""
+    """Runs an environment's expert."""
 
     options: EnvOptions
     seed: int
     perturbation: float
-    policy: Imitator
 
-    def run(self, tasks: Sequence[EpisodeTask]) -> Demonstrations:
+    def play(self, policy: PolicyFacts, tasks: Sequence[EpisodeTask]) -> Asking[Demonstrations]:
         """One episode for each of ``tasks``; those that end without success are left out."""
         env = make_env(self.options)
         try:
@@ -72,11 +63,13 @@ class Demonstrator:
         leaves = empty_leaves(env.observation_space, (len(kept),))
         for row, (observation, _, _) in enumerate(kept):
             write_observation(leaves, row, observation)
-        actions = self.policy.own_actions(np.stack([chunk for _, chunk, _ in kept])) if kept else np.zeros((0, 0))
+        actions = np.zeros((0, 0))
+        if kept:
+            actions = yield Ask("own_actions", (np.stack([chunk for _, chunk, _ in kept]),))
         counts = np.array([count for _, _, count in kept], dtype=np.int64)
         executed = np.arange(self.options.num_action_chunks) < counts[:, None]
         solved = sum(episode is not None for episode in episodes)
-        return Demonstrations(leaves, actions, executed, self.policy.granularity, solved, len(tasks))
+        return Demonstrations(leaves, actions, executed, policy.granularity, solved, len(tasks))
 
     def _check(self, env: gymnasium.Env) -> None:
         name = self.options.id

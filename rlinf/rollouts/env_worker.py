@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
+import numpy as np
 from torch import nn
 
+from rlinf.models.asking import Asking, PolicyFacts
+from rlinf.rollouts.course import Course, Reply
 from rlinf.rollouts.demonstrations import Demonstrations, Demonstrator, instructions_of
-from rlinf.rollouts.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, episodes_batch, trace_of
+from rlinf.rollouts.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, episodes_batch, joined, trace_of
 from rlinf.rollouts.filmable import filming_problem
 from rlinf.rollouts.filmed_lanes import FilmedLanes
 from rlinf.rollouts.fragments import FragmentCollector
@@ -27,6 +30,7 @@ from rlinf.streams import stream_seed
 from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
+CourseName = Literal["collect", "evaluate", "demonstrate"]
 BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], nn.Module]
 
 
@@ -50,6 +54,8 @@ class EnvWorkerOptions:
     films: bool = False
     """Whether evaluations may be filmed: chooses how MuJoCo draws without a display."""
     cores: int = 1
+    stages: int = 1
+    """Shares of the lanes that decide separately, so that one can simulate while another waits for its policy."""
 
 
 @dataclass
@@ -69,6 +75,9 @@ class RolloutPart:
 class EnvWorker:
     """One actor. ``build_policy`` makes the policy from the two spaces; its weights arrive with :meth:`load`.
 
+    Where the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect` and
+    the others do, with questions and answers as messages.
+
     ``lane_ids`` are the numbers of this worker's lanes among all of the run.
     """
 
@@ -80,7 +89,8 @@ class EnvWorker:
         self._lanes: Lanes = make_lanes(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
         self._build_policy = build_policy
         self._version = 0
-        self._evaluation: EpisodeCollector | None = None
+        self._evaluation_lanes: EpisodeCollector | None = None
+        self._course: Course[Any] | None = None
         self._filmed: tuple[FilmedLanes, EpisodeCollector] | None = None
         env = options.env
         self._fragments: FragmentCollector | None = None
@@ -93,6 +103,7 @@ class EnvWorker:
                 chunk=env.num_action_chunks,
                 max_failures=env.max_failures,
                 next_observations=options.next_observations,
+                stages=options.stages,
             )
         else:
             self._episodes = EpisodeCollector(
@@ -115,12 +126,7 @@ class EnvWorker:
 
     def collect(self, step: int, tasks: Sequence[EpisodeTask] = ()) -> RolloutPart:
         """This worker's rows of the batch of optimiser step ``step``; whole episodes are named by ``tasks``."""
-        if self._fragments is not None:
-            part = self._fragments.collect(self._policy, step, self._version)
-            return RolloutPart(part.batch, part.episodes, part.failures, part.env_steps)
-        run = self._episodes.run(self._policy, tasks, step)
-        batch = episodes_batch(self._policy, run.episodes, self._version) if run.episodes else None
-        return RolloutPart(batch, [episode.record for episode in run.episodes], run.failures, run.env_steps)
+        return self._collection(PolicyFacts.of(self._policy), self._version, step, tasks).drive(self._policy)
 
     def evaluate(
         self,
@@ -134,33 +140,103 @@ class EnvWorker:
         ``filmed`` come first and are played into the file ``video``. An episode depends on its seed alone, so they are
         the episodes that would have been played without a camera.
         """
-        runs, problem = [], None
-        if filmed and video is not None:
-            run, problem = self._film(filmed, greedy, video)
-            runs.append(run)
-        if tasks:
-            if self._evaluation is None:
-                lanes = make_lanes(
-                    self._evaluation_env(),
-                    max(1, min(self._options.evaluation_envs, len(tasks))),
-                    cores=self._options.cores,
-                )
-                self._evaluation = self._collector(lanes)
-            runs.append(self._evaluation.run(self._policy, tasks, self._version, greedy=greedy))
-        episodes = [episode for run in runs for episode in run.episodes]
-        return RolloutPart(
-            None,
-            [episode.record for episode in episodes],
-            sum((run.failures for run in runs), Counter()),
-            sum(run.env_steps for run in runs),
-            [trace_of(episode) for episode in episodes if episode.task.row < self._options.traced_episodes],
-            problem,
-        )
+        facts = PolicyFacts.of(self._policy)
+        return self._evaluation(facts, self._version, tasks, greedy, filmed, video).drive(self._policy)
 
     def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
         """What the environment's own demonstrator does, in the units of the policy's actions."""
-        options = self._options
-        return Demonstrator(options.env, options.seed, perturbation, self._policy).run(tasks)
+        facts = PolicyFacts.of(self._policy)
+        return self._demonstration(facts, self._version, tasks, perturbation).drive(self._policy)
+
+    def begin(self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any) -> Reply[Any]:
+        """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
+
+        What was under way before is forgotten.
+        """
+        courses: dict[CourseName, Callable[..., Course[Any]]]
+        courses = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
+        self._course = courses[method](facts, version, *arguments)
+        return self._course.begin()
+
+    def answer(self, stage: int, answer: Any) -> Reply[Any]:
+        """The policy's answer to a stage's question; what is asked next, or the result."""
+        assert self._course is not None
+        return self._course.answer(stage, answer)
+
+    def _collection(
+        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = ()
+    ) -> Course[RolloutPart]:
+        fragments, stages = self._fragments, self._options.stages
+        if fragments is None:
+            return self._episodes_course(facts, version, step, tasks, stages)
+        columns = fragments.open(facts, step)
+
+        def end() -> Asking[RolloutPart]:
+            part = yield from fragments.close(facts, columns, version)
+            return RolloutPart(part.batch, part.episodes, part.failures, part.env_steps)
+
+        return Course([fragments.fill(facts, columns, stage) for stage in range(stages)], end)
+
+    def _episodes_course(
+        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask], stages: int
+    ) -> Course[RolloutPart]:
+        runs: list[EpisodeRun] = []
+
+        def play(lanes: list[int], mine: Sequence[EpisodeTask]) -> Asking[None]:
+            runs.append((yield from self._episodes.play(facts, mine, step, lanes=lanes)))
+
+        def end() -> Asking[RolloutPart]:
+            run = joined(runs)
+            batch = None
+            if run.episodes:
+                batch = yield from episodes_batch(facts, run.episodes, version)
+            return RolloutPart(batch, [episode.record for episode in run.episodes], run.failures, run.env_steps)
+
+        lanes = [part.tolist() for part in np.array_split(np.arange(self._lanes.num_lanes), stages)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(len(tasks)), stages)]
+        return Course([play(*stage) for stage in zip(lanes, shares, strict=True)], end)
+
+    def _demonstration(
+        self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float
+    ) -> Course[Demonstrations]:
+        demonstrator = Demonstrator(self._options.env, self._options.seed, perturbation)
+        return Course([], lambda: demonstrator.play(facts, tasks))
+
+    def _evaluation(
+        self,
+        facts: PolicyFacts,
+        version: int,
+        tasks: Sequence[EpisodeTask],
+        greedy: bool = True,
+        filmed: Sequence[EpisodeTask] = (),
+        video: Path | None = None,
+    ) -> Course[RolloutPart]:
+        def end() -> Asking[RolloutPart]:
+            runs: list[EpisodeRun] = []
+            problem = None
+            if filmed and video is not None:
+                run, problem = yield from self._film(facts, version, filmed, greedy, video)
+                runs.append(run)
+            if tasks:
+                runs.append((yield from self._evaluator(len(tasks)).play(facts, tasks, version, greedy=greedy)))
+            run = joined(runs)
+            return RolloutPart(
+                None,
+                [episode.record for episode in run.episodes],
+                run.failures,
+                run.env_steps,
+                [trace_of(episode) for episode in run.episodes if episode.task.row < self._options.traced_episodes],
+                problem,
+            )
+
+        return Course([], end)
+
+    def _evaluator(self, episodes: int) -> EpisodeCollector:
+        if self._evaluation_lanes is None:
+            count = max(1, min(self._options.evaluation_envs, episodes))
+            lanes = make_lanes(self._evaluation_env(), count, cores=self._options.cores)
+            self._evaluation_lanes = self._collector(lanes)
+        return self._evaluation_lanes
 
     def instructions(self, starts: int) -> list[str]:
         """The different texts of so many starts, before any rollout."""
@@ -170,13 +246,15 @@ class EnvWorker:
         """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
         return filming_problem(self._evaluation_env())
 
-    def _film(self, tasks: Sequence[EpisodeTask], greedy: bool, video: Path) -> tuple[EpisodeRun, str | None]:
+    def _film(
+        self, facts: PolicyFacts, version: int, tasks: Sequence[EpisodeTask], greedy: bool, video: Path
+    ) -> Asking[tuple[EpisodeRun, str | None]]:
         if self._filmed is None or self._filmed[0].num_lanes != len(tasks):
             filmed = FilmedLanes(self._evaluation_env(), len(tasks))
             self._filmed = filmed, self._collector(filmed)
         lanes, collector = self._filmed
         with lanes.filming(video, [task.start_seed for task in tasks]):
-            run = collector.run(self._policy, tasks, self._version, greedy=greedy)
+            run = yield from collector.play(facts, tasks, version, greedy=greedy)
         return run, lanes.problem
 
     def _collector(self, lanes: Lanes) -> EpisodeCollector:

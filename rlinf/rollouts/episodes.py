@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from rlinf.models.actor_critic.spaces import Arrays
-from rlinf.rollouts.actor import NoiseStream, SimulatorPolicy, decide
+from rlinf.models.asking import Ask, Asking, Decision, PolicyFacts, SimulatorPolicy, drive
+from rlinf.rollouts.actor import NoiseStream
 from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTally, EpisodeTrace
@@ -107,7 +108,23 @@ class EpisodeCollector:
     def run(
         self, policy: SimulatorPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False
     ) -> EpisodeRun:
-        """All of ``tasks`` to their ends. Noise is keyed by (run seed, step, row, attempt); ``greedy`` needs none."""
+        """All of ``tasks`` to their ends, with a policy of this process."""
+        return drive(self.play(PolicyFacts.of(policy), tasks, step, greedy=greedy), policy)
+
+    def play(
+        self,
+        policy: PolicyFacts,
+        tasks: Sequence[EpisodeTask],
+        step: int,
+        *,
+        greedy: bool = False,
+        lanes: Sequence[int] | None = None,
+    ) -> Asking[EpisodeRun]:
+        """All of ``tasks`` to their ends on some ``lanes`` (None: all).
+
+        Noise is keyed by (run seed, step, row, attempt); ``greedy`` needs none.
+        """
+        usable = range(self._lanes.num_lanes) if lanes is None else lanes
         waiting = [(task, 0) for task in reversed(tasks)]
         busy: dict[int, _Slot] = {}
         history: list[_Decision] = []
@@ -115,15 +132,16 @@ class EpisodeCollector:
         run = EpisodeRun([], Counter(), 0)
         while waiting or busy:
             if waiting and (self._auto_reset or not busy):
-                self._assign(waiting, busy, policy, step, greedy, state, len(history), run)
-            lanes = sorted(busy)
-            if not lanes:
+                self._assign(usable, waiting, busy, policy, step, greedy, state, len(history), run)
+            now = sorted(busy)
+            if not now:
                 continue
-            observations = {name: leaf[lanes] for name, leaf in self._lanes.observations.items()}
-            noise = None if greedy else np.stack([self._noise(busy[lane], len(history)) for lane in lanes])
-            actions, state[lanes] = decide(policy, observations, state[lanes], noise)
-            rewards, executed, over = self._advance(lanes, policy.env_actions(actions), busy, len(history), run)
-            history.append(_Decision(lanes, observations, actions, rewards, executed))
+            observations = {name: leaf[now] for name, leaf in self._lanes.observations.items()}
+            noise = None if greedy else np.stack([self._noise(busy[lane], len(history)) for lane in now])
+            decision: Decision = yield Ask("decide", (observations, state[now], noise))
+            state[now] = decision.state
+            rewards, executed, over = self._advance(now, decision.env_actions, busy, len(history), run)
+            history.append(_Decision(now, observations, decision.actions, rewards, executed))
             for lane, outcome in over.items():
                 slot = busy.pop(lane)
                 if outcome is None:
@@ -139,9 +157,10 @@ class EpisodeCollector:
 
     def _assign(
         self,
+        usable: Sequence[int],
         waiting: list[tuple[EpisodeTask, int]],
         busy: dict[int, _Slot],
-        policy: SimulatorPolicy,
+        policy: PolicyFacts,
         step: int,
         greedy: bool,
         state: np.ndarray,
@@ -149,7 +168,7 @@ class EpisodeCollector:
         run: EpisodeRun,
     ) -> None:
         """Gives every idle lane the next episode. One that can not be reset is tried again like one that broke."""
-        idle = [lane for lane in range(self._lanes.num_lanes) if lane not in busy][: len(waiting)]
+        idle = [lane for lane in usable if lane not in busy][: len(waiting)]
         if not idle:
             return
         taken = [waiting.pop() for _ in idle]
@@ -237,14 +256,24 @@ def _cut(history: list[_Decision], lane: int, slot: _Slot, terminated: bool, rec
     )
 
 
+def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:
+    """Several runs as one, its episodes in the order of their rows."""
+    episodes = sorted((episode for run in runs for episode in run.episodes), key=lambda episode: episode.task.row)
+    return EpisodeRun(episodes, sum((run.failures for run in runs), Counter()), sum(run.env_steps for run in runs))
+
+
 def trace_of(episode: Episode) -> EpisodeTrace:
-    """Rewards and actions as plain numbers, for reports; an action of any shape is a row of dimensions."""
+    """Rewards (a chunk's together) and actions as plain numbers, for reports; any action is a row of dimensions."""
     actions = episode.actions.reshape(len(episode.rewards), -1).T
+<<<<<<< HEAD
     rewards = episode.rewards.sum(axis=1).tolist()
     return EpisodeTrace(episode.record, episode.task.start_seed, rewards, actions.tolist())
+=======
+    return EpisodeTrace(episode.record, episode.task.start_seed, episode.rewards.sum(axis=1).tolist(), actions.tolist())
+>>>>>>> vla
 
 
-def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:
+def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: int) -> Asking[Batch]:
     """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of slots at a time."""
     slots = policy.granularity
     rows, decisions = len(episodes), max(len(episode.rewards) for episode in episodes)
@@ -259,13 +288,11 @@ def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version
     actions = _padded([episode.actions for episode in episodes], decisions)
     rewards = slots.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(torch.float32)
     at_once = max(1, _EVALUATION_SLOTS // decisions)
-    with torch.no_grad():
-        logprobs = torch.cat(
-            [
-                policy.evaluate({n: t[part] for n, t in inputs.items()}, actions[part], mask[part]).logprobs
-                for part in torch.arange(rows).split(at_once)
-            ]
-        )
+    said: list[torch.Tensor] = []
+    for part in torch.arange(rows).split(at_once):
+        output = yield Ask("evaluate", ({n: t[part] for n, t in inputs.items()}, actions[part], mask[part]))
+        said.append(output.logprobs)
+    logprobs = torch.cat(said)
     last = slots.spread(reward_mask & (reward_mask.sum(dim=1, keepdim=True) == reward_mask.cumsum(dim=1)))
     ended = torch.tensor([episode.terminated for episode in episodes])[:, None]
     return Batch(

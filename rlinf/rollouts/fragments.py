@@ -14,12 +14,13 @@ import numpy as np
 import torch
 
 from rlinf.models.actor_critic.spaces import Arrays, empty_leaves
-from rlinf.rollouts.actor import NoiseStream, SimulatorPolicy, decide
-from rlinf.rollouts.history import ActionHistory
+from rlinf.models.asking import Ask, Asking, Decision, PolicyFacts, SimulatorPolicy, drive
+from rlinf.rollouts.actor import NoiseStream
+from rlinf.rollouts.history import StagedHistory
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTally
 from rlinf.streams import stream_seed
-from rlinf.types import Batch
+from rlinf.types import Batch, PolicyOutput
 
 
 class EnvFailureError(RuntimeError):
@@ -38,9 +39,12 @@ class Fragment:
 
 
 @dataclass
-class _Columns:
+class Columns:
     """Decisions by lanes [T, N, ...], time first while they are filled."""
 
+    noise: np.ndarray
+    before: np.ndarray
+    """[N, S]: recurrent states before the first decision."""
     observations: Arrays
     actions: np.ndarray
     rewards: np.ndarray
@@ -53,6 +57,8 @@ class _Columns:
     finals: list[tuple[int, int, int, Arrays]] = field(default_factory=list)
     """(decision, lane, action of the chunk, observation after it) of every truncation."""
     next_observations: Arrays | None = None
+    episodes: list[EpisodeRecord] = field(default_factory=list)
+    env_steps: int = 0
 
 
 class FragmentCollector:
@@ -68,6 +74,7 @@ class FragmentCollector:
         chunk: int = 1,
         max_failures: int = 100,
         next_observations: bool = False,
+        stages: int = 1,
     ) -> None:
         self._lanes = lanes
         self._lane_ids = lane_ids
@@ -81,38 +88,50 @@ class FragmentCollector:
         self._episode = np.full(count, -1, dtype=np.int64)
         self._fresh = np.ones(count, dtype=bool)  # the next decision is the first of its episode
         self._tally = EpisodeTally(count)
-        self._history = ActionHistory(count)
+        self.stages = [part.tolist() for part in np.array_split(np.arange(count), stages)]
+        """The lanes that decide together; each stage goes at its own pace."""
+        self._history = StagedHistory(self.stages)
         self._state: np.ndarray | None = None
         self._total_failures = 0
         self._failures: Counter[str] = Counter()
 
     def collect(self, policy: SimulatorPolicy, step: int, version: int) -> Fragment:
-        """The fragment of optimiser step ``step``: ``num_steps`` decisions of every lane under ``policy``."""
+        """The fragment of optimiser step ``step``, ``num_steps`` decisions a lane, with a policy of this process."""
+        facts = PolicyFacts.of(policy)
+        columns = self.open(facts, step)
+        for stage in range(len(self.stages)):
+            drive(self.fill(facts, columns, stage), policy)
+        return drive(self.close(facts, columns, version), policy)
+
+    def open(self, policy: PolicyFacts, step: int) -> Columns:
+        """Room for the decisions of a step, and the noise for them."""
         self._failures = Counter()
         if self._state is None:
             self._state = np.zeros((len(self._all), policy.state_size), dtype=np.float32)
             self._begin(self._all)
-        columns = self._allocate(policy)
-        noise = np.stack(
-            [
-                NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", step, lane).draw(self._num_steps)
-                for lane in self._lane_ids
-            ],
-            axis=1,
-        )
-        before = self._state.copy()
-        episodes: list[EpisodeRecord] = []
-        env_steps = 0
-        for slot in range(self._num_steps):
-            env_steps += self._decide(policy, columns, slot, noise[slot], episodes)
-        batch = self._batch(policy, columns, before, version)
-        return Fragment(batch, episodes, self._failures, env_steps)
+        return self._allocate(policy, step)
 
-    def _allocate(self, policy: SimulatorPolicy) -> _Columns:
+    def fill(self, policy: PolicyFacts, columns: Columns, stage: int) -> Asking[None]:
+        """All decisions of the lanes of one stage."""
+        for slot in range(self._num_steps):
+            yield from self._decide(columns, slot, stage)
+
+    def close(self, policy: PolicyFacts, columns: Columns, version: int) -> Asking[Fragment]:
+        """The batch, once all stages are filled."""
+        batch = yield from self._batch(policy, columns, version)
+        return Fragment(batch, columns.episodes, self._failures, columns.env_steps)
+
+    def _allocate(self, policy: PolicyFacts, step: int) -> Columns:
+        assert self._state is not None
+        streams = (
+            NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", step, lane) for lane in self._lane_ids
+        )
         lead = (self._num_steps, len(self._all))
         parts = (*lead, self._chunk)
         space = self._lanes.observation_space
-        return _Columns(
+        return Columns(
+            noise=np.stack([stream.draw(self._num_steps) for stream in streams], axis=1),
+            before=self._state.copy(),
             observations=empty_leaves(space, lead),
             actions=np.zeros((*lead, *policy.action_shape), dtype=policy.action_dtype),
             rewards=np.zeros(parts),
@@ -123,39 +142,42 @@ class FragmentCollector:
             next_observations=empty_leaves(space, lead) if self._keep_next else None,
         )
 
-    def _decide(
-        self, policy: SimulatorPolicy, columns: _Columns, slot: int, noise: np.ndarray, episodes: list[EpisodeRecord]
-    ) -> int:
-        """One decision of every lane, its chunk of steps, and the resets that follow. Returns the steps made."""
+    def _decide(self, columns: Columns, slot: int, stage: int) -> Asking[None]:
+        """One decision of the lanes of a stage, its chunk of steps, and the resets that follow."""
         assert self._state is not None
-        for name, leaf in self._lanes.observations.items():
-            columns.observations[name][slot] = leaf
-        columns.starts[slot] = self._fresh
-        if self._state.size:
-            self._state[self._fresh] = 0.0
-        self._fresh[:] = False
-        actions, self._state = decide(policy, self._lanes.observations, self._state, noise)
-        columns.actions[slot] = actions
-        env_actions = policy.env_actions(actions)
-        self._history.append(env_actions)
+        lanes = self.stages[stage]
+        # With a single stage everything is taken as it lies, which spares cheap environments most of their cost.
+        mine: Any = slice(None) if len(self.stages) == 1 else np.asarray(lanes)
+        observations = {name: leaf[mine] for name, leaf in self._lanes.observations.items()}
+        for name, leaf in observations.items():
+            columns.observations[name][slot, mine] = leaf
+        fresh = self._fresh[mine]
+        columns.starts[slot, mine] = fresh
+        state = self._state[mine]
+        if state.size:
+            state = np.where(fresh[:, None], np.float32(0.0), state)
+        self._fresh[mine] = False
+        decision: Decision = yield Ask("decide", (observations, state, columns.noise[slot, mine]))
+        columns.actions[slot, mine], self._state[mine] = decision.actions, decision.state
+        actions = decision.env_actions
+        self._history.append(stage, actions)
         if self._chunk == 1:
-            return self._advance(columns, (slot, 0), self._all, env_actions, episodes)
-        alive, steps = list(self._all), 0
+            self._advance(columns, (slot, 0), lanes, actions)
+            return
+        alive = list(range(len(lanes)))
         for part in range(self._chunk):
-            steps += self._advance(columns, (slot, part), alive, env_actions[alive, part], episodes)
-            alive = [lane for lane in alive if not self._fresh[lane]]
+            self._advance(columns, (slot, part), [lanes[at] for at in alive], actions[alive, part])
+            alive = [at for at in alive if not self._fresh[lanes[at]]]
             if not alive:
                 break
-        return steps
 
     def _advance(
         self,
-        columns: _Columns,
+        columns: Columns,
         place: tuple[int, int],
         lanes: list[int],
         actions: np.ndarray,
-        episodes: list[EpisodeRecord],
-    ) -> int:
+    ) -> None:
         """One environment step of ``lanes``; ends, failures and the observation that follows are entered.
 
         ``place``: the decision, and the number of this action in its chunk.
@@ -174,8 +196,9 @@ class FragmentCollector:
             for name, leaf in self._lanes.observations.items():
                 columns.next_observations[name][slot, index] = leaf[index]
         done = (result.terminated | result.truncated) & acted
+        columns.env_steps += int(acted.sum())
         if not done.any() and not result.failed:
-            return int(acted.sum())
+            return
         over: list[int] = []
         for position in np.nonzero(done)[0].tolist():
             lane = lanes[position]
@@ -184,15 +207,14 @@ class FragmentCollector:
                 columns.truncated[slot, lane, part] = True
                 final = {name: leaf[lane].copy() for name, leaf in self._lanes.observations.items()}
                 columns.finals.append((slot, lane, part, final))
-            episodes.append(self._tally.finish(lane, self._lane_ids[lane], bool(result.success[position])))
+            columns.episodes.append(self._tally.finish(lane, self._lane_ids[lane], bool(result.success[position])))
             over.append(lane)
         for position, kind in result.failed.items():
             self._drop(columns, place, lanes[position], kind)
             over.append(lanes[position])
         self._begin(over)
-        return int(acted.sum())
 
-    def _drop(self, columns: _Columns, place: tuple[int, int], lane: int, kind: str) -> None:
+    def _drop(self, columns: Columns, place: tuple[int, int], lane: int, kind: str) -> None:
         """Takes the broken episode's slots out of the batch and the environment out of service."""
         slot, part = place
         starts = np.nonzero(columns.starts[: slot + 1, lane])[0]
@@ -227,20 +249,22 @@ class FragmentCollector:
     def _episode_seed(self, lane: int) -> int:
         return stream_seed(self._seed, "episode", self._lane_ids[lane], int(self._episode[lane]))
 
-    def _batch(self, policy: SimulatorPolicy, columns: _Columns, before: np.ndarray, version: int) -> Batch:
+    def _batch(self, policy: PolicyFacts, columns: Columns, version: int) -> Asking[Batch]:
         inputs = {name: _rows(leaf) for name, leaf in columns.observations.items()}
         if columns.next_observations is not None:
             for name, leaf in columns.next_observations.items():
                 inputs[name.replace("observation", "next_observation", 1)] = _rows(leaf)
         if policy.state_size:
-            inputs["recurrent_state"] = torch.from_numpy(before)
+            inputs["recurrent_state"] = torch.from_numpy(columns.before)
             inputs["episode_start"] = _rows(columns.starts)
         slots, executed = policy.granularity, _rows(columns.mask)
         if self._chunk > 1:
             inputs["executed"] = executed
         actions, mask = _rows(columns.actions), slots.mask(executed)
-        with torch.no_grad():
-            said = policy.evaluate(inputs, actions, mask)
+        said: PolicyOutput = yield Ask("evaluate", (inputs, actions, mask))
+        bootstrap = None
+        if said.values is not None:
+            bootstrap = yield from self._bootstrap(policy, columns, inputs)
         return Batch(
             inputs=inputs,
             actions=actions,
@@ -252,12 +276,14 @@ class FragmentCollector:
             terminated=slots.spread(slots.flags(_rows(columns.terminated))),
             truncated=slots.spread(slots.flags(_rows(columns.truncated))),
             values=said.values,
-            bootstrap_values=None if said.values is None else self._bootstrap(policy, columns, inputs),
+            bootstrap_values=bootstrap,
             decision_slots=slots.decision_slots,
             reward_slots=slots.reward_slots,
         )
 
-    def _bootstrap(self, policy: SimulatorPolicy, columns: _Columns, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    def _bootstrap(
+        self, policy: PolicyFacts, columns: Columns, inputs: dict[str, torch.Tensor]
+    ) -> Asking[torch.Tensor]:
         """Values [N, slots] of the observations after truncated slots and after the last slot; 0 elsewhere."""
         rewards = policy.granularity.decision_rewards
         places = [(lane, slot, min(part, rewards - 1)) for slot, lane, part, _ in columns.finals]
@@ -269,8 +295,10 @@ class FragmentCollector:
             leaves[name] = torch.from_numpy(np.concatenate([np.stack(kept), newest]) if kept else newest.copy())
         rows, slots, parts = torch.tensor(places).unbind(1)
         shape = torch.Size((len(self._all), self._num_steps))
-        state = policy.states(inputs, shape) if policy.state_size else torch.zeros(shape.numel(), 0)
-        values = policy.values(leaves, state.unflatten(0, shape)[rows, slots])
+        state = torch.zeros(shape.numel(), 0)
+        if policy.state_size:
+            state = yield Ask("states", (inputs, shape))
+        values = yield Ask("values", (leaves, state.unflatten(0, shape)[rows, slots]))
         result = torch.zeros(*shape, rewards)
         result[:, -1, -1] = values[finals:]
         # Where a lane was cut in its last slot, its final observation counts, not the first one of the new episode.

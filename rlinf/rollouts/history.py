@@ -43,3 +43,33 @@ class ActionHistory:
             if len(actions):
                 decisions[longest - len(actions) :, lane] = actions
         self._decisions = list(decisions)
+
+
+class StagedHistory:
+    """The same for lanes that decide in several stages, each at its own pace."""
+
+    def __init__(self, stages: list[list[int]]) -> None:
+        self._stages = stages
+        self._histories = [ActionHistory(len(lanes)) for lanes in stages]
+        self._place = {lane: (stage, at) for stage, lanes in enumerate(stages) for at, lane in enumerate(lanes)}
+
+    def begin(self, lanes: list[int]) -> None:
+        """An episode starts in each of ``lanes``."""
+        for stage, history in enumerate(self._histories):
+            mine = [self._place[lane][1] for lane in lanes if self._place[lane][0] == stage]
+            if mine:
+                history.begin(mine)
+
+    def append(self, stage: int, actions: np.ndarray) -> None:
+        """One decision of the lanes of a stage [n, ...]."""
+        self._histories[stage].append(actions)
+
+    def since_reset(self) -> list[np.ndarray]:
+        """Per lane, [decisions, ...]."""
+        per_stage = [history.since_reset() for history in self._histories]
+        return [per_stage[stage][at] for _, (stage, at) in sorted(self._place.items())]
+
+    def load(self, per_lane: list[np.ndarray]) -> None:
+        """Takes what :meth:`since_reset` gave."""
+        for lanes, history in zip(self._stages, self._histories, strict=True):
+            history.load([per_lane[lane] for lane in lanes])

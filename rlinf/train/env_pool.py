@@ -7,7 +7,7 @@ from typing import Any
 
 from rlinf.cluster import Cluster, WorkerDied, WorkerGroup, WorkerTimeout
 from rlinf.errors import UserError
-from rlinf.types import WeightUpdate
+from rlinf.types import Metrics, WeightUpdate
 
 
 class EnvPool:
@@ -22,6 +22,10 @@ class EnvPool:
         self.size = group.size
         self.restarts = 0
         self._weights: Any = None
+
+    def numbers(self) -> Metrics:
+        """How often workers were started anew."""
+        return {"failures/env_workers": float(self.restarts)}
 
     def spaces(self) -> tuple[Any, Any]:
         """Observation and action space of one environment."""

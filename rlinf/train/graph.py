@@ -51,8 +51,8 @@ class Graph:
     save_tokenizer: Callable[[str], object] | None = None
     reward_model: LearnedReward | None = None
     """Scores batches where the reward is a learned one."""
-    restarts: Callable[[], Mapping[str, int]] = dict
-    """How often workers were started anew, by kind."""
+    restarts: Callable[[], Mapping[str, float]] = dict
+    """How often workers were started anew, by kind, and what else pools of workers count."""
     notes: Mapping[str, int | str] = field(default_factory=dict)
     """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
 

@@ -8,16 +8,19 @@ from typing import Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
+from rlinf.config.checks.acting import acts_in
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
+from rlinf.samplers.policy import PolicySampler
 from rlinf.train.env_pool import EnvPool
 from rlinf.train.graph import Graph, gpus_of
 from rlinf.train.imitation import Imitation
 from rlinf.train.kept_tokenizer import kept_tokenizer
 from rlinf.train.learner_ranks import StagedLearner, first_stage, torch_learner
 from rlinf.train.pools import LearnerPool
+from rlinf.train.sampled_envs import SampledEnvPool
 from rlinf.train.simulator_policy import OFF_POLICY, make_policy
 from rlinf.train.vector_evaluation import VectorEvaluator
 
@@ -41,6 +44,8 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         envs.require_filming()
     if config.policy.name == "vla" and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
+    if acts_in(config) == "sampler":
+        envs = _with_samplers(config, envs, cluster, folder)
     rollout = VectorRollout(envs, vector_options(config))
     warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
     learners = cluster.spawn(
@@ -62,9 +67,20 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,
         warm_start_batch=None if off_policy else warm_start.batch,
-        restarts=lambda: {"failures/env_workers": envs.restarts},
+        restarts=envs.numbers,
         notes={"env.vectorization": envs.vectorization()},
     )
+
+
+def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
+    """The same env workers, with a policy that acts in sampler actors."""
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, envs.spaces(), folder),
+        n=config.rollout.num_samplers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[1]),
+    )
+    return SampledEnvPool(envs.group, samplers, cluster)
 
 
 def layout_of(config: Config) -> Layout:
@@ -105,6 +121,7 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         traced_episodes=config.evaluation.video_episodes,
         films=config.evaluation.video_every > 0,
         cores=config.cluster.threads_per_worker,
+        stages=config.rollout.pipeline_stages,
     )
 
 
@@ -126,6 +143,13 @@ def _build_env(config: Config, folder: Path, info: RankInfo) -> EnvWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
     build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
     return EnvWorker(worker_options(config), lanes, build)
+
+
+def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicySampler:
+    import torch
+
+    device = torch.device("cuda" if gpus_of(config)[1] > 0 else "cpu")
+    return PolicySampler(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
 
 
 def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:

@@ -17,7 +17,7 @@ RECIPES = sorted((Path(__file__).parents[2] / "config" / "sim").glob("*.yaml"))
 # The algorithm, the key, its value, and a part of the message.
 REFUSED = [
     (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
-    (PPO, "rollout.pipeline_stages", 2, "policies act inside the env workers"),
+    (PPO, "rollout.pipeline_stages", 64, "is more than the 8 envs of a worker"),
     (PPO, "evaluation.video_every", -1, "at least 0"),
     (PPO, "evaluation.video_episodes", 0, "at least 1"),
     (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
@@ -29,14 +29,13 @@ REFUSED = [
     (PPO, "algorithm.dynamic_sampling", True, "compares whole episodes"),
     (PPO, "algorithm.filter_rewards", True, "compares whole episodes"),
     (PPO, "rollout.temperature", 0.7, "is read only by language models"),
-    (PPO, "rollout.num_samplers", 2, "is read only by language models"),
     (PPO, "policy.dtype", "bfloat16", "is read only by language models"),
     (PPO, "policy.gradient_checkpointing", True, "is read only by language models"),
     (PPO, "policy.lora.rank", 4, "is read only by language models"),
     (PPO, "sft.max_tasks", 5, "is read only by language models"),
     (PPO, "sft.demonstrations", 5, "is not read while sft.steps is 0"),
     (PPO, "policy.vla.action_bins", 8, "is read only by policy.name: vla"),
-    (PPO, "cluster.gpus_per_sampler", 1.0, "is read only by language models"),
+    (PPO, "cluster.gpus_per_sampler", 1.0, "policies act inside the env workers"),
     (PPO, "policy.hidden_sizes", [0], "must be widths of at least 1"),
     (GRPO, "rollout.num_steps", 64, "whose steps are whole episodes"),
     (GRPO, "env.vectorization", "native", "can not start episodes from given seeds"),
@@ -86,6 +85,16 @@ def test_a_key_without_a_reader_is_refused_once(
     (told,) = caught.value.problems
     assert told.key == key
     assert message in str(told)
+
+
+def test_stages_and_samplers_need_a_policy_that_acts_in_samplers() -> None:
+    for key in ("rollout.pipeline_stages", "rollout.num_samplers"):
+        load_mapping(simulator(PPO, **{key: 2}), source="test")
+        with pytest.raises(ConfigErrors, match="policies act inside the env workers"):
+            load_mapping(simulator(PPO, **{key: 2, "rollout.act_in": "worker"}), source="test")
+    native = {"rollout.pipeline_stages": 2, "env.vectorization": "native"}
+    with pytest.raises(ConfigErrors, match="leaves nothing to overlap"):
+        load_mapping(simulator(PPO, **native), source="test")
 
 
 VLA_REFUSED = [

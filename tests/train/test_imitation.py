@@ -14,6 +14,7 @@ import torch
 from rlinf.config import load
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.models.asking import PolicyFacts, drive
 from rlinf.rollouts.demonstrations import Demonstrator, NoDemonstrationsError, imitation_batch, instructions_of
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.make_env import EnvOptions
@@ -43,6 +44,8 @@ def tasks(count: int) -> list[EpisodeTask]:
 class Flat:
     """Takes actions as they are."""
 
+    state_size, noise_kind, noise_size, action_shape, action_dtype = 0, "normal", 2, (2,), np.float32
+
     def __init__(self, chunk: int = 1) -> None:
         self.granularity = Granularity(actions=chunk, dimensions=2)
 
@@ -52,7 +55,12 @@ class Flat:
 
 def demonstrate(perturbation: float = 0.0, chunk: int = 1, count: int = 5, **kwargs: Any) -> Any:
     options = EnvOptions(TABLETOP, {"image_size": 16, **kwargs}, num_action_chunks=chunk)
-    return Demonstrator(options, 7, perturbation, Flat(chunk)).run(tasks(count))
+    return play(options, count, perturbation, chunk)
+
+
+def play(options: EnvOptions, count: int, perturbation: float = 0.0, chunk: int = 1) -> Any:
+    policy: Any = Flat(chunk)
+    return drive(Demonstrator(options, 7, perturbation).play(PolicyFacts.of(policy), tasks(count)), policy)
 
 
 def test_the_decisions_are_those_of_the_demonstrator() -> None:
@@ -96,9 +104,9 @@ def test_instructions_are_collected_once_each() -> None:
 
 def test_an_environment_without_a_demonstrator_is_told() -> None:
     with pytest.raises(NoDemonstrationsError, match="has no demonstrator"):
-        Demonstrator(EnvOptions("CartPole-v1"), 0, 0.0, Flat()).run(tasks(1))
+        play(EnvOptions("CartPole-v1"), 1)
     wrapped = EnvOptions(TABLETOP, wrappers=("rlinf.rollouts.wrappers:TokenizeText",))
-    assert Demonstrator(wrapped, 0, 0.0, Flat()).run(tasks(1)).solved == 1
+    assert play(wrapped, 1).solved == 1
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "squashed_gaussian", "beta"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rlinf.config.checks.acting import check_acting
 from rlinf.config.checks.algorithm import check_algorithm
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
@@ -38,6 +39,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_sampler,
     check_schedule,
     check_simulator,
+    check_acting,
     check_vla,
     check_megatron,
     check_cluster,

@@ -12,7 +12,6 @@ from rlinf.config.names import leaves
 _TEXT = (
     "algorithm.max_len_mask",
     "algorithm.overlong_penalty",
-    "cluster.gpus_per_sampler",
     "data",
     "env.max_turns",
     "evaluation.samples",
@@ -25,7 +24,6 @@ _TEXT = (
     "reward_model",
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
-    "rollout.num_samplers",
     "rollout.over_sampling",
     "rollout.sleep",
     "rollout.weight_transport",
@@ -72,6 +70,7 @@ _SIMULATORS = (
     "evaluation.num_envs",
     "evaluation.video_episodes",
     "evaluation.video_every",
+    "rollout.act_in",
     "rollout.num_steps",
     "rollout.pipeline_stages",
     "sft.demonstrations",

@@ -56,9 +56,6 @@ def check_simulator(context: Context) -> None:
 def _check_unbuilt(context: Context) -> None:
     """Options that simulators are to have one day: a run that ignored them would not be the one that was asked for."""
     config = context.config
-    if config.rollout.pipeline_stages > 1:
-        message = "rollout.pipeline_stages: policies act inside the env workers, so there is nothing to overlap."
-        context.error("rollout.pipeline_stages", message, "Set it to 1.")
     if config.learner.backend != "torch":
         message = f"learner.backend: {config.learner.backend} trains language models only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))

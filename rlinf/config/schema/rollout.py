@@ -37,7 +37,7 @@ class RolloutConfig:
     sampler: Literal["auto", "hf", "vllm", "server"] = "auto"
     """Text: `auto` takes the fastest that is installed and fits."""
     num_samplers: int = 1
-    """Sampler actors; prompts are split over them."""
+    """Sampler actors; prompts, or questions of env workers, are split over them."""
     weight_transport: Literal["auto", "shared_memory", "collective", "object_store"] = "auto"
     """How new weights get to text samplers: memory shared on one node, a broadcast, or Ray's object store.
 
@@ -67,7 +67,11 @@ class RolloutConfig:
     """Simulators: decisions per env and step of training."""
     generation_batch_size: int = 512
     """`hf`: responses generated side by side."""
+    act_in: Literal["auto", "worker", "sampler"] = "auto"
+    """Simulators: `worker` keeps a copy of the policy in every env worker; `sampler` keeps it in `num_samplers` actors
+    that answer env workers' questions, which a large policy needs. `auto`: `sampler` where `policy.vla.language.path`,
+    `pipeline_stages` or `num_samplers` ask for it."""
     pipeline_stages: int = 1
-    """Simulators acting in sampler actors, to overlap simulation and inference: not built yet, above 1 is refused."""
+    """Simulators with samplers: the envs of a worker in so many shares; one simulates while another is answered."""
     vllm: VllmConfig = field(default_factory=VllmConfig)
     server: ServerConfig = field(default_factory=ServerConfig)
