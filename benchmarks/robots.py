@@ -136,8 +136,8 @@ def write_section(runs: Sequence[Measured]) -> None:
         "`rlinf train config/sim/NAME.yaml run.seed=SEED cluster.backend=local` with evaluations on the way, on start\n"
         "states that training never sees. Success is each benchmark's own criterion, reached once in an episode; `at\n"
         "the end` says how many still satisfied it in the last step. Intervals are Wilson's 95% over the episodes of\n"
-        "all seeds (they say nothing of the spread between seeds, which the single values show; Meta-World's 20 are of\n"
-        "10 held-out starts, so that its intervals are narrower than they should be). Minutes are of a\n"
+        "all seeds (they say nothing of the spread between seeds, which the single values show; Meta-World's episodes\n"
+        "are of 10 held-out starts, so that its intervals are narrower than they should be). Minutes are of a\n"
         "machine with two cores and as many other processes as `load` says; CPU-seconds are of the whole tree.\n\n"
         + table(runs)
         + "\n"
