@@ -14,6 +14,7 @@ ORDER = (
     "simulators",
     "robots",
     "isolation",
+    "sweeps",
 )
 HEAD = """# What was measured
 

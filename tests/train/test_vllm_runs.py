@@ -26,6 +26,13 @@ pytestmark = [
 ]
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 10
+TASK = {
+    "task": "chain_sum",
+    "size": 200,
+    "params": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+    "answer_format": "plain",
+}
+"""Graded by length: an untrained model earns something in every group, so every update changes the weights."""
 
 
 def start(folder: Path, mark: str) -> subprocess.Popen[str]:
@@ -33,6 +40,7 @@ def start(folder: Path, mark: str) -> subprocess.Popen[str]:
     given = mapping(
         folder,
         run={"max_steps": STEPS},
+        env={"kwargs": {**TASK, "reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}}}},
         policy={
             "architecture": {
                 "model_type": "qwen2",
@@ -98,6 +106,7 @@ def test_ten_updates_in_a_row_and_a_killed_engine(tmp_path: Path) -> None:
         assert [row["step"] for row in steps] == list(range(1, STEPS + 1))
         assert max(row["train/sampler_logprob_gap_max"] for row in steps) < 1e-4
         assert {row["rollout/stale_tokens"] for row in steps} == {0.0}
+        assert min(row["train/grad_norm"] for row in steps) > 0.0
     assert "a sampler is started anew" in output
     assert killed[-1]["failures/samplers"] == 1.0
     assert whole[-1]["failures/samplers"] == 0.0

@@ -43,7 +43,7 @@ def pool(cluster: Cluster, way: str, build: Any, folder: Path, samplers: int = 2
     learner = cluster.spawn(f"learner_{way}", build_learner)
     group = cluster.spawn(f"sampler_{way}", functools.partial(build, folder), n=samplers)
     config = Config()
-    config = replace(config, rollout=replace(config.rollout, weight_transport=way))
+    config = replace(config, rollout=replace(config.rollout, weight_transport=way, ahead=1))
     return SamplerPool(group, cluster, choose(config, learner, group, cuda=False))
 
 
