@@ -12,6 +12,8 @@ ORDER = (
     "weight_update",
     "learner_parity",
     "simulators",
+    "robots",
+    "isolation",
     "sweeps",
 )
 HEAD = """# What was measured
