@@ -32,7 +32,7 @@ ALL = (
 )
 FIRST_STEPS = 4
 """After so many steps the tokens of a step are known well enough to plan the rest."""
-_T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Student's two-sided 95% quantile by the number of values."""
 
 
@@ -120,7 +120,7 @@ def interval(values: Sequence[float]) -> str:
     mean = statistics.mean(values)
     if len(values) < 2:
         return f"{mean:.1%} (one seed)"
-    half = _T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+    half = T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
     return f"{mean:.1%} ± {100 * half:.1f}"
 
 
@@ -159,7 +159,7 @@ def differences(runs: Sequence[Measured], budget: int) -> str:
         if recipe == "grpo" or len(seeds) < 2:
             continue
         gains = [after[recipe, seed] - after["grpo", seed] for seed in seeds]
-        mean, half = statistics.mean(gains), _T95[len(seeds)] * statistics.stdev(gains) / len(seeds) ** 0.5
+        mean, half = statistics.mean(gains), T95[len(seeds)] * statistics.stdev(gains) / len(seeds) ** 0.5
         verdict = "can not be told apart" if abs(mean) <= half else ("better" if mean > 0 else "worse")
         lines.append(f"| `{recipe}` | {100 * mean:+.1f} ± {100 * half:.1f} | {verdict} |")
     return "\n".join([f"| against `grpo` at {budget:,} tokens | points, paired by seed | |", "|---|---|---|", *lines])

@@ -4,8 +4,9 @@
     python benchmarks/sim_vs_sb3.py --task pendulum        # Pendulum: SAC steps per CPU-second, and the return reached
     python benchmarks/sim_vs_sb3.py --task throughput      # CartPoles stepped and acted on, 8 and 1,024 side by side
 
-Every run is a process of its own; imports and construction are not counted on either side. CartPole: SB3 has the tuned
-hyper-parameters of its Zoo, ours are those of config/sim/cartpole_ppo.yaml.
+Every run is a process of its own; imports and construction are not counted on either side. SB3 has the tuned
+hyper-parameters of its Zoo, ours are those of config/sim/NAME.yaml. Pendulum: both make one update of 256 transitions
+per environment step; SB3's networks are 256 wide, ours 128, and `sb3_small` is SB3 with ours.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 RECIPES = Path(__file__).parents[1] / "config" / "sim"
 GOAL = 475.0
 PENDULUM_STEPS = 8_000
+OUR_PENDULUM_SIZES = (128, 128)
 _QUIET = ["cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "evaluation.size=0"]
 
 
@@ -74,19 +76,25 @@ def ours_cartpole(seed: int) -> dict[str, float]:
         return {"cpu_s": spent, "steps": steps, "return": mean}
 
 
-def sb3_pendulum(seed: int) -> dict[str, float]:
+def sb3_pendulum(seed: int, hidden_sizes: tuple[int, ...] = (256, 256)) -> dict[str, float]:
     import gymnasium
     import torch
     from stable_baselines3 import SAC
     from stable_baselines3.common.evaluation import evaluate_policy
 
     torch.set_num_threads(1)
-    model = SAC("MlpPolicy", gymnasium.make("Pendulum-v1"), learning_rate=1e-3, seed=seed, device="cpu")
+    shape = {"net_arch": list(hidden_sizes)}
+    env = gymnasium.make("Pendulum-v1")
+    model = SAC("MlpPolicy", env, learning_rate=1e-3, policy_kwargs=shape, seed=seed, device="cpu")
     began = time.process_time()
     model.learn(PENDULUM_STEPS)
     spent = time.process_time() - began
     reached, _ = evaluate_policy(model, gymnasium.make("Pendulum-v1"), n_eval_episodes=20, warn=False)
     return {"cpu_s": spent, "steps_per_cpu_s": PENDULUM_STEPS / spent, "return": float(reached)}
+
+
+def sb3_pendulum_small(seed: int) -> dict[str, float]:
+    return sb3_pendulum(seed, OUR_PENDULUM_SIZES)
 
 
 def ours_pendulum(seed: int) -> dict[str, float]:
@@ -158,7 +166,7 @@ def _step(trainer: Any, step: int) -> dict[str, float]:
 
 RUNS = {
     "cartpole": {"rlinf": ours_cartpole, "sb3": sb3_cartpole},
-    "pendulum": {"rlinf": ours_pendulum, "sb3": sb3_pendulum},
+    "pendulum": {"rlinf": ours_pendulum, "sb3": sb3_pendulum, "sb3_small": sb3_pendulum_small},
     "throughput": {"rlinf": throughput},
 }
 
@@ -167,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(RUNS), default="cartpole")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--only", choices=["rlinf", "sb3"])
+    parser.add_argument("--only", choices=["rlinf", "sb3", "sb3_small"])
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.one is not None:

@@ -41,6 +41,27 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
+class OwnEnvironment:
+    """A simulator whose pins clash with ours: it is no extra, but a virtual environment that `make` makes."""
+
+    begins: str
+    """How its ids begin."""
+    module: str
+    python: str
+    """Where `make` puts the interpreter."""
+
+    @property
+    def fix(self) -> str:
+        return f"make venvs/{self.module}, then env.isolation: process and env.python: {self.python}"
+
+
+OWN_ENVIRONMENT: Mapping[str, OwnEnvironment] = {
+    "robosuite": OwnEnvironment("rlinf_envs:rlinf/Robosuite-", "robosuite", "venvs/robosuite/bin/python"),
+    "libero": OwnEnvironment("rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python"),
+}
+
+
+@dataclass(frozen=True)
 class Extra:
     """An extra that a configuration needs, and for what."""
 

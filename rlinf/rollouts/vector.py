@@ -104,6 +104,8 @@ class VectorRollout:
         calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy) for rows in others]
         calls[0] = (*calls[0], filmed, video)
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
+        for part in parts:
+            self._failures.update(part.failures)
         return VectorEvaluation(
             [record for part in parts for record in part.episodes],
             [trace for part in parts for trace in part.traces],
@@ -116,6 +118,11 @@ class VectorRollout:
         tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
         return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
+
+    @property
+    def failures(self) -> int:
+        """Of environments, so far: while training and while evaluating."""
+        return self._failures.total()
 
     def _tasks(self, step: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -64,6 +65,8 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
 
     # A failure is told by the live view, with the run's own traceback instead of that of the actor around it.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    # A trial's process is new after each copy, so that an actor which is used again would save little.
+    warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
     started = not ray.is_initialized()
     if started:
         ray.init(

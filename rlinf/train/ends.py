@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlinf.interfaces import Sampler
@@ -20,21 +21,53 @@ _PORTIONS = 8
 class LearnerEnd:
     """A rank of the learner, as :class:`~rlinf.train.learner_ranks.StagedLearner` has it, with ways to send weights.
 
-    Methods about weights are called on all ranks, since gathering a sharded model takes them all; rank 0 sends.
+    Methods about weights are called on all ranks, since gathering a sharded model takes them all; rank 0 sends, part
+    after part. A learner that sleeps is woken by whatever is asked of it: for its weights, it keeps the rest asleep.
     """
 
-    def __init__(self, learner: Any, *, rank: int) -> None:
+    def __init__(self, learner: Any, *, rank: int, bucket_bytes: int | None = None) -> None:
+        """``bucket_bytes``: the size of a part; None is all weights at once."""
+        self._asleep = False
         self._learner, self._rank = learner, rank
+        self._bucket_bytes = bucket_bytes
         self._segment: SegmentWriter | None = None
         self._store: Any = None
-        self._sent: WeightUpdate | None = None
+        self._sent: list[WeightUpdate] = []
         self._group: Broadcast | None = None
 
-    def write_weights(self, *, version: int) -> SegmentAddress | None:
-        """Puts the weights into shared memory."""
+    def sleep(self, *, keep_weights: bool) -> Metrics:
+        """Moves to the host what ``learner.offload`` names."""
+        self._asleep = True
+        metrics: Metrics = self._learner.sleep(keep_weights=keep_weights)
+        return metrics
+
+    def _awake(self) -> Any:
+        if self._asleep:
+            self._learner.wake()
+            self._asleep = False
+        return self._learner
+
+    def weight_parts(self) -> int:
+        """In how many parts the weights travel."""
+        return 1 if self._bucket_bytes is None else int(self._learner.weight_parts(self._bucket_bytes))
+
+    def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
+        """One part of the weights."""
+        if self._asleep:
+            self._learner.wake(weights_only=True)
+        if self._bucket_bytes is None:
+            update: WeightUpdate = self._learner.weights(version=version)
+        else:
+            update = self._learner.weights(version=version, part=part, bucket_bytes=self._bucket_bytes)
+        return update
+
+    def write_weights(self, *, version: int, part: int, keep: bool = False) -> SegmentAddress | None:
+        """Puts one part of the weights into shared memory, in the place of the one before; ``keep`` as below."""
         from rlinf.cluster.weights.segment import SegmentWriter
 
-        update = self._learner.weights(version=version)
+        update = self.weights(version=version, part=part)
+        if keep:
+            self._keep_part(update, part)
         if self._rank != 0:
             return None
         if self._segment is None:
@@ -65,16 +98,16 @@ class LearnerEnd:
                 return str(error)
         return None
 
-    def broadcast_weights(self, *, version: int, keep: bool) -> str | None:
-        """Sends the weights; what went wrong, or None (an exception would end all ranks of a learner).
+    def broadcast_weights(self, *, version: int, part: int, keep: bool) -> str | None:
+        """Sends one part of the weights; what went wrong, or None (an exception would end all ranks of a learner).
 
-        ``keep`` holds a copy of them for :meth:`sent_weights`: the learner's own may have moved on by then.
+        ``keep`` holds a copy for :meth:`sent_weights`: the learner's own may have moved on by then.
         """
         from rlinf.cluster.weights.broadcast import BroadcastError
 
-        update: WeightUpdate = self._learner.weights(version=version)
+        update = self.weights(version=version, part=part)
         if keep:
-            self._sent = WeightUpdate(version, {name: tensor.clone() for name, tensor in update.tensors.items()})
+            self._keep_part(update, part)
         if self._group is not None:
             try:
                 self._group.send(update)
@@ -83,15 +116,18 @@ class LearnerEnd:
                 return str(error)
         return None
 
-    def sent_weights(self, *, version: int) -> WeightUpdate:
-        """The weights that were broadcast as ``version``."""
-        if self._sent is not None and self._sent.version == version:
-            return self._sent
-        update: WeightUpdate = self._learner.weights(version=version)
-        return update
+    def _keep_part(self, update: WeightUpdate, part: int) -> None:
+        copied = {name: tensor.clone() for name, tensor in update.tensors.items()}
+        self._sent = [*self._sent[:part], replace(update, tensors=copied)]
+
+    def sent_weights(self, *, version: int, part: int) -> WeightUpdate:
+        """The part of the weights that was sent as ``version``: a kept copy, or what the learner has now."""
+        if part < len(self._sent) and self._sent[part].version == version:
+            return self._sent[part]
+        return self.weights(version=version, part=part)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
+        return getattr(self._awake(), name)
 
 
 class SamplerEnd:
@@ -135,13 +171,13 @@ class SamplerEnd:
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
 
-    def load_segment(self, address: SegmentAddress) -> Metrics:
-        """Takes the weights that lie in shared memory."""
+    def load_segment(self, address: SegmentAddress, *, part: int, parts: int) -> Metrics:
+        """Takes the part of the weights that lies in shared memory."""
         from rlinf.cluster.weights.segment import SegmentReader
 
         if self._segment is None:
             self._segment = SegmentReader()
-        return self._sampler.load(self._segment.read(address))
+        return self._sampler.load(replace(self._segment.read(address), part=part, parts=parts))
 
     def join_broadcast(
         self, address: str, port: int, *, rank: int, size: int, device: str, timeout_s: float
@@ -159,8 +195,8 @@ class SamplerEnd:
             return str(error)
         return None
 
-    def receive_weights(self) -> Metrics | str:
-        """Takes the weights that are being sent; the figures, or what went wrong."""
+    def receive_weights(self, *, part: int, parts: int) -> Metrics | str:
+        """Takes the part of the weights that is being sent; the figures, or what went wrong."""
         from rlinf.cluster.weights.broadcast import BroadcastError
 
         if self._group is None:
@@ -170,7 +206,7 @@ class SamplerEnd:
         except BroadcastError as error:
             self._group = None
             return str(error)
-        return self._sampler.load(update)
+        return self._sampler.load(replace(update, part=part, parts=parts))
 
     def sleep(self) -> None:
         self._sampler.sleep()

@@ -55,6 +55,7 @@ def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], A
         rank=info.rank,
         size=info.size,
         ranks=ONE_RANK if info.size == 1 else TorchRanks(device=device),
+        offload=config.learner.offload,
     )
 
 

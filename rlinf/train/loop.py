@@ -107,6 +107,7 @@ class Trainer:
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The batch of a step; with dynamic sampling, rollouts until enough groups differ in reward."""
         wanted = self.config.algorithm
+        self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
         batch, metrics = self.graph.rollout.collect(step)
         if not wanted.dynamic_sampling:
             return batch, metrics
@@ -177,8 +178,12 @@ class Trainer:
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
         began = time.perf_counter()
+        # Where they share a device: the optimiser leaves it before samplers come back, the weights once they are sent.
+        slept = self.graph.learner.sleep(keep_weights=True)
         self.graph.wake()
         numbers = self.graph.send_weights(version)
+        for name, value in self.graph.learner.sleep().items():
+            numbers[name] = value + slept[name]
         metrics = {f"weights/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/weights_s": time.perf_counter() - began}
 
@@ -268,7 +273,10 @@ class Trainer:
             )
 
     def log(self, from_step: int) -> Any:
-        return MetricLog(self.folder.path, self.config, from_step=from_step)
+        def say(words: str) -> None:
+            self.display.say(f"[yellow]{escape(words)}")
+
+        return MetricLog(self.folder.path, self.config, from_step=from_step, say=say)
 
     def save(self) -> None:
         """Writes a checkpoint aside, then renames it: a kill at any point leaves the one before."""

@@ -166,8 +166,17 @@ def _columns(infos: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str,
 class LearnerPool:
     """The ranks of a learner as one."""
 
-    def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
+    def __init__(self, group: WorkerGroup, cluster: Cluster, *, in_parts: bool = False, offload: bool = False) -> None:
+        """``in_parts``: the ranks give their weights in parts. ``offload``: they have something to move in sleep."""
         self.group, self.cluster = group, cluster
+        self._in_parts, self._offload = in_parts, offload
+
+    def sleep(self, *, keep_weights: bool = False) -> Metrics:
+        """Frees device memory for samplers; whatever is asked of the learner next wakes it. The largest figures."""
+        if not self._offload:
+            return {}
+        numbers = self.group.call("sleep", keep_weights=keep_weights)
+        return {name: max(number[name] for number in numbers) for name in numbers[0]}
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
@@ -189,6 +198,14 @@ class LearnerPool:
 
     def weights(self, *, version: int) -> WeightUpdate:
         return self.group.call("weights", version=version)[0]
+
+    def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
+        """The same weights, never all at once where the ranks know parts."""
+        if not self._in_parts:
+            yield self.weights(version=version)
+            return
+        for part in range(self.group.call("weight_parts")[0]):
+            yield self.group.call("weights", version=version, part=part)[0]
 
     def start(self, stage: str) -> None:
         self.group.call("start", stage)

@@ -99,7 +99,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "steps": state.step,
             "metrics": state.evaluation,
             "initial_metrics": state.initial,
-            "params_sha256": fingerprint(graph.learner.weights(version=state.step)),
+            "params_sha256": fingerprint(graph.learner.weights_in_parts(version=state.step)),
             "wall_s": wall_s,
             "notes": dict(graph.notes),
         }

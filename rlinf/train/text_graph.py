@@ -12,6 +12,7 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
+from rlinf.config.schema import OffloadConfig
 from rlinf.rollouts.partial import OverSamplingRollout
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
@@ -76,7 +77,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learners, cluster),
+        learner=LearnerPool(learners, cluster, in_parts=True, offload=config.learner.offload != OffloadConfig()),
         send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
@@ -178,7 +179,8 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
 def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return LearnerEnd(StagedLearner(learner, config), rank=info.rank)
+    ranked = StagedLearner(learner, config)
+    return LearnerEnd(ranked, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -195,16 +197,16 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
+        offload=config.learner.offload,
     )
 
 
 def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
-    from rlinf.models.loading import PolicyError, activation_dtype
+    from rlinf.models.checkpoint_names import by_expert
+    from rlinf.models.loading import activation_dtype
 
-    if config.policy.value_head:
-        raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
     device = join_group(config, info)
     if config.policy.path is not None:
         from transformers import AutoConfig
@@ -213,7 +215,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
     else:
         model = _model(config, tokenizer_path)
-        source, read = model.config, dict(model.named_parameters()).__getitem__
+        source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
     layout = config.learner.megatron
     if config.policy.gradient_checkpointing and layout.recompute == "none":
         layout = replace(layout, recompute="full")
@@ -227,6 +229,8 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
         dtype=activation_dtype(config.policy.dtype, device.type),
+        value_head=config.policy.value_head,
+        offload=config.learner.offload,
     )
 
 

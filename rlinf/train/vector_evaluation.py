@@ -23,12 +23,13 @@ class VectorEvaluator:
 
     def evaluate(self, video: Path | None = None) -> Evaluation:
         """Plays all episodes; into ``video`` goes what the first few look like."""
+        failed_before = self.rollout.failures
         done = self.rollout.evaluate(self.size, greedy=self.greedy, video=video)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
-        return Evaluation(
-            record_metrics(done.records), episodes=[_episode(trace, name) for trace in done.traces], notes=notes
-        )
+        # Episodes whose environment broke every time are missing from eval/return/n.
+        metrics = record_metrics(done.records) | {"eval/failures": float(self.rollout.failures - failed_before)}
+        return Evaluation(metrics, episodes=[_episode(trace, name) for trace in done.traces], notes=notes)
 
     def film(self, step: int) -> Evaluation:
         """:meth:`evaluate`, with a video in the run directory."""

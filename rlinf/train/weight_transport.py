@@ -7,7 +7,7 @@ the same version.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from rlinf.cluster import ClusterError, Handle, WorkerGroup
@@ -41,18 +41,23 @@ class ObjectStore:
 
     def __init__(self, learner: WorkerGroup, samplers: WorkerGroup) -> None:
         self.learner, self.samplers = learner, samplers
-        self._made: Handle | None = None
+        self._made: list[Handle] = []
+        """The parts that were sent last: they stay in the store until the next version."""
 
     def send(self, version: int, revive: Revive) -> Metrics:
-        made = self.learner.submit("weights", version=version)
-        self._made = made[0]
-        loads = self.samplers.submit("load", made[0])
-        self.learner.wait(made)
-        return _loaded(loads, revive)
+        numbers: list[Metrics] = []
+        self._made = []
+        for part in range(_parts(self.learner)):
+            made = self.learner.submit("weights", version=version, part=part)
+            self._made.append(made[0])
+            loads = self.samplers.submit("load", made[0])
+            self.learner.wait(made)
+            numbers.append(_loaded(loads, revive))
+        return _added(numbers)
 
     def send_again(self, rank: int) -> None:
-        if self._made is not None:
-            self.samplers.call_one(rank, "load", self._made)
+        for made in self._made:
+            self.samplers.call_one(rank, "load", made)
 
 
 class SharedMemory:
@@ -60,17 +65,30 @@ class SharedMemory:
 
     name = "shared_memory"
 
-    def __init__(self, learner: WorkerGroup, samplers: WorkerGroup) -> None:
-        self.learner, self.samplers = learner, samplers
-        self._address: object = None
+    def __init__(self, learner: WorkerGroup, samplers: WorkerGroup, *, keep: bool = False) -> None:
+        """``keep``: as for :class:`Collective`."""
+        self.learner, self.samplers, self._keep = learner, samplers, keep
+        self._version, self._parts = 0, 0
+        self._sent: list[object] = []
+        """Addresses of the parts that this version has so far; only the last still lies there."""
 
     def send(self, version: int, revive: Revive) -> Metrics:
-        self._address = self.learner.call("write_weights", version=version)[0]
-        return _loaded(self.samplers.submit("load_segment", self._address), revive)
+        numbers: list[Metrics] = []
+        self._version, self._sent = version, []
+        self._parts = parts = _parts(self.learner)
+        for part in range(parts):
+            keep = self._keep and parts > 1
+            address = self.learner.call("write_weights", version=version, part=part, keep=keep)[0]
+            self._sent.append(address)
+            numbers.append(_loaded(self.samplers.submit("load_segment", address, part=part, parts=parts), revive))
+        return _added(numbers)
 
     def send_again(self, rank: int) -> None:
-        if self._address is not None:
-            self.samplers.call_one(rank, "load_segment", self._address)
+        """One part lies there still; several go past the segment."""
+        if self._sent and self._parts == 1:
+            self.samplers.call_one(rank, "load_segment", self._sent[0], part=0, parts=1)
+        else:
+            _send_again(self.learner, self.samplers, rank, self._version, range(len(self._sent)))
 
 
 class Collective:
@@ -97,12 +115,9 @@ class Collective:
             if not self._formed and (problem := self._form()):
                 break
             dead: dict[int, Exception] = {}
-            takes = self.samplers.submit("receive_weights")
-            sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep)
-            numbers = _outcomes(takes, dead)
-            problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
+            problems, numbers = self._broadcast(version, dead)
             if not dead and not problems:
-                return _largest(numbers)
+                return _added(numbers)
             # The group is of no use without one of its members: a new one, and the same once more.
             self._formed, problem = False, "\n".join([*problems, *map(str, dead.values())])
             _log.warning("weights %d are sent again: %s", version, problem)
@@ -116,9 +131,21 @@ class Collective:
     def send_again(self, rank: int) -> None:
         """Past the group: the other samplers are busy. The next :meth:`send` forms a new one."""
         self._formed = False
-        made = self.learner.submit("sent_weights", version=self._version)
-        self.samplers.call_one(rank, "load", made[0])
-        self.learner.wait(made)
+        _send_again(self.learner, self.samplers, rank, self._version, range(_parts(self.learner)))
+
+    def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], list[Metrics]]:
+        """(what went wrong, the figures of each part); those that are gone are put into ``dead``."""
+        figures: list[Metrics] = []
+        parts = _parts(self.learner)
+        for part in range(parts):
+            takes = self.samplers.submit("receive_weights", part=part, parts=parts)
+            sends = self.learner.submit("broadcast_weights", version=version, part=part, keep=self._keep)
+            numbers = _outcomes(takes, dead)
+            problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
+            if dead or problems:
+                return problems, figures
+            figures.append(_largest(numbers))
+        return [], figures
 
     def _form(self) -> str | None:
         """Brings the processes together; what went wrong, or None."""
@@ -143,7 +170,7 @@ def choose(config: Config, learner: WorkerGroup, samplers: WorkerGroup, *, cuda:
     """
     from rlinf.cluster.weights.segment import available
 
-    wanted = config.rollout.weight_transport
+    wanted, keep = config.rollout.weight_transport, config.rollout.ahead > 0
     if config.cluster.backend == "local" or wanted == "object_store":
         return ObjectStore(learner, samplers)
     nodes = {learner.nodes()[0], *samplers.nodes()}
@@ -152,9 +179,26 @@ def choose(config: Config, learner: WorkerGroup, samplers: WorkerGroup, *, cuda:
         why = f"the learner and the samplers are on {len(nodes)} nodes" if len(nodes) > 1 else "only Linux has it"
         raise ClusterError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
     if wanted != "collective" and together:
-        return SharedMemory(learner, samplers)
-    device, keep = "cuda" if cuda else "cpu", config.rollout.ahead > 0
-    return Collective(learner, samplers, device=device, fall_back=wanted == "auto", keep=keep)
+        return SharedMemory(learner, samplers, keep=keep)
+    return Collective(learner, samplers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
+
+
+def _parts(learner: WorkerGroup) -> int:
+    """In how many parts the learner gives its weights."""
+    return int(learner.call("weight_parts")[0])
+
+
+def _send_again(learner: WorkerGroup, samplers: WorkerGroup, rank: int, version: int, parts: Iterable[int]) -> None:
+    """Parts of the weights that were sent as ``version``, to one sampler alone."""
+    for part in parts:
+        made = learner.submit("sent_weights", version=version, part=part)
+        samplers.call_one(rank, "load", made[0])
+        learner.wait(made)
+
+
+def _added(parts: Sequence[Metrics]) -> Metrics:
+    """Seconds and bytes of several parts."""
+    return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 
 def _loaded(loads: Sequence[Handle], revive: Revive) -> Metrics:

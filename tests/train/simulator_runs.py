@@ -25,6 +25,11 @@ SMALL = {
     "chunked_episodes": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
     "rollout: {batch_size: 2}\n"
     "algorithm: {adv_type: grpo, group_size: 2, update_epochs: 2, num_minibatches: 2, logprob_type: action_level}\n",
+    "ppo_faulty": "env: {id: rlinf_envs:rlinf/FaultyCartPole-v0, num_envs: 4, step_timeout_s: 0.2, "
+    "max_failures: 1000}\n"
+    "rollout: {num_steps: 64}\n"
+    "algorithm: {adv_type: gae, loss_type: actor_critic, gamma: 0.98, gae_lambda: 0.8, update_epochs: 4, "
+    "num_minibatches: 2, normalize_advantages: true}\n",
     "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
 }

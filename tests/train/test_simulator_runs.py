@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -43,12 +44,17 @@ def test_every_level_of_slots_trains(tmp_path: Path, reward: int, logprob: int) 
     assert last["train/ratio"] == pytest.approx(1.0, abs=0.1)
 
 
-@pytest.mark.parametrize("kind", ["ppo", "sac"])
-def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path, kind: str) -> None:
-    straight = summary(tmp_path / "straight", kind, 40, ["checkpoint.every=3"])
+@pytest.mark.parametrize(
+    ("kind", "policy"), [("ppo", []), ("sac", []), ("ppo", ["policy.recurrent=gru", "policy.embedding_size=8"])]
+)
+def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(
+    tmp_path: Path, kind: str, policy: list[str]
+) -> None:
+    settings = ["checkpoint.every=3", *policy]
+    straight = summary(tmp_path / "straight", kind, 40, settings)
     cut = tmp_path / "cut"
     command = [sys.executable, "-m", "rlinf.cli", "train", str(recipe(cut, kind)), *overrides(cut, 40)]
-    command.append("checkpoint.every=3")
+    command += settings
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
@@ -58,6 +64,47 @@ def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Pa
         time.sleep(0.002)
     assert process.wait(timeout=60) == -signal.SIGKILL
     assert not (cut / "summary.json").exists()
-    resumed = summary(cut, kind, 40, ["checkpoint.every=3"])
+    resumed = summary(cut, kind, 40, settings)
     assert resumed["params_sha256"] == straight["params_sha256"]
     assert resumed["metrics"]["eval/return"] == straight["metrics"]["eval/return"]
+
+
+def faults(raising: int, hanging: int) -> list[str]:
+    """One step in so many raises, one in so many hangs."""
+    return [f"env.kwargs={{raise_every: {raising}, hang_every: {hanging}}}"]
+
+
+def told(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_randomly_failing_environment_trains_to_the_end_with_everything_counted(tmp_path: Path) -> None:
+    done = summary(tmp_path / "run", "ppo_faulty", 6, faults(60, 200))
+    lines = told(tmp_path / "run")
+    assert [line["step"] for line in lines] == list(range(7))
+    last = lines[-1]
+    assert last["env/failures"] > 5
+    assert last["env/timeouts"] > 0
+    assert last["env/nan"] == 0
+    # Every slot that was stepped arrived or was dropped with its broken episode; the counts never go down.
+    slots = 4 * 64
+    for before, after in itertools.pairwise(lines[1:]):
+        assert after["rollout/env_steps_total"] - before["rollout/env_steps_total"] == after["rollout/env_steps"]
+        assert 0 < after["rollout/env_steps"] <= slots
+        assert after["env/failures"] >= before["env/failures"]
+    assert done["metrics"]["eval/failures"] + done["metrics"].get("eval/return/n", 0) >= 4
+
+
+@pytest.mark.slow
+def test_a_run_whose_environment_fails_once_in_hundreds_of_steps_still_learns(tmp_path: Path) -> None:
+    """The issue's measure: 1 step in 500 raises, 1 in 2000 hangs."""
+    settings = [*faults(500, 2000), "env.num_envs=8", "rollout.num_steps=128", "learner.optimizer.lr=0.002"]
+    summary(tmp_path / "run", "ppo_faulty", 30, [*settings, "learner.optimizer.grad_clip=0.5", "evaluation.size=0"])
+    lines = told(tmp_path / "run")
+    assert lines[-1]["step"] == 30
+    steps = lines[-1]["rollout/env_steps_total"]
+    assert steps > 29_000
+    assert 0.5 < lines[-1]["env/failures"] / (steps / 500) < 1.5
+    assert 0.2 < lines[-1]["env/timeouts"] / (steps / 2000) < 2.0
+    first, last = lines[1]["rollout/return"], lines[-1]["rollout/return"]
+    assert last > 3 * first

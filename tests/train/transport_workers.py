@@ -66,13 +66,13 @@ class WatchedEnd(SamplerEnd):
         self._die()
         return super().load(update)
 
-    def load_segment(self, address: Any) -> Metrics:
+    def load_segment(self, address: Any, *, part: int, parts: int) -> Metrics:
         self._die()
-        return super().load_segment(address)
+        return super().load_segment(address, part=part, parts=parts)
 
-    def receive_weights(self) -> Metrics | str:
+    def receive_weights(self, *, part: int, parts: int) -> Metrics | str:
         self._die()
-        return super().receive_weights()
+        return super().receive_weights(part=part, parts=parts)
 
     def _die(self, over: str = "") -> None:
         poison = self._poison.with_name(self._poison.name + over)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlinf.config.context import Context
-from rlinf.config.extras import simulator_extra
+from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -16,7 +16,9 @@ _TEXT = (
     "data",
     "env.max_turns",
     "evaluation.samples",
+    "learner.offload",
     "learner.pack",
+    "learner.weight_bucket_mb",
     "policy.architecture",
     "policy.attention",
     "policy.lora",
@@ -120,6 +122,12 @@ def check_kind(context: Context) -> None:
 def _check_module(context: Context) -> None:
     """``module:Id`` needs its module."""
     env = context.config.env
+    for name, simulator in OWN_ENVIRONMENT.items():
+        if env.id.startswith(simulator.begins) and env.isolation == "none" and not installed(simulator.module):
+            message = f"env.id: {name} is not installed here; its pins clash with ours."
+            context.error(
+                "env.id", message, f"Give it an environment of its own: {simulator.fix}.", reads=("env.isolation",)
+            )
     module, colon, _ = env.id.partition(":")
     top = module.partition(".")[0]
     if not colon or env.isolation == "process" or not top.isidentifier():
