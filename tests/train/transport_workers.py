@@ -39,8 +39,14 @@ def digest(tensors: Any) -> str:
 
 
 class Learner:
-    def weights(self, *, version: int) -> WeightUpdate:
-        return WeightUpdate(version, weights_of(version))
+    """Its weights come in three parts."""
+
+    def weight_parts(self, bucket_bytes: int) -> int:
+        return 3
+
+    def weights(self, *, version: int, part: int, bucket_bytes: int) -> WeightUpdate:
+        named = list(weights_of(version).items())
+        return WeightUpdate(version, dict(named[part::3]), part, 3)
 
 
 class WatchedEnd(SamplerEnd):
@@ -62,13 +68,13 @@ class WatchedEnd(SamplerEnd):
         self._die()
         return super().load(update)
 
-    def load_segment(self, address: Any) -> Metrics:
+    def load_segment(self, address: Any, *, part: int, parts: int) -> Metrics:
         self._die()
-        return super().load_segment(address)
+        return super().load_segment(address, part=part, parts=parts)
 
-    def receive_weights(self) -> Metrics | str:
+    def receive_weights(self, *, part: int, parts: int) -> Metrics | str:
         self._die()
-        return super().receive_weights()
+        return super().receive_weights(part=part, parts=parts)
 
     def _die(self) -> None:
         if self._poison.exists():
@@ -77,7 +83,7 @@ class WatchedEnd(SamplerEnd):
 
 
 def build_learner(_info: RankInfo) -> LearnerEnd:
-    return LearnerEnd(Learner(), {}, rank=0)
+    return LearnerEnd(Learner(), {}, rank=0, bucket_bytes=1 << 20)
 
 
 def build_hf(folder: Path, info: RankInfo) -> WatchedEnd:
