@@ -223,7 +223,11 @@ class MegatronLearner:
                 save_state(folder / "reference", self.chunks)
         if self.place.rank == 0:
             self.source.save_pretrained(str(folder))
-            facts = {"stage": self.stage.name, "optimizer_steps": self.optimizer_steps}
+            facts = {
+                "stage": self.stage.name,
+                "optimizer_steps": self.optimizer_steps,
+                "steps_per_batch": self.stage.steps_per_batch,
+            }
             (folder / _FACTS).write_text(json.dumps(facts))
         dist.barrier()
 
@@ -232,9 +236,9 @@ class MegatronLearner:
         facts = json.loads((folder / _FACTS).read_text())
         if facts["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
-        self.optimizer_steps = facts["optimizer_steps"]
-        load_state(folder / "megatron", self.chunks, self.optimizer if self.optimizer_steps else None)
-        if not self.optimizer_steps:
+        self.optimizer_steps = self.stage.place(facts)
+        load_state(folder / "megatron", self.chunks, self.optimizer if facts["optimizer_steps"] else None)
+        if not facts["optimizer_steps"]:
             self.optimizer.reload_model_params()
         if self._reference is not None and (folder / "reference").exists():
             with self._as_reference():
