@@ -238,9 +238,10 @@ def _cut(history: list[_Decision], lane: int, slot: _Slot, terminated: bool, rec
 
 
 def trace_of(episode: Episode) -> EpisodeTrace:
-    """Rewards and actions as plain numbers, for reports; an action of any shape is a row of dimensions."""
+    """A reward a decision and actions as plain numbers, for reports; an action of any shape is a row of dimensions."""
     actions = episode.actions.reshape(len(episode.rewards), -1).T
-    return EpisodeTrace(episode.record, episode.task.start_seed, episode.rewards.tolist(), actions.tolist())
+    rewards = episode.rewards.sum(axis=1)
+    return EpisodeTrace(episode.record, episode.task.start_seed, rewards.tolist(), actions.tolist())
 
 
 def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:
