@@ -8,6 +8,7 @@ ORDER = (
     "quickstart",
     "grpo_vs_trl",
     "recipes",
+    "reward_model",
     "generation",
     "weight_update",
     "learner_parity",
