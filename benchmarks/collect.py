@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-ORDER = ("quickstart", "grpo_vs_trl", "recipes", "generation", "learner_parity", "simulators")
+ORDER = (
+    "quickstart",
+    "grpo_vs_trl",
+    "recipes",
+    "generation",
+    "weight_update",
+    "learner_parity",
+    "simulators",
+    "sweeps",
+)
 HEAD = """# What was measured
 
 Every section names its command. Sections are written by their benchmarks into `benchmarks/results/` and put together by

@@ -1,6 +1,7 @@
 """Tokens per CPU-second of generation: our samplers, transformers' ``generate``, its continuous batching, and vLLM.
 
-    python benchmarks/generation.py [--repeats 5] [--sizes 1m,30m] [--engines hf,generate,continuous,vllm] [--write]
+    python benchmarks/generation.py [--repeats 5] [--sizes 1m,30m] [--lengths fixed,ragged,long]
+        [--engines hf,generate,continuous,vllm] [--write]
 
 Every figure is the median over repeats in a process of its own with one thread. Prompts, model and the set of stop
 tokens are the same for all. ``fixed``: 64 new tokens for every row. ``ragged``: a random set of stop tokens ends a
@@ -25,7 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "generation.md"
 VOCABULARY, EOS, PAD = 512, 1, 0
 PROMPTS, GROUP = 16, 16
-LENGTHS = {"fixed": 64, "ragged": 128}
+CACHE_MB = 1024
+"""Of vLLM: holds all rows of the largest case at once, as the other engines do."""
+LENGTHS = {"fixed": 64, "ragged": 128, "long": 384}
+STOPS = {"fixed": 0, "ragged": 11, "long": 4}
+"""Of 512 nearly equally likely tokens, so many end a response: its mean length is a third of the cap."""
 ARCHITECTURES = {
     "1m": {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4},
     "30m": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 10, "num_attention_heads": 8},
@@ -83,8 +88,7 @@ def workload(lengths: str) -> tuple[list[list[int]], list[int]]:
 
     source = random.Random(0)
     prompts = [[source.randrange(2, VOCABULARY) for _ in range(source.randint(16, 32))] for _ in range(PROMPTS)]
-    # 11 of 512 nearly equally likely tokens: a mean length of 43 under the cap of 128.
-    return prompts, source.sample(range(2, VOCABULARY), 11) if lengths == "ragged" else []
+    return prompts, source.sample(range(2, VOCABULARY), STOPS[lengths])
 
 
 def load_model(folder: Path):  # type: ignore[no-untyped-def]  # the type would import transformers
@@ -111,7 +115,7 @@ def vllm_engine(folder: Path) -> Engine:
     from rlinf.config.schema.rollout import VllmConfig
     from rlinf.samplers.vllm import VllmSampler
 
-    options = VllmConfig(enforce_eager=True, dtype="float32", kv_cache_memory_mb=256)
+    options = VllmConfig(enforce_eager=True, dtype="float32", kv_cache_memory_mb=CACHE_MB)
     sampler = VllmSampler(folder, options, eos_token_ids=[EOS], seed=0, max_model_len=512)
     return sampler_engine(sampler)
 
@@ -257,6 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--sizes", default=",".join(ARCHITECTURES))
+    parser.add_argument("--lengths", default="fixed,ragged")
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -269,25 +274,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for size in options.sizes.split(","):
             build_model(size, Path(scratch) / size)
-            for lengths in LENGTHS:
+            for lengths in options.lengths.split(","):
                 for engine in options.engines.split(","):
                     case = Case(engine, size, lengths)
                     results[case] = measure_apart(case, Path(scratch) / size, options.repeats)
                     print(case, results[case], flush=True)
     print(table(results))
     if options.write:
-        write_section(table(results))
+        write_section(" ".join(["python benchmarks/generation.py", *sys.argv[1:]]), table(results))
 
 
-def write_section(text: str) -> None:
+def write_section(command: str, text: str) -> None:
     """The section of ``benchmarks/RESULTS.md`` about generation."""
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(
         "## Generation\n\n"
-        "`python benchmarks/generation.py --write`: medians, float32, one thread, "
+        f"`{command}`: medians, float32, one thread, "
         f"{PROMPTS} prompts x {GROUP} responses at temperature 1.\n"
-        f"`fixed`: {LENGTHS['fixed']} new tokens a row; `ragged`: cap {LENGTHS['ragged']}, "
-        "mean about a third of it, useful tokens only.\n\n" + text + "\n"
+        f"`fixed`: {LENGTHS['fixed']} new tokens a row; `ragged` and `long`: caps {LENGTHS['ragged']} and "
+        f"{LENGTHS['long']}, means about a third of them, useful tokens only. Load average {os.getloadavg()[1]:.0f} on "
+        f"{os.cpu_count()} cores (shared with other work).\n\n" + text + "\n"
     )
 
 

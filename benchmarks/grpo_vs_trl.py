@@ -1,6 +1,6 @@
 """Tokens per CPU-second of the whole GRPO step: rlinf beside TRL's GRPOTrainer.
 
-    python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--write]
+    python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--engines rlinf,trl] [--write]
 
 A step is everything between two optimiser steps: generation, reward, advantages, loss, backward pass, optimiser and,
 for rlinf, sending the weights to the sampler and writing the step's metrics. Both libraries load the same weights (a
@@ -19,6 +19,7 @@ children; the first steps of a process are not counted.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import json
 import math
@@ -61,7 +62,7 @@ ENVIRONMENT = {
     "TRANSFORMERS_VERBOSITY": "error",
     "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'envs'}",
 }
-LABELS = {"rlinf": "rlinf", "trl": "TRL `GRPOTrainer`"}
+LABELS = {"rlinf": "rlinf, `hf`", "rlinf_vllm": "rlinf, `vllm`", "trl": "TRL `GRPOTrainer`"}
 TRL_SETTINGS = {
     "per_device_train_batch_size": PROMPTS * GROUP,
     "num_generations": GROUP,
@@ -218,7 +219,7 @@ def set_end_probability(model: Any, end: int, probability: float) -> None:
 # -- the two libraries -------------------------------------------------------------------------------------------------
 
 
-def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
+def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int, *, sampler: str = "hf") -> Figures:
     """The training loop of ``rlinf train`` in one process; the progress display is what tells when a step ends."""
     from rlinf.cluster import connect
     from rlinf.config import load_mapping
@@ -233,7 +234,7 @@ def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
         def step(self, step: int, metrics: Mapping[str, float]) -> None:
             clock.tick(int(metrics["rollout/tokens"]), metrics["reward/mean"])
 
-    config = load_mapping(rlinf_config(case, policy, scratch, steps), source="benchmark")
+    config = load_mapping(rlinf_config(case, policy, scratch, steps, sampler), source="benchmark")
     display = Display(name="benchmark", mode="none", total=steps, done=0)
     with connect(config.cluster) as cluster:
         folder = RunDirectory.open(config)
@@ -241,14 +242,14 @@ def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
     return clock.figures()
 
 
-def rlinf_config(case: Case, policy: Path, scratch: Path, steps: int) -> dict[str, Any]:
+def rlinf_config(case: Case, policy: Path, scratch: Path, steps: int, sampler: str) -> dict[str, Any]:
     """What a user would write in YAML."""
     return {
         "run": {"name": "benchmark", "dir": str(scratch / "run"), "max_steps": steps},
         "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": env_options(case)},
         "data": {"max_prompt_length": 128},
         "policy": {"path": str(policy)},
-        "rollout": {"sampler": "hf", "batch_size": PROMPTS, "max_new_tokens": case.cap},
+        "rollout": {"sampler": sampler, "batch_size": PROMPTS, "max_new_tokens": case.cap},
         "algorithm": {"adv_type": "grpo", "group_size": GROUP},
         "learner": {"optimizer": {"lr": LEARNING_RATE}},
         "cluster": {"backend": "local", "threads_per_worker": 1},
@@ -295,7 +296,11 @@ def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
     return clock.figures()
 
 
-ENGINES: dict[str, Callable[[Case, Path, Path, int], Figures]] = {"rlinf": run_rlinf, "trl": run_trl}
+ENGINES: dict[str, Callable[[Case, Path, Path, int], Figures]] = {
+    "rlinf": run_rlinf,
+    "rlinf_vllm": functools.partial(run_rlinf, sampler="vllm"),
+    "trl": run_trl,
+}
 
 
 # -- repeats and the report --------------------------------------------------------------------------------------------
@@ -314,9 +319,11 @@ def measure_apart(engine: str, name: str, policy: Path, steps: int) -> Figures:
     """The same in a fresh process.
 
     Raises RuntimeError with the end of its error output where it fails."""
+    from rlinf.samplers import environment
+
     done = subprocess.run(
         [sys.executable, __file__, "--one", engine, name, str(policy), "--steps", str(steps)],
-        env=os.environ | ENVIRONMENT,
+        env=os.environ | ENVIRONMENT | (environment("vllm", device="cpu") if engine == "rlinf_vllm" else {}),
         capture_output=True,
         text=True,
         timeout=1800,
@@ -355,14 +362,14 @@ def report(results: Results, options: argparse.Namespace) -> str:
     return (
         "## The whole GRPO step beside TRL\n\n"
         f"`python benchmarks/grpo_vs_trl.py --repeats {options.repeats} --steps {options.steps} "
-        f"--cases {','.join(results)} --write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
+        f"--cases {','.join(results)} --engines {options.engines} --write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
         f"Python {platform.python_version()}, {platform.machine()}, one thread, float32, "
         f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores.\n\n"
         f"{table(results)}\n\n"
         f"Medians over {counts} processes of {options.steps} steps each, after {WARM_UP_STEPS} that are not "
         f"counted; the libraries take turns. {PROMPTS} prompts x {GROUP} responses a step, Qwen2 architecture with "
         "0.9M parameters, the same weights, tokenizer, prompts and reward function; the script's docstring says what "
-        "the cases are. rlinf: `cluster.backend=local`, `rollout.sampler=hf`, everything else at its default. "
+        "the cases are. rlinf: `cluster.backend=local`, `rollout.sampler` as named, everything else at its default. "
         f"TRL: {settings}, everything else at its default.\n"
     )
 
@@ -372,6 +379,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--engines", default="rlinf,trl", help=f"some of {', '.join(ENGINES)}; trl among them")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     parser.add_argument("--one", nargs=3, metavar=("ENGINE", "CASE", "POLICY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -387,7 +395,7 @@ def main() -> None:
             policy = Path(scratch) / name
             if repeat == 0:
                 save_policy(CASES[name], policy)
-                results[name] = {engine: [] for engine in ENGINES}
+                results[name] = {engine: [] for engine in options.engines.split(",")}
             for engine, runs in results[name].items():
                 runs.append(measure_apart(engine, name, policy, options.steps))
                 print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)

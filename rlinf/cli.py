@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 import os
 import sys
 import traceback
@@ -15,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 import rlinf
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
+from rlinf.errors import UserError
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
@@ -22,8 +22,8 @@ FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 DELEGATED = {
     "sweep": ("rlinf.sweep.cli", "many runs from one file"),
     "report": ("rlinf.report.cli", "a page about a run or a sweep"),
-    "watch": ("rlinf.report.watch", "follow a run"),
-    "replay": ("rlinf.report.replay", "show a policy act"),
+    "watch": ("rlinf.report.watch", "see what a run's newest policy does: window, video or text"),
+    "replay": ("rlinf.report.replay", "generate a recorded group of a run again, and compare"),
     "convert": ("rlinf.learners.convert", "checkpoints from one layout to another"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
@@ -31,20 +31,32 @@ DELEGATED = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words and words[0] in DELEGATED:
+        # Not through argparse, which would take `--help` for itself.
+        return _guarded(lambda: _delegate(words[0], words[1:]))
     parser = build_parser()
-    options, rest = parser.parse_known_args(arguments)
+    options, rest = parser.parse_known_args(words)
     # `FILE a=1 --set b=2 c=3`: argparse gives up on positionals after an option.
     if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest_overrides = rest
     handler: Callable[[argparse.Namespace], int] = options.handler
+    return _guarded(lambda: handler(options))
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    """The command's exit code, or that of what went wrong, which is told."""
     try:
-        return handler(options)
+        return command()
     except ConfigErrors as errors:
         for found in errors.problems:
             _complain(str(found))
         count = len(errors.problems)
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
+        return WRONG_CONFIG
+    except UserError as error:
+        _complain(str(error))
         return WRONG_CONFIG
     except KeyboardInterrupt:
         _complain("Interrupted.")
@@ -59,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands; those whose package is not part of this installation are left out."""
+    """All commands; the delegated ones are here for `rlinf --help`."""
     parser = argparse.ArgumentParser(prog="rlinf", description=rlinf.__doc__)
     parser.add_argument("--version", action="version", version=f"rlinf {rlinf.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -76,11 +88,8 @@ def build_parser() -> argparse.ArgumentParser:
     listed.set_defaults(handler=_list)
     doctor = commands.add_parser("doctor", help="what this machine can run")
     doctor.set_defaults(handler=_doctor)
-    for name, (module, line) in DELEGATED.items():
-        if importlib.util.find_spec(module.rpartition(".")[0]) and importlib.util.find_spec(module):
-            delegated = commands.add_parser(name, help=line, add_help=False)
-            delegated.add_argument("rest", nargs=argparse.REMAINDER)
-            delegated.set_defaults(handler=_delegate, module=module)
+    for name, (_, line) in DELEGATED.items():
+        commands.add_parser(name, help=line, add_help=False)
     return parser
 
 
@@ -173,8 +182,8 @@ def _doctor(options: argparse.Namespace) -> int:
     return FAILED if any(finding.state == "broken" for finding in findings) else 0
 
 
-def _delegate(options: argparse.Namespace) -> int:
-    return _code(_function(options.module, "main")(options.rest))
+def _delegate(name: str, arguments: Sequence[str]) -> int:
+    return _code(_function(DELEGATED[name][0], "main")(arguments))
 
 
 def _code(result: object) -> int:

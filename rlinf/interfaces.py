@@ -72,7 +72,7 @@ class Learner(Protocol):
         """All epochs and minibatches of one step (advantages are in the batch); metrics are those of all ranks."""
 
     def weights(self, *, version: int) -> WeightUpdate:
-        """The policy's weights under Hugging Face names (complete on rank 0, empty on the others)."""
+        """The policy's weights by the names of checkpoint files (complete on rank 0, empty on the others)."""
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser, schedule and random streams, enough to continue bit for bit."""
@@ -81,6 +81,16 @@ class Learner(Protocol):
 
     def export(self, folder: Path) -> None:
         """A folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
+
+
+class WeightsInParts(Protocol):
+    """What learners of large models can do besides: no rank ever holds all weights."""
+
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """How many parts of at most so many bytes (one parameter at least) there are."""
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """One part; all of them in one without ``bucket_bytes``."""
 
 
 class RewardTerm(Protocol):

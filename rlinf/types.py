@@ -343,3 +343,10 @@ class WeightUpdate:
 
     version: int
     tensors: Mapping[str, Tensor]
+    part: int = 0
+    """Large models travel in several updates of one version, part 0 first; samplers answer again after the last."""
+    parts: int = 1
+
+    @property
+    def is_last(self) -> bool:
+        return self.part == self.parts - 1

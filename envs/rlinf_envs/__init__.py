@@ -19,8 +19,11 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _SIMULATORS = {
     "rlinf/MetaWorld-v0": "rlinf_envs.sim.metaworld:MetaWorldEnv",
+    "rlinf/Libero-v0": "rlinf_envs.sim.libero:LiberoEnv",
     "rlinf/ManiSkill-v0": "rlinf_envs.sim.maniskill:ManiSkillEnv",
     "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",
+    "rlinf/Robosuite-v0": "rlinf_envs.sim.robosuite:RobosuiteEnv",
+    "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
 }
 

@@ -32,14 +32,17 @@ class Dialogue(Protocol):
         """The environment's next message, or None where ``response`` is the final one."""
 
 
-class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
+class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]):
     """``num_envs`` conversations about verified tasks.
 
     ``reset`` starts them; ``options={"task_ids": [...]}`` names the task of each, otherwise each draws from its own
     seeded stream; the same seed draws the same task. ``step`` takes one response each. Finished conversations wait for
     the next ``reset`` (``options={"reset_mask": bool array}`` restarts some of them) and ignore their actions
-    meanwhile.
+    meanwhile. A conversation whose action is None waits too: its response is still being generated.
     """
+
+    steps_in_part: ClassVar[bool] = True
+    """Says that ``step`` takes None for some rows, so that responses can be graded as they arrive."""
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (gymnasium's)
     _OPTIONS: ClassVar[tuple[str, ...]] = ("task_ids", "reset_mask")
@@ -174,8 +177,8 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
         }
         return tuple(self._prompts), infos
 
-    def step(self, actions: Sequence[str]) -> StepResult:
-        """One response per conversation.
+    def step(self, actions: Sequence[str | None]) -> StepResult:
+        """One response per conversation; None leaves the conversation where it is.
 
         Returns:
             Observations, rewards float32, terminated and truncated, [num_envs] each, and infos in columns [num_envs]:
@@ -185,33 +188,36 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str], NDArray[Any]]):
 
         Raises:
             RuntimeError: every conversation has ended, or none was started.
-            ValueError: not one string per env.
+            ValueError: not one string (or None) per env.
         """
         if bool(self._done.all()):
             raise RuntimeError("every conversation has ended: call reset before step (there is no automatic reset)")
-        if len(actions) != self.num_envs or not all(isinstance(action, str) for action in actions):
+        if len(actions) != self.num_envs or not all(isinstance(action, str | None) for action in actions):
             raise ValueError(f"step needs {self.num_envs} strings, got {len(actions)} of {set(map(type, actions))}")
         observations = [""] * self.num_envs
-        finishing: list[int] = []
+        finishing: dict[int, str] = {}
         for row in np.flatnonzero(~self._done).tolist():
+            response = actions[row]
+            if response is None:
+                continue
             self._turns[row] += 1
-            message = self._dialogue.reply(self._tasks[row], actions[row]) if self._dialogue else None
+            message = self._dialogue.reply(self._tasks[row], response) if self._dialogue else None
             if message is not None and self._turns[row] < self.max_turns:
                 observations[row] = message
                 continue
             self._truncated[row] = message is not None
-            finishing.append(row)
-        rewards, infos = self._grade(finishing, actions)
-        self._done[finishing] = True
+            finishing[row] = response
+        rewards, infos = self._grade(finishing)
+        self._done[list(finishing)] = True
         return tuple(observations), rewards, self._done & ~self._truncated, self._truncated.copy(), infos
 
     def close_extras(self) -> None:
         """Ends the judge's helper processes."""
         self._judge.close()
 
-    def _grade(self, rows: list[int], actions: Sequence[str]) -> tuple[NDArray[np.float32], Infos]:
-        """Judges the responses of ``rows`` and spreads the results over [num_envs] columns."""
-        responses = [actions[row] for row in rows]
+    def _grade(self, finishing: Mapping[int, str]) -> tuple[NDArray[np.float32], Infos]:
+        """Judges the responses (by row) and spreads the results over [num_envs] columns."""
+        rows, responses = list(finishing), list(finishing.values())
         tasks = [self._tasks[row] for row in rows]
         judgements: list[Judgement] = self._judge.judge(responses, tasks)
         scored = self._rewards.score([self._prompts[row] for row in rows], responses, tasks, judgements)

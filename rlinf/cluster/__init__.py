@@ -5,7 +5,7 @@ whether the workers are Ray actors on many nodes (``cluster.backend: ray``) or o
 Ray is imported when a Ray cluster is connected to, and not before.
 """
 
-from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, WorkerGroup
+from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Stream, WorkerGroup
 from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerDied, WorkerError, WorkerTimeout
 
@@ -16,6 +16,7 @@ __all__ = [
     "PlacementError",
     "RankInfo",
     "Resources",
+    "Stream",
     "WorkerDied",
     "WorkerError",
     "WorkerGroup",

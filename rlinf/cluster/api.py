@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rlinf.cluster.errors import WorkerError
 
@@ -75,6 +75,18 @@ class Handle(ABC):
         """Whether :meth:`result` would return, or raise, at once."""
 
 
+class Stream(ABC, Iterator[Any]):
+    """A generator method under way on one worker: its items as they come. Closing it stops the worker's."""
+
+    group: str
+    rank: int
+    method: str
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends it, at the worker's next item. May be called again, and after its end."""
+
+
 class WorkerGroup(ABC):
     """``size`` workers with the same methods. A context manager: leaving it ends the workers."""
 
@@ -110,7 +122,11 @@ class WorkerGroup(ABC):
 
     @abstractmethod
     def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
-        """One call on one rank, without waiting."""
+        """One call on one rank, without waiting.
+
+        A handle among the arguments stands for its value, which goes from worker to worker past the driver. Like a
+        value of :meth:`Cluster.share` it must not be written to.
+        """
 
     @abstractmethod
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
@@ -121,8 +137,16 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
-    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Iterator[Any]:
-        """Items of a generator method as they come; each may take as long as a call. Closing it stops the worker's."""
+    def wait(self, handles: Sequence[Handle]) -> None:
+        """Like :meth:`gather` for calls whose values other workers take: nothing is fetched but the failures."""
+
+    @abstractmethod
+    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+        """Starts a generator method; each item may take as long as a call."""
+
+    @abstractmethod
+    def nodes(self) -> list[str]:
+        """The address of each rank's node."""
 
     @abstractmethod
     def restart(self, rank: int) -> None:
@@ -159,6 +183,9 @@ class WorkerGroup(ABC):
         self.close()
 
 
+Pending = TypeVar("Pending", bound=Handle | Stream)
+
+
 class Cluster(ABC):
     """Groups of workers and what they share. A context manager: leaving it, however that happens, ends everything."""
 
@@ -182,8 +209,10 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    def wait_any(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
-        """Waits until at least one is done and returns all that are; an empty list after ``timeout`` seconds.
+    def wait_any(self, pending: Sequence[Pending], timeout: float | None = None) -> list[Pending]:
+        """Waits until at least one is done (a stream: has an item, or is at its end) and returns all that are.
+
+        An empty list after ``timeout`` seconds.
 
         :raises WorkerTimeout: a call among them is past its own deadline.
         """

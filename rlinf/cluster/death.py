@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def _cause(error: RayError) -> str:
     text = str(error)
     if isinstance(error, OutOfMemoryError) or "memory monitor" in text or "low on memory" in text:
         return "killed because its node ran out of memory"
-    if "node" in text and "has died" in text.replace("was dead", "has died"):
+    if re.search(r"\bnode (has died|was dead|is dead)", text):  # "worker process has died" is said of one process
         return "its node was lost"
     return "its process ended (killed, out of memory, or crashed in native code)"
 

@@ -37,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True)
 class SharedArgument:
-    """Stands in the packed arguments for the i-th shared value, which travels beside them."""
+    """Stands in the packed arguments for the i-th value that travels beside them: shared, or another call's."""
 
     index: int
 
@@ -66,7 +66,7 @@ class Host:
             self._running = None
         return None
 
-    def call(self, method: str, packed: Packed, *shared: Packed) -> Packed | Failure:
+    def call(self, method: str, packed: Packed, *shared: Packed | Failure) -> Packed | Failure:
         """Runs one method to its end."""
         self._running = (method, threading.get_ident(), time.monotonic())
         try:
@@ -76,11 +76,11 @@ class Host:
         finally:
             self._running = None
 
-    def _run(self, method: str, packed: Packed, shared: Sequence[Packed]) -> Packed:
+    def _run(self, method: str, packed: Packed, shared: Sequence[Any]) -> Packed:
         args, options = _arguments(packed, shared)
         return pack(getattr(self._target, method)(*args, **options))
 
-    def stream(self, token: int, method: str, packed: Packed, *shared: Packed) -> Iterator[Packed | Failure]:
+    def stream(self, token: int, method: str, packed: Packed, *shared: Packed | Failure) -> Iterator[Packed | Failure]:
         """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token."""
         self._running = (method, threading.get_ident(), time.monotonic())
         try:
@@ -130,8 +130,11 @@ class Host:
         return f"in {method} for {time.monotonic() - since:.1f} s, at:\n" + "".join(lines).rstrip()
 
 
-def _arguments(packed: Packed, shared: Sequence[Packed]) -> tuple[list[Any], dict[str, Any]]:
+def _arguments(packed: Packed, shared: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
     args, options = unpack(packed, writable=True)
+    for value in shared:
+        if isinstance(value, Failure):
+            raise RuntimeError(f"the call that was to give an argument failed:\n{value.traceback}")
     values = [unpack(value, writable=False) for value in shared]
 
     def real(value: Any) -> Any:

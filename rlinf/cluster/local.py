@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rlinf.cluster.api import Build, Cluster, Handle, RankInfo, Resources, WorkerGroup
+from rlinf.cluster.api import Build, Cluster, Handle, Pending, RankInfo, Resources, Stream, WorkerGroup
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
 from rlinf.cluster.failure import capture
 from rlinf.config.schema.cluster import ClusterConfig
@@ -35,6 +35,27 @@ class LocalHandle(Handle):
 
     def done(self) -> bool:
         return True
+
+
+class LocalStream(Stream):
+    """A generator that runs while its next item is asked for."""
+
+    def __init__(self, workers: LocalGroup, rank: int, method: str, items: Iterator[Any]) -> None:
+        self.group, self.rank, self.method = workers.name, rank, method
+        self._workers = workers
+        self._items = items
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self._workers.failure(self.rank, self.method, capture(error).traceback) from None
+
+    def close(self) -> None:
+        if isinstance(self._items, Generator):
+            self._items.close()
 
 
 class LocalGroup(WorkerGroup):
@@ -69,7 +90,8 @@ class LocalGroup(WorkerGroup):
         worker = self._worker(rank)
         value, error = None, None
         try:
-            value = getattr(worker, method)(*args, **options)
+            given = {name: _value(option) for name, option in options.items()}
+            value = getattr(worker, method)(*map(_value, args), **given)
         except (Exception, SystemExit) as raised:
             error = self.failure(rank, method, capture(raised).traceback)
         return LocalHandle(self.name, rank, method, value, error)
@@ -77,12 +99,14 @@ class LocalGroup(WorkerGroup):
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         return [handle.result() for handle in handles]
 
-    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Iterator[Any]:
-        worker = self._worker(rank)
-        try:
-            yield from getattr(worker, method)(*args, **options)
-        except (Exception, SystemExit) as error:
-            raise self.failure(rank, method, capture(error).traceback) from None
+    def wait(self, handles: Sequence[Handle]) -> None:
+        self.gather(handles)
+
+    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+        return LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
+
+    def nodes(self) -> list[str]:
+        return [info.node for info in self._infos]
 
     def restart(self, rank: int) -> None:
         self.check_rank(rank)
@@ -140,8 +164,8 @@ class LocalCluster(Cluster):
     def share(self, value: Any) -> Any:
         return value
 
-    def wait_any(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
-        return list(handles)
+    def wait_any(self, pending: Sequence[Pending], timeout: float | None = None) -> list[Pending]:
+        return list(pending)
 
     def close(self) -> None:
         import torch
@@ -157,6 +181,10 @@ class LocalCluster(Cluster):
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _value(argument: Any) -> Any:
+    return argument.result() if isinstance(argument, LocalHandle) else argument
 
 
 def _free_port() -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.cluster.api import Build, Cluster, Handle, Resources, WorkerGroup
+from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Stream, WorkerGroup
 from rlinf.cluster.errors import ClusterError
 from rlinf.config.schema.cluster import ClusterConfig
 
@@ -31,7 +31,7 @@ from rlinf.cluster import waiting  # noqa: E402
 from rlinf.cluster.host import Host  # noqa: E402
 from rlinf.cluster.packing import pack  # noqa: E402
 from rlinf.cluster.placement import Placement  # noqa: E402
-from rlinf.cluster.ray_group import CONTROL, RayGroup, RayHandle, Shared  # noqa: E402
+from rlinf.cluster.ray_group import CONTROL, RayGroup, RayHandle, RayStream, Shared  # noqa: E402
 
 _STORE_MB = 256
 _REACH_S = 10.0
@@ -91,10 +91,10 @@ class RayCluster(Cluster):
     def share(self, value: Any) -> Any:
         return Shared(ray.put(pack(value)))
 
-    def wait_any(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
+    def wait_any(self, pending: Sequence[Pending], timeout: float | None = None) -> list[Pending]:
         limit = float("inf") if timeout is None else time.monotonic() + timeout
-        mine = [handle for handle in handles if isinstance(handle, RayHandle)]
-        return list(waiting.wait_first(mine, limit)) if mine else []
+        waited = {_handle(one): one for one in pending}
+        return [waited[handle] for handle in waiting.wait_first(list(waited), limit)] if waited else []
 
     def close(self) -> None:
         if self._closed:
@@ -127,6 +127,13 @@ def _check_reachable(address: str | None) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
     except OSError as error:
         raise ClusterError(f"nothing answers at cluster.address={address!r}: {error}") from None
+
+
+def _handle(pending: Handle | Stream) -> RayHandle:
+    """What the waiting functions know: a call, or the next item of a stream."""
+    found = pending.waited if isinstance(pending, RayStream) else pending
+    assert isinstance(found, RayHandle)
+    return found
 
 
 def _actor() -> Any:

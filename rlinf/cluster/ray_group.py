@@ -13,7 +13,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from rlinf.cluster import waiting
-from rlinf.cluster.api import Handle, RankInfo, WorkerGroup
+from rlinf.cluster.api import Handle, RankInfo, Stream, WorkerGroup
 from rlinf.cluster.death import describe_death
 from rlinf.cluster.errors import ClusterError, WorkerDied
 from rlinf.cluster.host import Place, SharedArgument
@@ -52,6 +52,39 @@ class RayHandle(Handle):
 
     def done(self) -> bool:
         return bool(ray.wait([self.ref], timeout=0)[0])
+
+
+class RayStream(Stream):
+    """Items of a generator method on an actor. ``waited`` stands for the next one in the waiting functions."""
+
+    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any]) -> None:
+        self.workers, self.group, self.rank, self.method = workers, workers.name, rank, method
+        self._token = next(_tokens)
+        self._items = workers.start_stream(rank, self._token, method, packed)
+        self._open = True
+        self.waited = self._handle(self._items)
+
+    def __next__(self) -> Any:
+        if not self._open:
+            raise StopIteration
+        with self.workers.fates_tied():
+            waiting.wait_first([self.waited])
+            try:
+                ref = next(self._items)
+            except StopIteration:
+                self._open = False
+                raise
+            (item,) = waiting.gather([self._handle(ref)])
+        self.waited = self._handle(self._items)
+        return item
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self.workers.stop_stream(self.rank, self._token)
+
+    def _handle(self, ref: Any) -> RayHandle:
+        return RayHandle(self.workers, self.rank, self.method, ref, self.workers.config.call_timeout_s)
 
 
 class RayGroup(WorkerGroup):
@@ -106,31 +139,31 @@ class RayGroup(WorkerGroup):
         return RayHandle(self, rank, method, ref, self.config.call_timeout_s)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        with self._fates_tied():
+        with self.fates_tied():
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
-    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Iterator[Any]:
-        token = next(_tokens)
-        stream = self._host(rank).stream.options(num_returns="streaming")
-        items = stream.remote(token, method, *_with_shared(args, options))
-        ended = False
-        try:
-            while True:
-                with self._fates_tied():
-                    waiting.wait_first([RayHandle(self, rank, method, items, self.config.call_timeout_s)])
-                    try:
-                        ref = next(items)
-                    except StopIteration:
-                        ended = True
-                        return
-                    item = waiting.gather([RayHandle(self, rank, method, ref, self.config.call_timeout_s)])[0]
-                yield item
-        finally:
-            if not ended and not self._closed:
-                self._control(rank, "stop_stream", token)
+    def wait(self, handles: Sequence[Handle]) -> None:
+        with self.fates_tied():
+            waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)], unpacked=False)
+
+    def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+        return RayStream(self, rank, method, _with_shared(args, options))
+
+    def start_stream(self, rank: int, token: int, method: str, packed: Sequence[Any]) -> Any:
+        """Ray's generator of items, until :meth:`stop_stream` is called with this token."""
+        return self._host(rank).stream.options(num_returns="streaming").remote(token, method, *packed)
+
+    def stop_stream(self, rank: int, token: int) -> None:
+        """Ends a stream at its next item."""
+        if not self._closed:
+            self._control(rank, "stop_stream", token)
+
+    def nodes(self) -> list[str]:
+        return [place.address for place in self._places]
 
     @contextmanager
-    def _fates_tied(self) -> Iterator[None]:
+    def fates_tied(self) -> Iterator[None]:
+        """Ends the whole group when waiting in here fails, where its ranks have met."""
         try:
             yield
         except ClusterError:
@@ -220,7 +253,7 @@ def _with_shared(args: Sequence[Any], options: dict[str, Any]) -> list[Any]:
     refs: list[ray.ObjectRef] = []
 
     def marked(value: Any) -> Any:
-        if not isinstance(value, Shared):
+        if not isinstance(value, Shared | RayHandle):
             return value
         refs.append(value.ref)
         return SharedArgument(len(refs) - 1)

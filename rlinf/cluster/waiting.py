@@ -45,19 +45,22 @@ def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> lis
             group.check_alive()
 
 
-def gather(handles: Sequence[RayHandle]) -> list[Any]:
-    """Values in the order of the handles; of several failures the first in time is raised."""
+def gather(handles: Sequence[RayHandle], *, unpacked: bool = True) -> list[Any]:
+    """Values in the order of the handles; of several failures the first in time is raised.
+
+    Without ``unpacked`` the values stay as they were packed, and their tensors where they lie.
+    """
     outcomes: dict[RayHandle, Any] = {}
     while pending := [handle for handle in handles if handle not in outcomes]:
         for handle in wait_first(pending):
-            outcomes[handle] = fetch(handle)
+            outcomes[handle] = fetch(handle, unpacked=unpacked)
         if problems := _problems(outcomes):
             rest = [handle for handle in handles if handle not in outcomes]
             raise _first(problems, rest)
     return [outcomes[handle] for handle in handles]
 
 
-def fetch(handle: RayHandle) -> Any:
+def fetch(handle: RayHandle, *, unpacked: bool = True) -> Any:
     """The value of a call that is done, or its :class:`Failure`, or the :class:`WorkerDied` (returned, not raised)."""
     try:
         outcome = ray.get(handle.ref)
@@ -65,7 +68,7 @@ def fetch(handle: RayHandle) -> Any:
         return handle.workers.died(handle.rank, handle.method, error)
     except RayError as error:  # its value cannot be had: lost with a node, or the store is full
         return Failure(traceback=str(error), when=time.time())
-    return unpack(outcome, writable=True) if isinstance(outcome, Packed) else outcome
+    return unpack(outcome, writable=True) if unpacked and isinstance(outcome, Packed) else outcome
 
 
 def _problems(outcomes: dict[RayHandle, Any]) -> dict[RayHandle, Failure | WorkerDied]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import shutil
 import sys
@@ -10,7 +11,8 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlinf.config.extras import MODULES
+from rlinf.commands.graphics import mujoco_draws, vulkan_devices
+from rlinf.config.extras import MODULES, OWN_ENVIRONMENT
 from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
 
 _BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf", "math-verify", "reasoning-gym", "tensorboard")
@@ -18,7 +20,10 @@ _LIBRARIES = (
     ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri", "cameras of MuJoCo simulators, with MUJOCO_GL=egl"),
     ("OSMesa", "libosmesa6", "the same without EGL, slower, with MUJOCO_GL=osmesa"),
     ("GL", "libgl1", "windows on a screen"),
+    ("vulkan", "libvulkan1", "ManiSkill, for states too"),
 )
+_RENDERERS = (("egl", "EGL"), ("osmesa", "OSMesa"))
+_VULKAN_FIX = "apt install mesa-vulkan-drivers (24.3 or newer; bookworm has it in backports), or a GPU's own driver"
 _GB = 1e9
 _SHARED_MEMORY_GB = 2.0
 _DISK_GB = 5.0
@@ -40,7 +45,7 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, in the order of importance."""
-    return [_python(), *_base(), *_hardware(), *_extras(), *_graphics(), *_space()]
+    return [_python(), *_base(), *_hardware(), *_extras(), *_own_environments(), *_graphics(), *_renderers(), *_space()]
 
 
 def _python() -> Finding:
@@ -89,6 +94,32 @@ def _graphics() -> list[Finding]:
         library = find_library(name)
         detail = f"{library or 'not found'} ({use})"
         findings.append(Finding(f"library {name}", "ok" if library else "missing", detail, f"apt install {package}"))
+    return findings
+
+
+def _renderers() -> list[Finding]:
+    """Libraries that are there may not work together: something is drawn with each."""
+    findings = []
+    if installed("mujoco"):
+        for name, library in _RENDERERS:
+            if find_library(library):
+                drawn = mujoco_draws(name)
+                detail = "MuJoCo draws" if drawn.works else drawn.detail
+                fix = "cameras need one renderer that works; states need none, with MUJOCO_GL unset"
+                findings.append(Finding(f"MUJOCO_GL={name}", "ok" if drawn.works else "missing", detail, fix))
+    drawn = vulkan_devices()
+    use = "" if drawn.works else " (ManiSkill runs nothing without a device, not even state observations)"
+    findings.append(Finding("vulkan device", "ok" if drawn.works else "missing", f"{drawn.detail}{use}", _VULKAN_FIX))
+    return findings
+
+
+def _own_environments() -> list[Finding]:
+    """Simulators that `env.isolation: process` runs in a virtual environment of their own."""
+    findings = []
+    for name, simulator in OWN_ENVIRONMENT.items():
+        there = os.access(simulator.python, os.X_OK)
+        detail = simulator.python if there else f"there is no {simulator.python} here"
+        findings.append(Finding(f"simulator {name}", "ok" if there else "missing", detail, simulator.fix))
     return findings
 
 

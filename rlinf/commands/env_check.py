@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -62,8 +63,11 @@ def examine_env(config: Config) -> list[EnvFinding]:
     from rlinf.rollouts.isolation.lanes import remarks_in_process
     from rlinf.rollouts.isolation.process import EnvProcessError
     from rlinf.rollouts.make_env import EnvOptions, make_env
+    from rlinf.rollouts.offscreen import offscreen
     from rlinf.rollouts.remarks import remarks_on
 
+    if config.evaluation.video_every:
+        os.environ.update(offscreen())
     env = config.env
     options = EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python)
     try:
@@ -78,7 +82,10 @@ def examine_env(config: Config) -> list[EnvFinding]:
         return [EnvFinding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except Exception as error:  # whatever a constructor raises is the finding
         return [EnvFinding(True, f"it could not be made: {error}", "Correct env.id or env.kwargs.")]
-    return merged([explain(remark.message, fatal=remark.fatal) for remark in remarks])
+    findings = merged([explain(remark.message, fatal=remark.fatal) for remark in remarks])
+    if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:
+        findings.append(EnvFinding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
+    return findings
 
 
 def merged(findings: list[EnvFinding]) -> list[EnvFinding]:
@@ -94,6 +101,16 @@ def merged(findings: list[EnvFinding]) -> list[EnvFinding]:
         )
         for meaning, same in by_meaning.items()
     ]
+
+
+def _filming_problem(config: Config) -> str | None:
+    """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
+    from rlinf.rollouts.filmable import filming_problem
+    from rlinf.rollouts.make_env import EnvOptions
+
+    env = config.env
+    kwargs = {**env.kwargs, **(config.evaluation.env_kwargs or {})}
+    return filming_problem(EnvOptions(env.id, kwargs, isolation=env.isolation, python=env.python))
 
 
 def explain(message: str, *, fatal: bool) -> EnvFinding:

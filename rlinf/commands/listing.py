@@ -10,7 +10,7 @@ from rlinf.algorithms.catalog import TABLES, Entry
 POLICIES: Mapping[str, str] = {
     "causal_lm": "any Hugging Face causal language model, by folder, name, or architecture",
     "actor_critic": "actor and critic for simulators: MLP or CNN, discrete or continuous actions",
-    "multimodal": "image, state and instruction in, chunks of actions out (not built yet: refused)",
+    "vla": "vision, language, action: images, state and instruction in, chunks of discretised actions out",
 }
 SAMPLERS: Mapping[str, str] = {
     "auto": "the fastest that is installed and fits",

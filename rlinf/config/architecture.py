@@ -9,8 +9,8 @@ from pathlib import Path
 
 from rlinf.config.schema import PolicyConfig
 
-FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
-"""Dense decoders whose parameters this module can count."""
+FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
+"""Decoders whose parameters this module can count."""
 
 
 def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
@@ -27,7 +27,7 @@ def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A dense decoder's shape."""
+    """A decoder's shape. With ``experts`` each layer has so many feed-forward blocks instead of one."""
 
     layers: int
     hidden: int
@@ -39,19 +39,40 @@ class Decoder:
     tied: bool
     attention_bias: bool
     head_norms: bool
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_width: int = 0
 
     @property
     def parameters(self) -> int:
         """All weights, embeddings included, tied ones once."""
+        return self.shared_parameters + self.expert_parameters
+
+    @property
+    def active_parameters(self) -> int:
+        """Those that one token meets."""
+        return self.shared_parameters + self.expert_parameters * self.experts_per_token // max(1, self.experts)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Of all experts of all layers."""
+        return self.layers * self.experts * 3 * self.hidden * self.expert_width
+
+    @property
+    def embedding_parameters(self) -> int:
+        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def shared_parameters(self) -> int:
+        """What every token meets: attention, norms, embeddings, routers, and a dense model's feed-forward blocks."""
         query, key_value = self.heads * self.head_size, self.kv_heads * self.head_size
         attention = 2 * self.hidden * query + 2 * self.hidden * key_value
         if self.attention_bias:
             attention += query + 2 * key_value
         if self.head_norms:
             attention += 2 * self.head_size
-        layer = attention + 3 * self.hidden * self.intermediate + 2 * self.hidden
-        embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        return self.layers * layer + self.hidden + embeddings
+        forward = self.experts * self.hidden if self.experts else 3 * self.hidden * self.intermediate
+        return self.layers * (attention + forward + 2 * self.hidden) + self.hidden + self.embedding_parameters
 
     def kv_cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
         """Keys and values of so many tokens."""
@@ -66,6 +87,7 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
     if family not in FAMILIES or not all(isinstance(written.get(name), int) for name in needed):
         return None
     hidden, heads = _whole(written, "hidden_size", 0), _whole(written, "num_attention_heads", 1)
+    sparse = family == "qwen3_moe"
     # Without a written size, the vocabulary is that of the tokenizer trained for the run.
     return Decoder(
         layers=_whole(written, "num_hidden_layers", 0),
@@ -78,7 +100,10 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
         vocabulary=_whole(written, "vocab_size", policy.tokenizer.vocab_size),
         tied=bool(written.get("tie_word_embeddings", False)),
         attention_bias=family == "qwen2",
-        head_norms=family == "qwen3",
+        head_norms=family in ("qwen3", "qwen3_moe"),
+        experts=_whole(written, "num_experts", 128) if sparse else 0,
+        experts_per_token=_whole(written, "num_experts_per_tok", 8) if sparse else 0,
+        expert_width=_whole(written, "moe_intermediate_size", 768) if sparse else 0,
     )
 
 

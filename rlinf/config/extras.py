@@ -16,6 +16,7 @@ MODULES: Mapping[str, str] = {
     "sweep": "optuna",
     "wandb": "wandb",
     "mlflow": "mlflow",
+    "video": "av",
     "mujoco": "mujoco",
     "metaworld": "metaworld",
     "minigrid": "minigrid",
@@ -37,6 +38,27 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip
 """How ids begin of which gymnasium knows the name, but not what it needs."""
+
+
+@dataclass(frozen=True)
+class OwnEnvironment:
+    """A simulator whose pins clash with ours: it is no extra, but a virtual environment that `make` makes."""
+
+    begins: str
+    """How its ids begin."""
+    module: str
+    python: str
+    """Where `make` puts the interpreter."""
+
+    @property
+    def fix(self) -> str:
+        return f"make venvs/{self.module}, then env.isolation: process and env.python: {self.python}"
+
+
+OWN_ENVIRONMENT: Mapping[str, OwnEnvironment] = {
+    "robosuite": OwnEnvironment("rlinf_envs:rlinf/Robosuite-", "robosuite", "venvs/robosuite/bin/python"),
+    "libero": OwnEnvironment("rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,8 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("wandb", "logging.wandb_project"))
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
+    if config.evaluation.video_every > 0:
+        needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     simulator = simulator_extra(config.env.id)
     if simulator is not None and config.env.isolation == "none":
         needed.append(simulator)

@@ -8,8 +8,10 @@ from rlinf.config.architecture import decoder_of
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.extras import needed_extras
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
-from rlinf.config.memory import estimate, needs_reference
+from rlinf.config.memory import Memory, estimate, needs_reference
+from rlinf.config.parallel import Split
 from rlinf.config.schema import Config
+from rlinf.config.traffic import traffic
 
 Rows = list[tuple[str, str]]
 
@@ -30,8 +32,11 @@ class Plan:
 
 
 def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) -> Plan:
-    """The plan on this machine, or on one with so many cores and cards."""
+    """The plan on this machine, on one with so many cores and cards, or on the cards that the configuration names."""
     cpus, gpus = cpus or cpu_count(), gpu_count() if gpus is None else gpus
+    if not gpus and config.cluster.gpu_memory_gb is not None:
+        # Planned here, run elsewhere: on a card for each learner rank.
+        gpus = config.learner.num_workers
     text = config.policy.name == "causal_lm"
     memory, memory_warnings = _memory(config, gpus) if text else ([], [])
     sections = [
@@ -40,6 +45,7 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
         ("Batch of a step", _text_batch(config) if text else _simulator_batch(config)),
         ("Algorithm", _algorithm(config)),
         ("Memory", memory),
+        ("Sent by a rank in a step", _traffic(config, gpus) if text else []),
         ("Evaluation and checkpoints", _evaluation(config)),
     ]
     extras = needed_extras(config)
@@ -73,7 +79,8 @@ def _run(config: Config) -> Rows:
 def _processes(config: Config, cpus: int, gpus: int) -> Rows:
     cluster, ranks = config.cluster, config.learner.num_workers
     samplers, workers = config.rollout.num_samplers, config.env.num_workers
-    machine = f"{cpus} CPU cores, {gpus} GPUs"
+    memory = cluster.gpu_memory_gb
+    machine = f"{cpus} CPU cores, {gpus} GPUs" if memory is None else f"{gpus} GPUs of {memory:g} GB"
     if cluster.backend == "local":
         return [("backend", "local: everything in this process"), ("machine", machine)]
     separate = cluster.placement == "separate"
@@ -142,21 +149,55 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
         return [("estimate", "not possible: the architecture is not known here")], []
     memory = estimate(config, decoder, gpus)
     trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
-    parts = f"weights {_size(memory.weights)}, gradients {_size(memory.gradients)}, optimiser {_size(memory.optimizer)}"
-    if memory.reference:
-        parts += f", reference {_size(memory.reference)}"
+    if decoder.experts:
+        trained += f", {decoder.active_parameters:,} for each token"
     rows = [
         ("parameters", f"{memory.parameters:,}{trained}"),
-        ("each learner rank", f"{_size(memory.learner)} + activations ({parts})"),
+        ("a learner rank at most", f"{_size(memory.peak)}{_parts(memory)}"),
         (
             "each sampler",
             f"{_size(memory.sampler)} (weights {_size(memory.sampler_weights)}, KV at most {_size(memory.kv_cache)})",
         ),
     ]
-    here = memory.learner * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
+    if memory.host:
+        rows.append(("each learner on the host", f"{_size(memory.host)} (reference)"))
+    here = memory.peak * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
     if gpus == 0 and here > memory_bytes():
         return rows, [f"about {_size(here)} are needed and this machine has {_size(memory_bytes())} of memory"]
+    card = config.cluster.gpu_memory_gb
+    if gpus and card is not None:
+        return _card(config, memory, card, rows)
     return rows, []
+
+
+def _parts(memory: Memory) -> str:
+    parts = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimiser": memory.optimizer,
+        "reference": memory.reference,
+        "activations": memory.activations,
+        "logits": memory.logits,
+    }
+    return f" ({', '.join(f'{name} {_size(size)}' for name, size in parts.items() if size)})"
+
+
+def _card(config: Config, memory: Memory, card: float, rows: Rows) -> tuple[Rows, list[str]]:
+    """Whether learner and sampler fit their card, together where they share one and neither leaves it."""
+    shared = config.cluster.placement != "separate"
+    both = shared and not (config.learner.offload.weights and config.learner.offload.optimizer)
+    needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
+    words = "learner and sampler together" if both else "the larger of learner and sampler"
+    verdict = f"{_size(needed)} of {card:g} GB: {'fits' if needed <= card * 1e9 else 'does not fit'} ({words})"
+    warnings = [] if needed <= card * 1e9 else [f"a card of {card:g} GB does not hold {_size(needed)}: {words}"]
+    return [*rows, ("a card", verdict)], warnings
+
+
+def _traffic(config: Config, gpus: int) -> Rows:
+    decoder = decoder_of(config.policy)
+    if decoder is None or Split.of(config).ranks == 1:
+        return []
+    return [(name, _size(sent)) for name, sent in traffic(config, decoder, gpus).items()]
 
 
 def _evaluation(config: Config) -> Rows:

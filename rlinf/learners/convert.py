@@ -62,7 +62,8 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
 
     from rlinf.learners.megatron.architecture import build_chunks, transformer_config
     from rlinf.learners.megatron.checkpoint import load_state, save_state
-    from rlinf.learners.megatron.convert import Book, load_weights, whole_weights
+    from rlinf.learners.megatron.convert import Book, load_weights
+    from rlinf.learners.megatron.gather import Gatherer
     from rlinf.learners.megatron.layout import arrange
 
     started = not dist.is_initialized()
@@ -73,7 +74,7 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
     chunks = build_chunks(source, config, layout, device)
     if back:
         load_state(folder / _CHECKPOINT, chunks)
-        export_weights(source, whole_weights(chunks, book, place), out, rank=place.rank)
+        export_weights(source, Gatherer(chunks, book, place).whole(), out, rank=place.rank)
     else:
         load_weights(chunks, SafetensorsFolder(folder), book, place)
         save_state(out / _CHECKPOINT, chunks)

@@ -6,7 +6,7 @@ micro-batches: a rank that has fewer adds some in which nothing counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,16 @@ from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
+from rlinf.config.schema.learner import OffloadConfig
+from rlinf.learners.buckets import cut
 from rlinf.learners.minibatch import Minibatch, require_finite
 from rlinf.learners.moments import own_options
+from rlinf.learners.offload import STAY
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
+from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -34,7 +38,14 @@ class FSDPLearner(TorchLearner):
     """Trains a causal language model; the process group must be up (:func:`rlinf.learners.process_group.join`)."""
 
     def __init__(
-        self, policy: Any, *, stage: Stage, seed: int, micro_batch_tokens: int, device: torch.device | str = "cpu"
+        self,
+        policy: Any,
+        *,
+        stage: Stage,
+        seed: int,
+        micro_batch_tokens: int,
+        device: torch.device | str = "cpu",
+        offload: OffloadConfig = STAY,
     ) -> None:
         """Raises ValueError for a policy with adapters, which can not be merged while they are split."""
         if policy.is_lora:
@@ -49,6 +60,7 @@ class FSDPLearner(TorchLearner):
             rank=dist.get_rank(),
             size=dist.get_world_size(),
             ranks=TorchRanks(device=device),
+            offload=offload,
         )
 
     def start(self, stage: Stage) -> None:
@@ -148,16 +160,23 @@ class FSDPLearner(TorchLearner):
         self.optimizer_steps += 1
         return norm
 
-    def _whole_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """(name, whole tensor on the CPU), one at a time, on rank 0; every rank must run through it."""
-        for name, tensor in self.policy.weights():
+    def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
+        """(name, whole tensor on the CPU), one at a time, on rank 0; all ranks must run through it. All if no names."""
+        for name, tensor in self.policy.model.named_parameters():
+            if names is not None and name not in names:
+                continue
             whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.rank == 0:
-                yield name, whole.cpu()
+                yield from by_expert([(name, whole.detach().cpu())])
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        """The policy's weights on the CPU, complete on rank 0 and empty on the others."""
-        return WeightUpdate(version, dict(self._whole_weights()))
+    def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
+        named = self.policy.model.named_parameters()
+        return cut(((name, tensor.numel() * tensor.element_size()) for name, tensor in named), bucket_bytes)
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
+        runs = self._weight_runs(bucket_bytes)
+        return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
 
     def _state(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self.policy, self.optimizer)

@@ -50,7 +50,7 @@ class SacLearner:
         self._target = copy.deepcopy(nn.ModuleList([policy.critic_encoder, policy.critic])).requires_grad_(False)
         self._actor_parameters = policy.parameters_of_actor()
         self._critic_parameters = policy.parameters_of_critic()
-        self._target_parameters = list(self._target.parameters())
+        self._target_parameters: list[Tensor] = [*self._target.parameters()]
         self._learns_alpha = options.alpha == "auto"
         start = 0.0 if options.alpha == "auto" else math.log(options.alpha)
         self._log_alpha = torch.tensor(start, requires_grad=self._learns_alpha)

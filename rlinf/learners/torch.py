@@ -14,18 +14,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
+from rlinf.config.schema.learner import OffloadConfig
+from rlinf.learners.buckets import cut
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.moments import own_options
+from rlinf.learners.offload import STAY, Sleeper
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
-class TorchLearner:
+class TorchLearner(Sleeper):
     """Trains any policy whose ``evaluate(inputs, actions, mask)`` gives log-probabilities [B, T] with gradient."""
 
     def __init__(
@@ -39,7 +43,9 @@ class TorchLearner:
         rank: int = 0,
         size: int = 1,
         ranks: Ranks = ONE_RANK,
+        offload: OffloadConfig = STAY,
     ) -> None:
+        self.offload = offload
         self.device = torch.device(device)
         self.policy = policy.to(self.device)
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
@@ -75,6 +81,21 @@ class TorchLearner:
         if getattr(self.policy, "is_lora", False):
             return
         self.reference = copy.deepcopy(self.policy).requires_grad_(False).eval()
+
+    def resident_weights(self) -> Iterator[Tensor]:
+        """Parameters and buffers of policy and reference."""
+        for module in (self.policy, self.reference):
+            if module is not None:
+                yield from map(_local, [*module.parameters(), *module.buffers()])
+
+    def resident_state(self) -> Iterator[Tensor]:
+        """Adam's moments (its step counters are not worth a copy, but are tensors too)."""
+        for state in self.optimizer.state.values():
+            yield from (_local(value) for value in state.values() if isinstance(value, Tensor))
+
+    def forget_gradients(self) -> None:
+        """Each optimiser step makes them anew."""
+        self.optimizer.zero_grad(set_to_none=True)
 
     def costs(self, batch: Batch) -> Costs:
         """What each row costs; the policy knows best."""
@@ -169,10 +190,19 @@ class TorchLearner:
         head = getattr(self.policy, "value_head", None)
         return iter(()) if head is None else head.parameters()
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        """The policy's weights on the CPU, complete on rank 0 and empty on the others."""
-        named = self.policy.weights() if self.rank == 0 else ()
-        return WeightUpdate(version, {name: tensor.cpu() for name, tensor in named})
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """In how many parts of at most so many bytes (one parameter at least) :meth:`weights` gives them."""
+        return len(self._weight_runs(bucket_bytes))
+
+    def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
+        return cut(((name, tensor.nbytes) for name, tensor in self.policy.weights()), bucket_bytes)
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
+        runs = self._weight_runs(bucket_bytes)
+        wanted = set(runs[part]) if self.rank == 0 else ()
+        tensors = {name: tensor.cpu() for name, tensor in self.policy.weights() if name in wanted}
+        return WeightUpdate(version, tensors, part, len(runs))
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser, schedule and reference into ``folder`` (rank 0 writes)."""
@@ -203,3 +233,8 @@ class TorchLearner:
         """A folder that the policy's own library loads (rank 0 writes)."""
         if self.rank == 0:
             self.policy.save_pretrained(str(folder))
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """This rank's part of a tensor that is split over ranks (FSDP), or the tensor itself."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

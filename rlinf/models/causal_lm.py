@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from rlinf.models import packed_attention
+from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.packing import Packing, distinct_prompts, pack
 from rlinf.types import Costs, PolicyOutput, SamplingParams
@@ -118,14 +119,13 @@ class CausalLMPolicy(nn.Module):
         return self.evaluate(inputs, actions, mask)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The language model's parameters under Hugging Face names; adapters are merged into their layers."""
+        """The language model's parameters by the names of checkpoint files; adapters are merged into their layers."""
         if not self.is_lora:
-            yield from _untied(self.model)
+            yield from by_expert(_untied(self.model))
             return
         with _merged(self.model) as merged:
-            for name, tensor in _untied(merged):
-                if ".lora_" not in name:
-                    yield name.replace(".base_layer.", "."), tensor
+            named = ((name.replace(".base_layer.", "."), tensor) for name, tensor in _untied(merged))
+            yield from by_expert((name, tensor) for name, tensor in named if ".lora_" not in name)
 
     def save_pretrained(self, folder: str) -> None:
         """A folder that ``AutoModelForCausalLM`` loads."""

@@ -8,18 +8,21 @@ from typing import Any
 SPECIAL_TOKENS = ("<pad>", "<eos>")
 
 
-def train_tokenizer(texts: Iterable[str], *, vocab_size: int, split_digits: bool = True) -> Any:
+def train_tokenizer(
+    texts: Iterable[str], *, vocab_size: int, split_digits: bool = True, split_words: bool = False
+) -> Any:
     """A ``PreTrainedTokenizerFast`` that any text round-trips through (every byte is in its alphabet).
 
     Digits stand alone where ``split_digits``; everything between them may merge across spaces, so that a constant
-    template becomes few tokens. The result depends on the texts alone.
+    template becomes few tokens, unless ``split_words``: then no token is longer than a word, and a sentence that is new
+    is made of known ones. The result depends on the texts alone.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     steps: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if split_digits else []
-    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+    steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split_words))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(

@@ -1,17 +1,16 @@
 """What a run's numbers say about its health, in words.
 
 Each check reads a :class:`RunRecord` and returns a finding, or None where the run does not log what it reads. "Early"
-and "late" are the means over the first and the last fifth of the steps, so that no single step decides.
+and "late" are means over the first and the last fifth of the steps; `trends` says what counts as a change.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlinf.report.runs import RunRecord
+from rlinf.report.trends import early, late, lost, peak, risen
 
 WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
@@ -31,43 +30,29 @@ def examine(run: RunRecord) -> list[Finding]:
     return sorted(findings, key=lambda finding: WORST_FIRST[finding.level])
 
 
-def early(values: Sequence[float]) -> float:
-    """The mean of the first fifth."""
-    count = max(1, len(values) // 5)
-    return sum(values[:count]) / count
+@dataclass(frozen=True)
+class Limit:
+    """Above ``value`` it is ``title``, and one can try what ``fix`` says."""
+
+    value: float
+    title: str
+    fix: str
 
 
-def late(values: Sequence[float]) -> float:
-    """The mean of the last fifth.
-
-    >>> late([0.0, 0.0, 0.0, 0.0, 1.0])
-    1.0
-    """
-    count = max(1, len(values) // 5)
-    return sum(values[-count:]) / count
-
-
-def noise(values: Sequence[float]) -> float:
-    """The standard error of the mean of a fifth, from differences of neighbouring steps (a trend does not enter)."""
-    if len(values) < 3:
-        return math.inf
-    jumps = [(after - before) ** 2 for before, after in itertools.pairwise(values)]
-    return math.sqrt(sum(jumps) / len(jumps) / 2 / max(1, len(values) // 5))
-
-
-def risen(values: Sequence[float]) -> int:
-    """1 or -1 where late differs from early by more than twice the noise of the difference, else 0."""
-    change = late(values) - early(values)
-    if len(values) < 5 or abs(change) <= 2 * math.sqrt(2) * noise(values):
-        return 0
-    return 1 if change > 0 else -1
+def graded(value: float, told: str, *, bad: Limit, watch: Limit, fine: str = "") -> Finding:
+    """``told`` with what the first limit says that ``value`` exceeds; ``fine`` where it exceeds none."""
+    for level, limit in (("bad", bad), ("watch", watch)):
+        if value > limit.value:
+            return Finding(level, limit.title, f"{told} {limit.fix}")
+    return Finding("ok", watch.title, f"{told} {fine}".rstrip())
 
 
 def _progress(run: RunRecord) -> Finding | None:
     for name in ("eval/accuracy", "eval/success_once", "eval/return"):
         values = run.values(name)
         lows, highs = run.values(f"{name}/ci_low"), run.values(f"{name}/ci_high")
-        if len(values) < 2 or not lows:
+        # Many environments know no success: then the rate is 0 throughout, and the return tells more.
+        if len(values) < 2 or not lows or (name.startswith("eval/success") and not any(values)):
             continue
         told = f"{name} went from {values[0]:.3g} to {values[-1]:.3g} (95% interval {lows[-1]:.3g} to {highs[-1]:.3g})."
         if lows[-1] > highs[0]:
@@ -96,37 +81,61 @@ def _entropy(run: RunRecord) -> Finding | None:
     return Finding("ok", "Entropy", told)
 
 
+def _collapse(run: RunRecord) -> Finding | None:
+    """Training undone: what was gained is lost again."""
+    for name, what in (
+        ("rollout/accuracy", "Accuracy"),
+        ("rollout/success_once", "Success"),
+        ("rollout/return", "Return"),
+    ):
+        values = run.values(name)
+        if len(values) < 10 or not any(values):
+            continue
+        share = lost(values)
+        told = f"{name} rose from {early(values):.3g} to {peak(values):.3g} and ended at {late(values):.3g}."
+        if not share:
+            told = f"{name} ended near its best."
+        fix = "Try a lower learning rate, a smaller clip range or fewer epochs, and go back to the best checkpoint."
+        return graded(
+            share,
+            told,
+            bad=Limit(0.5, f"{what} collapse", fix),
+            watch=Limit(0.25, f"{what} over training", "checkpoint.best_metric keeps the best checkpoint."),
+        )
+    return None
+
+
 def _clipping(run: RunRecord) -> Finding | None:
     low, high = run.values("train/clip_fraction_low"), run.values("train/clip_fraction_high")
     if not low or not high:
         return None
-    share = late(low) + late(high)
-    told = f"Of the late decisions {share:.1%} were clipped."
-    if share > 0.3:
-        fix = "Most of such a batch teaches nothing: fewer epochs, fewer minibatches or a lower learning rate."
-        return Finding("bad", "Clip fraction too high", f"{told} {fix}")
-    if share > 0.15:
-        return Finding("watch", "Clip fraction", f"{told} The updates are large for the clip range.")
-    if share == 0 and max(*low, *high) == 0:
+    if max(*low, *high) == 0:
         once = run.setting("algorithm.update_epochs") == 1 and run.setting("algorithm.num_minibatches") == 1
         why = "each batch is used for one optimiser step" if once else "the updates are small for the clip range"
         return Finding("ok", "Clip fraction", f"Nothing was ever clipped: {why}.")
-    return Finding("ok", "Clip fraction", told)
+    share = late(low) + late(high)
+    fix = "Most of such a batch teaches nothing: fewer epochs, fewer minibatches or a lower learning rate."
+    return graded(
+        share,
+        f"Of the late decisions {share:.1%} were clipped.",
+        bad=Limit(0.3, "Clip fraction too high", fix),
+        watch=Limit(0.15, "Clip fraction", "The updates are large for the clip range."),
+    )
 
 
 def _constant_groups(run: RunRecord) -> Finding | None:
-    values = run.values("reward/constant_groups")
+    values = run.values("reward/constant_groups") or run.values("algorithm/constant_group_fraction")
     if not values or not (run.setting("algorithm.group_size") or 0) > 1:
         return None
     share = late(values)
-    told = f"In {share:.0%} of the late groups every member had the same reward."
-    if share > 0.95:
-        fix = "Almost no group teaches anything: change the difficulty of the tasks, or set algorithm.dynamic_sampling."
-        return Finding("bad", "All groups constant", f"{told} {fix}")
-    if share > 0.7:
-        fix = "The signal gets thin; larger groups, other tasks or algorithm.dynamic_sampling would help."
-        return Finding("watch", "Constant groups", f"{told} {fix}")
-    return Finding("ok", "Constant groups", told)
+    fix = "Almost no group teaches anything: change the difficulty of the tasks, or set algorithm.dynamic_sampling."
+    thin = "The signal gets thin; larger groups, other tasks or algorithm.dynamic_sampling would help."
+    return graded(
+        share,
+        f"In {share:.0%} of the late groups every member had the same reward.",
+        bad=Limit(0.95, "All groups constant", fix),
+        watch=Limit(0.7, "Constant groups", thin),
+    )
 
 
 def _mismatch(run: RunRecord) -> Finding | None:
@@ -134,14 +143,14 @@ def _mismatch(run: RunRecord) -> Finding | None:
     if not values:
         return None
     gap = late(values)
-    told = f"Sampler and learner differ by {gap:.2g} nats per decision on average."
-    if gap > 0.1:
-        fix = "They do not run the same policy: check precision, chat template and temperature, or correct for it."
-        return Finding("bad", "Sampler and learner disagree", f"{told} {fix}")
-    if gap > 0.02:
-        fix = "That is more than rounding; algorithm.rollout_correction weighs it out."
-        return Finding("watch", "Sampler and learner", f"{told} {fix}")
-    return Finding("ok", "Sampler and learner", told)
+    fix = "They do not run the same policy: check precision, chat template and temperature, or correct for it."
+    slight = "That is more than rounding; algorithm.rollout_correction weighs it out."
+    return graded(
+        gap,
+        f"Sampler and learner differ by {gap:.2g} nats per decision on average.",
+        bad=Limit(0.1, "Sampler and learner disagree", fix),
+        watch=Limit(0.02, "Sampler and learner", slight),
+    )
 
 
 def _length(run: RunRecord) -> Finding | None:
@@ -164,22 +173,30 @@ def _length(run: RunRecord) -> Finding | None:
     return Finding("ok", "Length", told)
 
 
+# What is optimised, and what is meant by it.
+_REWARD_AND_GOAL = (
+    ("reward/mean", "rollout/accuracy"),
+    ("reward/mean", "eval/accuracy"),
+    ("rollout/return", "rollout/success_once"),
+)
+
+
 def _reward_hacking(run: RunRecord) -> Finding | None:
-    reward = run.values("reward/mean")
-    names = [name for name in ("rollout/accuracy", "eval/accuracy") if len(run.values(name)) >= 5]
-    if len(reward) < 5 or not names:
-        return None
-    for name in names:
-        accuracy = run.values(name)
-        told = f"Reward went from {early(reward):.3g} to {late(reward):.3g}, {name} from {early(accuracy):.3g} "
-        told += f"to {late(accuracy):.3g}."
-        if risen(reward) > 0 and risen(accuracy) < 0:
-            fix = "Reward rises while accuracy falls: the policy found something that pays without being right."
+    together = None
+    for paid, meant in _REWARD_AND_GOAL:
+        reward, goal = run.values(paid), run.values(meant)
+        if len(reward) < 5 or len(goal) < 5 or not any(goal):
+            continue
+        told = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
+        told += f"to {late(goal):.3g}."
+        if risen(reward) > 0 and risen(goal) < 0:
+            fix = "What is paid rises while what is meant falls: the policy found something that pays without it."
             return Finding("bad", "Signs of reward hacking", f"{told} {fix}")
-        if risen(reward) > 0 and risen(accuracy) == 0 and late(accuracy) < 0.95:
-            fix = "Reward rises and accuracy does not: look at the reward's terms and read some samples."
+        if risen(reward) > 0 and risen(goal) == 0 and late(goal) < 0.95:
+            fix = "What is paid rises and what is meant does not: look at the reward's terms, and at some samples."
             return Finding("watch", "Signs of reward hacking", f"{told} {fix}")
-    return Finding("ok", "Reward and accuracy", f"{told} They move together.")
+        together = Finding("ok", "Reward and goal", f"{told} Neither runs away from the other.")
+    return together
 
 
 def _generalisation(run: RunRecord) -> Finding | None:
@@ -200,7 +217,7 @@ def _gradients(run: RunRecord) -> Finding | None:
     middle, largest = sorted(values)[len(values) // 2], max(values)
     skipped = sum(run.values("train/skipped_minibatches"))
     told = f"Gradient norm: median {middle:.3g}, largest {largest:.3g}; {skipped:.0f} minibatches were skipped."
-    missing = run.series["train/grad_norm"][1:].count(None)
+    missing = sum(norm is None for step, norm in zip(run.steps, run.series["train/grad_norm"], strict=True) if step)
     if missing:
         return Finding("bad", "Gradients", f"{told} In {missing} steps it was not a number.")
     if middle > 0 and largest > 20 * middle:
@@ -227,6 +244,7 @@ def _failures(run: RunRecord) -> Finding | None:
         "environment workers restarted": max(run.values("failures/env_workers"), default=0.0),
         "environments restarted": max(run.values("env/failures"), default=0.0),
         "environment steps timed out": max(run.values("env/timeouts"), default=0.0),
+        "observations or rewards that were not numbers": max(run.values("env/nan"), default=0.0),
         "rewards that were not numbers": sum(run.values("verdict/quarantined")),
     }
     told = ", ".join(f"{count:.0f} {what}" for what, count in counts.items() if count)
@@ -235,6 +253,7 @@ def _failures(run: RunRecord) -> Finding | None:
 
 CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
     _progress,
+    _collapse,
     _entropy,
     _clipping,
     _constant_groups,

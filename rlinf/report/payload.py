@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ Decoder = Callable[[Sequence[int]], list[str]]
 # A page stays below what a browser opens at once: responses and curves beyond these are thinned or cut, and it says so.
 MAX_TOKENS = 2000
 MAX_SAMPLES = 400
+MAX_EPISODES = 120
 MAX_POINTS = 2000
 MAX_VIDEO_BYTES = 30_000_000
 _VIDEO_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
@@ -45,7 +46,9 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "stages": stages(run),
         "samples": _samples(run),
         "clip": _clip_range(run),
-        "videos": _videos(run.path),
+        "episodes": _episodes(run),
+        "videos": _videos(run.path / "videos"),
+        "video_limit": MAX_VIDEO_BYTES,
         "config": config_rows(run.config),
         "machine": dict(run.machine),
     }
@@ -68,17 +71,27 @@ def thinned(series: Any) -> dict[str, list[float | None]]:
 
 def _samples(run: RunRecord) -> dict[str, Any]:
     """Step -> responses; evenly many steps where there would be too many responses."""
-    if not run.samples:
-        return {"steps": {}, "left_out": 0}
-    largest = max(len(rows) for rows in run.samples.values()) or 1
-    room = max(2, MAX_SAMPLES // largest)
-    numbers = sorted(run.samples)
-    if len(numbers) > room:
-        numbers = sorted({numbers[round(i * (len(numbers) - 1) / (room - 1))] for i in range(room)})
+    numbers = _some_steps(run.samples, MAX_SAMPLES)
     has_tokens = any("tokens" in row for number in numbers for row in run.samples[number])
     decode = token_decoder(run.path) if has_tokens else None
     chosen = {str(number): [_sample(row, decode) for row in run.samples[number]] for number in numbers}
     return {"steps": chosen, "left_out": len(run.samples) - len(numbers)}
+
+
+def _episodes(run: RunRecord) -> dict[str, Any]:
+    """Step -> evaluation episodes, likewise."""
+    numbers = _some_steps(run.episodes, MAX_EPISODES)
+    chosen = {str(number): run.episodes[number] for number in numbers}
+    return {"steps": chosen, "left_out": len(run.episodes) - len(numbers)}
+
+
+def _some_steps(rows: Mapping[int, Sequence[object]], limit: int) -> list[int]:
+    """All steps, or evenly many of them, so that there are at most about ``limit`` rows; the first and last stay."""
+    numbers = sorted(rows)
+    room = max(2, limit // max((len(one) for one in rows.values()), default=1))
+    if len(numbers) <= room:
+        return numbers
+    return sorted({numbers[round(i * (len(numbers) - 1) / (room - 1))] for i in range(room)})
 
 
 def _sample(row: dict[str, Any], decode: Decoder | None) -> dict[str, Any]:
@@ -96,14 +109,21 @@ def _clip_range(run: RunRecord) -> list[float]:
     return [1 - (eps if low is None else low), 1 + (eps if high is None else high)]
 
 
-def _videos(folder: Path) -> list[dict[str, str]]:
-    """Videos of the run as data URIs, the newest first, as many as fit."""
+def _videos(folder: Path) -> list[dict[str, Any]]:
+    """Videos as base64, the newest first, as many as fit; the others are named, without ``data``."""
     found, room = [], MAX_VIDEO_BYTES
-    paths = [path for path in (folder / "videos").rglob("*") if path.suffix in _VIDEO_TYPES]
-    for path in sorted(paths, reverse=True):
-        room -= path.stat().st_size
-        if room < 0:
-            break
-        data = base64.b64encode(path.read_bytes()).decode()
-        found.append({"name": path.name, "type": _VIDEO_TYPES[path.suffix], "data": data})
+    paths = [path for path in folder.glob("*") if path.suffix in _VIDEO_TYPES and not path.name.startswith(".")]
+    for path in sorted(paths, key=_video_step, reverse=True):
+        size = path.stat().st_size
+        data = None
+        if size <= room:
+            room -= size
+            data = base64.b64encode(path.read_bytes()).decode()
+        found.append({"name": path.name, "type": _VIDEO_TYPES[path.suffix], "bytes": size, "data": data})
     return found
+
+
+def _video_step(path: Path) -> tuple[int, str]:
+    """Sorts by the number that the name ends in: `watch_step_000120` after `step_000100`."""
+    digits = path.stem.rpartition("_")[2]
+    return (int(digits) if digits.isdecimal() else -1, path.name)

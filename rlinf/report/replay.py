@@ -8,39 +8,32 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlinf.config import Config, load
+from rlinf.errors import UserError
 from rlinf.report.runs import is_run
-
-if TYPE_CHECKING:
-    from rlinf.train.run_dir import RunDirectory
 
 # Other kernels or batch sizes round differently; another token would be another response.
 LOGPROB_TOLERANCE = 1e-4
 _EXACT = ("tokens", "response", "reward", "verdict", "slots", "task_id")
 
 
-class ReplayError(RuntimeError):
+class ReplayError(UserError):
     """What was asked for can not be replayed; the message says what can."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: equal (or shown, where nothing was recorded), 1: different, 2: not possible."""
+    """0: equal (or shown, where nothing was recorded), 1: different. Raises :class:`ReplayError`."""
     parser = argparse.ArgumentParser(prog="rlinf replay", description="Generate a recorded group of a run again.")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("--step", type=int, required=True, help="the step whose batch is collected again")
     parser.add_argument("--group", type=int, default=0, help="the group of that batch")
     options = parser.parse_args(arguments)
-    try:
-        recorded = recorded_group(options.run, options.step, options.group)
-        again = replay(options.run, options.step, options.group)
-    except ReplayError as error:
-        print(error, file=sys.stderr)
-        return 2
+    recorded = recorded_group(options.run, options.step, options.group)
+    again = replay(options.run, options.step, options.group)
     for place, row in enumerate(again):
         shown = row.get("response", f"{row['slots']} decisions")
         print(f"[{place}] reward {row['reward']:.4g}  {row.get('verdict', '')}\n{shown}")
@@ -61,7 +54,9 @@ def recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
 
 def available_steps(folder: Path, config: Config) -> list[int]:
     """The steps whose starting weights are there: one after each checkpoint, and the first where it starts anew."""
-    steps = {int(path.name.removeprefix("step_")) + 1 for path in (folder / "checkpoints").glob("step_*")}
+    from rlinf.train.run_dir import RunDirectory
+
+    steps = {step + 1 for step in RunDirectory(folder).steps()}
     if not config.sft.steps:
         steps.add(1)
     return sorted(step for step in steps if 1 <= step <= config.run.max_steps)
@@ -83,31 +78,20 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     from rlinf.train.loop import Trainer
     from rlinf.train.progress import ProgressDisplay
     from rlinf.train.run import build_graph
+    from rlinf.train.run_dir import RunDirectory
     from rlinf.train.samples import sample_lines
 
     display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
     with connect(config.cluster) as cluster:
         graph = build_graph(config, cluster, folder)
-        trainer = Trainer(config, graph, _directory_at(folder, step - 1), display)
+        trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)
         trainer.resume()
-        graph.load_weights(graph.learner.weights(version=step - 1))
+        graph.send_weights(step - 1)
         batch, _ = trainer.collect(step - 1)
     rows = (batch.group_ids == group).nonzero()[:, 0]
     if not len(rows):
         raise ReplayError(f"step {step} has no group {group}: groups are {batch.group_ids.unique().tolist()}")
     return sample_lines(batch.select(rows))
-
-
-def _directory_at(folder: Path, step: int) -> RunDirectory:
-    """The run directory as it was after ``step``: its newest checkpoint is that one."""
-    from rlinf.train.run_dir import Checkpoint, RunDirectory
-
-    class Past(RunDirectory):
-        def latest(self) -> Checkpoint | None:
-            path = self.checkpoints / f"step_{step:06d}"
-            return Checkpoint(path, json.loads((path / "state.json").read_text())) if path.exists() else None
-
-    return Past(folder)
 
 
 def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
+from rlinf.errors import UserError
+
 Series = Mapping[str, list[float | None]]
 
 
-class ReportError(RuntimeError):
+class ReportError(UserError):
     """A folder that no report can be made of; the message says why."""
 
 
@@ -29,6 +31,9 @@ class RunRecord:
     series: Series
     """Metric -> one value a logged step (None where the step has none); "step" is one of them."""
     samples: Mapping[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """Rows of training batches."""
+    episodes: Mapping[int, list[dict[str, Any]]] = field(default_factory=dict)
+    """Episodes of evaluations."""
     summary: Mapping[str, Any] | None = None
 
     @property
@@ -62,7 +67,8 @@ def read_run(path: Path) -> RunRecord:
         config=config,
         machine=_json(path / "machine.json") or {},
         series=read_series(path / "metrics.jsonl"),
-        samples=_samples(path / "samples"),
+        samples=_rows_by_step(path / "samples"),
+        episodes=_rows_by_step(path / "episodes"),
         summary=_json(path / "summary.json"),
     )
 
@@ -92,7 +98,7 @@ def read_series(path: Path) -> dict[str, list[float | None]]:
     return series
 
 
-def _samples(folder: Path) -> dict[int, list[dict[str, Any]]]:
+def _rows_by_step(folder: Path) -> dict[int, list[dict[str, Any]]]:
     found = {}
     for path in sorted(folder.glob("step_*.jsonl")):
         lines = [line for line in path.read_text().splitlines() if line.strip()]

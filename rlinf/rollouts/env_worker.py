@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
 from torch import nn
 
-from rlinf.rollouts.episodes import EpisodeCollector, EpisodeTask, episodes_batch
+from rlinf.rollouts.demonstrations import Demonstrations, Demonstrator, instructions_of
+from rlinf.rollouts.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, episodes_batch, trace_of
+from rlinf.rollouts.filmable import filming_problem
+from rlinf.rollouts.filmed_lanes import FilmedLanes
 from rlinf.rollouts.fragments import FragmentCollector
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.records import EpisodeRecord
+from rlinf.rollouts.offscreen import offscreen
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
 from rlinf.rollouts.vectorize import choose_lanes, make_lanes
+from rlinf.streams import stream_seed
 from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
@@ -37,6 +45,10 @@ class EnvWorkerOptions:
     """Constructor arguments of evaluation environments; None takes those of training."""
     evaluation_envs: int = 1
     """Side by side, on this worker."""
+    traced_episodes: int = 0
+    """Evaluation: the rows below this leave a trace."""
+    films: bool = False
+    """Whether evaluations may be filmed: chooses how MuJoCo draws without a display."""
     cores: int = 1
 
 
@@ -49,6 +61,9 @@ class RolloutPart:
     episodes: list[EpisodeRecord]
     failures: Counter[str]
     env_steps: int
+    traces: list[EpisodeTrace] = field(default_factory=list)
+    problem: str | None = None
+    """Why there is no video, where one was asked for."""
 
 
 class EnvWorker:
@@ -59,11 +74,14 @@ class EnvWorker:
 
     def __init__(self, options: EnvWorkerOptions, lane_ids: range, build_policy: BuildPolicy) -> None:
         self._options = options
+        if options.films:
+            os.environ.update(offscreen())
         self._choice = choose_lanes(options.env, len(lane_ids), cores=options.cores)
         self._lanes: Lanes = make_lanes(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
-        self._policy: Any = build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+        self._build_policy = build_policy
         self._version = 0
         self._evaluation: EpisodeCollector | None = None
+        self._filmed: tuple[FilmedLanes, EpisodeCollector] | None = None
         env = options.env
         self._fragments: FragmentCollector | None = None
         if options.layout == "fragments":
@@ -85,6 +103,11 @@ class EnvWorker:
                 auto_reset=options.auto_reset,
             )
 
+    @functools.cached_property
+    def _policy(self) -> Any:
+        """Made when it is first needed: what it is built from may come from the environments."""
+        return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+
     def load(self, update: WeightUpdate) -> None:
         """Takes weights and statistics; every later decision follows them."""
         self._policy.load_state_dict(dict(update.tensors), strict=True)
@@ -99,25 +122,74 @@ class EnvWorker:
         batch = episodes_batch(self._policy, run.episodes, self._version) if run.episodes else None
         return RolloutPart(batch, [episode.record for episode in run.episodes], run.failures, run.env_steps)
 
-    def evaluate(self, tasks: Sequence[EpisodeTask], greedy: bool = True) -> RolloutPart:
-        """Episodes on environments of their own, with the newest weights. No batch; training is not disturbed."""
-        if self._evaluation is None:
-            self._evaluation = self._evaluation_collector(max(1, min(self._options.evaluation_envs, len(tasks))))
-        run = self._evaluation.run(self._policy, tasks, self._version, greedy=greedy)
-        return RolloutPart(None, [episode.record for episode in run.episodes], run.failures, run.env_steps)
+    def evaluate(
+        self,
+        tasks: Sequence[EpisodeTask],
+        greedy: bool = True,
+        filmed: Sequence[EpisodeTask] = (),
+        video: Path | None = None,
+    ) -> RolloutPart:
+        """Episodes on environments of their own, with the newest weights. No batch; training is not disturbed.
 
-    def _evaluation_collector(self, num_lanes: int) -> EpisodeCollector:
+        ``filmed`` come first and are played into the file ``video``. An episode depends on its seed alone, so they are
+        the episodes that would have been played without a camera.
+        """
+        runs, problem = [], None
+        if filmed and video is not None:
+            run, problem = self._film(filmed, greedy, video)
+            runs.append(run)
+        if tasks:
+            if self._evaluation is None:
+                lanes = make_lanes(
+                    self._evaluation_env(),
+                    max(1, min(self._options.evaluation_envs, len(tasks))),
+                    cores=self._options.cores,
+                )
+                self._evaluation = self._collector(lanes)
+            runs.append(self._evaluation.run(self._policy, tasks, self._version, greedy=greedy))
+        episodes = [episode for run in runs for episode in run.episodes]
+        return RolloutPart(
+            None,
+            [episode.record for episode in episodes],
+            sum((run.failures for run in runs), Counter()),
+            sum(run.env_steps for run in runs),
+            [trace_of(episode) for episode in episodes if episode.task.row < self._options.traced_episodes],
+            problem,
+        )
+
+    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
+        """What the environment's own demonstrator does, in the units of the policy's actions."""
+        options = self._options
+        return Demonstrator(options.env, options.seed, perturbation, self._policy).run(tasks)
+
+    def instructions(self, starts: int) -> list[str]:
+        """The different texts of so many starts, before any rollout."""
+        return instructions_of(self._options.env, [stream_seed(self._options.seed, "text", n) for n in range(starts)])
+
+    def filming_problem(self) -> str | None:
+        """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
+        return filming_problem(self._evaluation_env())
+
+    def _film(self, tasks: Sequence[EpisodeTask], greedy: bool, video: Path) -> tuple[EpisodeRun, str | None]:
+        if self._filmed is None or self._filmed[0].num_lanes != len(tasks):
+            filmed = FilmedLanes(self._evaluation_env(), len(tasks))
+            self._filmed = filmed, self._collector(filmed)
+        lanes, collector = self._filmed
+        with lanes.filming(video, [task.start_seed for task in tasks]):
+            run = collector.run(self._policy, tasks, self._version, greedy=greedy)
+        return run, lanes.problem
+
+    def _collector(self, lanes: Lanes) -> EpisodeCollector:
         env = self._options.env
-        kwargs = self._options.evaluation_kwargs
+        return EpisodeCollector(
+            lanes, seed=self._options.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
+        )
+
+    def _evaluation_env(self) -> EnvOptions:
+        env, kwargs = self._options.env, self._options.evaluation_kwargs
         # A native vector env can not start episodes from given seeds.
         kind = "auto" if env.vectorization == "native" else env.vectorization
-        env = replace(env, kwargs=dict(env.kwargs if kwargs is None else kwargs), vectorization=kind)
-        return EpisodeCollector(
-            make_lanes(env, num_lanes, cores=self._options.cores),
-            seed=self._options.seed,
-            chunk=env.num_action_chunks,
-            max_failures=env.max_failures,
-        )
+        return replace(env, kwargs=dict(env.kwargs if kwargs is None else kwargs), vectorization=kind)
 
     def state_dict(self) -> dict[str, Any]:
         """What the next rollout depends on beside the weights; empty for whole episodes, which begin anew each time."""
@@ -142,3 +214,5 @@ class EnvWorker:
 
     def close(self) -> None:
         self._lanes.close()
+        if self._filmed is not None:
+            self._filmed[0].close()

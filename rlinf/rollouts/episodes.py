@@ -17,7 +17,7 @@ from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.rollouts.actor import NoiseStream, SimulatorPolicy, decide
 from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.lanes import Lanes
-from rlinf.rollouts.records import EpisodeRecord, EpisodeTally
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTally, EpisodeTrace
 from rlinf.types import Batch
 
 _NOISE_BLOCK = 64
@@ -235,6 +235,13 @@ def _cut(history: list[_Decision], lane: int, slot: _Slot, terminated: bool, rec
         terminated=terminated,
         record=record,
     )
+
+
+def trace_of(episode: Episode) -> EpisodeTrace:
+    """Rewards of whole decisions and actions as plain numbers, for reports; an action of any shape is a row."""
+    actions = episode.actions.reshape(len(episode.rewards), -1).T
+    rewards = episode.rewards.sum(axis=1)
+    return EpisodeTrace(episode.record, episode.task.start_seed, rewards.tolist(), actions.tolist())
 
 
 def episodes_batch(policy: SimulatorPolicy, episodes: Sequence[Episode], version: int) -> Batch:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
@@ -52,8 +52,10 @@ class Lanes(Protocol):
     observation_space: spaces.Space
     action_space: spaces.Space
     observations: Arrays
-    last_failure: str
-    """The traceback of the newest failure, or another account of it; empty before the first."""
+
+    @property
+    def last_failure(self) -> str:
+        """The traceback of the newest failure, or another account of it; empty before the first."""
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Starts an episode in each of ``lanes``; returns position -> kind for those that failed to."""
@@ -88,6 +90,7 @@ class InProcessLanes:
         self.num_lanes = num_lanes
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
+        self.metadata = self._envs[0].metadata
         self.observations = empty_leaves(self.observation_space, (num_lanes,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
         self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
@@ -131,6 +134,11 @@ class InProcessLanes:
         result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
         mark_not_a_number(result, lanes, self.observations)
         return result
+
+    def render(self, lane: int) -> Any:
+        """What the environment draws of itself, in the render mode that it was built with."""
+        with deadline(self._timeout_s):
+            return self._envs[lane].render()
 
     def restart(self, lane: int) -> None:
         close_quietly(self._envs[lane])

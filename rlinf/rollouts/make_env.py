@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import gymnasium
 
+from rlinf.errors import UserError
 from rlinf.rollouts.wrappers import IgnoreTerminations
 
 Vectorization = Literal["auto", "native", "sync", "async"]
@@ -33,7 +34,7 @@ class EnvOptions:
     max_failures: int = 100
 
 
-class EnvNotFoundError(ValueError):
+class EnvNotFoundError(UserError):
     """An id, module or wrapper that does not exist; the message says which, and what would help."""
 
 
@@ -82,7 +83,10 @@ def native_entry_point(env_id: str) -> str | None:
         importlib.import_module(module)
     spec = gymnasium.registry.get(name)
     entry = None if spec is None else spec.vector_entry_point
-    return entry if entry is None or isinstance(entry, str) else f"{entry.__module__}:{entry.__qualname__}"
+    if entry is None or isinstance(entry, str):
+        return entry
+    made_by: Any = entry
+    return f"{made_by.__module__}:{made_by.__qualname__}"
 
 
 def make_native_env(options: EnvOptions, num_envs: int) -> Any:
@@ -94,7 +98,9 @@ def make_native_env(options: EnvOptions, num_envs: int) -> Any:
             "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
             "and num_action_chunks need 'sync' or 'async'"
         )
-    limit = {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+    limit: dict[str, Any] = (
+        {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+    )
     return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **limit, **options.kwargs)
 
 

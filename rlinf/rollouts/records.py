@@ -26,6 +26,17 @@ class EpisodeRecord:
     """It was up at the last step."""
 
 
+@dataclass(frozen=True)
+class EpisodeTrace:
+    """What happened in an episode, decision by decision, for people to look at."""
+
+    record: EpisodeRecord
+    start_seed: int
+    rewards: list[float]
+    actions: list[list[float]]
+    """One list per dimension of the action."""
+
+
 def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
     """Means over the records, and how many there were; without any, only the count."""
     metrics: Metrics = {f"{prefix}/episodes": float(len(records))}

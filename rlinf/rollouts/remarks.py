@@ -77,24 +77,27 @@ def _walk(env: gymnasium.Env) -> list[Remark]:
 
 
 def _random_course(env: gymnasium.Env, course: list[Any], found: list[Remark]) -> None:
-    """Appends (observation, reward, terminated, truncated) of every step, and remarks."""
+    """Appends (observation, reward, terminated, truncated) of every step, and remarks; stops at the first of these."""
     for seed in _SEEDS:
         observation, _ = env.reset(seed=seed)
         course.append((_copied(observation), 0.0, False, False))
-        for _ in range(_STEPS):
-            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            course.append((_copied(observation), float(reward), bool(terminated), bool(truncated)))
-            if not np.isfinite(float(reward)):
-                found.append(Remark(f"the reward of step {len(course)} is {reward}", True))
-            if observation not in env.observation_space:
-                where = outside(env.observation_space, observation)
-                found.append(
-                    Remark(f"the observation of step {len(course)} is not within the observation space: {where}", True)
-                )
+        _check_observation(env, observation, f"reset({seed=})", found)
+        for step in range(1, _STEPS + 1):
             if found:
                 return
+            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            course.append((_copied(observation), float(reward), bool(terminated), bool(truncated)))
+            _check_observation(env, observation, f"step {step} after reset({seed=})", found)
+            if not np.isfinite(float(reward)):
+                found.append(Remark(f"the reward of step {step} after reset({seed=}) is {reward}", True))
             if terminated or truncated:
                 break
+
+
+def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: list[Remark]) -> None:
+    if observation not in env.observation_space:
+        where = outside(env.observation_space, observation)
+        found.append(Remark(f"the observation of {when} is not within the observation space: {where}", True))
 
 
 def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:

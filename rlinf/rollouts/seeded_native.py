@@ -35,6 +35,7 @@ class SeededNativeLanes:
         self._single: Any = make_env(options).unwrapped
         self._success_key = options.success_key
         self.num_lanes = num_lanes
+        self.last_failure = ""
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.observations = stacked_leaves(self._env.reset(seed=0)[0])

@@ -1,23 +1,32 @@
 """Text rollouts: conversations between a policy and a verifier (or any text environment), made into a batch.
 
-One turn is: the sampler answers all open conversations, the environment reads the answers. A verifier ends after the
-first; an environment with tools answers back, and its words stand in the row under a false mask.
+One turn is: the sampler answers all open conversations, the environment reads the answers, as they come: it grades the
+first ones while the last are still being generated. A verifier ends after the first turn; an environment with tools
+answers back, and its words stand in the row under a false mask. Nothing depends on the order in which answers come.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 
-from rlinf.interfaces import Sampler
+from rlinf.rollouts.grading import Graded
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
-from rlinf.types import Batch, Metrics, SampleRequest, SamplingParams
+from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
+
+GENERATION = "time/generation_s"
+
+
+class Speaker(Protocol):
+    """What a rollout needs of a :class:`rlinf.interfaces.Sampler`."""
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
 
 
 class TextEnvs(Protocol):
@@ -25,7 +34,16 @@ class TextEnvs(Protocol):
 
     def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
 
-    def step(self, side: str, actions: Sequence[str]) -> tuple[list[str], Any, Any, Any, dict[str, Any]]: ...
+    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
+        """What is said to each of ``answers`` (conversation, response), in any order.
+
+        ``count`` is the number of conversations of the last reset. Answers are graded while more are awaited, where
+        the environments can do that.
+        """
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of grading so far, wherever it happens; of several workers the busiest one's."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +55,16 @@ class Conversations:
 
 
 @dataclass
-class _Clock:
+class Clock:
     """Seconds by stage."""
 
     spent: Metrics = field(default_factory=dict)
 
     def add(self, stage: str, since: float) -> None:
-        self.spent[stage] = self.spent.get(stage, 0.0) + time.perf_counter() - since
+        self.count(stage, time.perf_counter() - since)
+
+    def count(self, stage: str, seconds: float) -> None:
+        self.spent[stage] = self.spent.get(stage, 0.0) + seconds
 
 
 class TextRollout:
@@ -51,7 +72,7 @@ class TextRollout:
 
     def __init__(
         self,
-        sampler: Sampler,
+        sampler: Speaker,
         envs: TextEnvs,
         renderer: PromptRenderer,
         order: TaskOrder,
@@ -76,18 +97,27 @@ class TextRollout:
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The next ``prompts`` tasks, ``group_size`` responses each."""
-        task_ids, dropped = self._fitting_tasks(self.prompts)
-        done = self.converse("train", task_ids, samples=self.group_size, params=self.params, key=(self.seed, step))
+        done, dropped = self.train_round(step)
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
-        metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        # Weights of version `step` are in force since the step began: others are those of a response continued since.
+        stale = int((batch.mask & (batch.policy_version != step)).sum())
+        counts = {"rollout/prompts_dropped": float(dropped), "rollout/stale_tokens": float(stale)}
+        metadata, metrics = dict(batch.metadata), {**done.metrics, **counts}
         if "anchor_ids" in self.extra_columns:
             metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
         if "greedy_rewards" in self.extra_columns:
+            task_ids = [row.task_id for row in done.rows if row.sample == 0]
             baselines, tokens = self._greedy_rewards(task_ids, step)
-            metadata["greedy_reward"] = [baselines[row.group] for row in done.rows]
+            metadata["greedy_reward"] = [baseline for baseline in baselines for _ in range(self.group_size)]
             metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
             metrics["rollout/tokens"] += tokens
         return batch.replace(metadata=metadata), metrics
+
+    def train_round(self, step: int) -> tuple[Conversations, int]:
+        """The conversations of a batch, and how many tasks were dropped on the way."""
+        task_ids, dropped = self.fitting_tasks(self.prompts)
+        key = (self.seed, step)
+        return self.converse("train", task_ids, samples=self.group_size, params=self.params, key=key), dropped
 
     def _greedy_rewards(self, task_ids: Sequence[int], step: int) -> tuple[list[float], int]:
         """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
@@ -99,11 +129,21 @@ class TextRollout:
         self, side: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
     ) -> Conversations:
         """``samples`` conversations about each task, in the order of ``task_ids``."""
-        clock = _Clock()
+        clock = Clock()
         began = time.perf_counter()
+        rows = self.open_rows(side, task_ids, samples)
+        clock.add("time/env_reset_s", began)
+        for turn in range(self.max_turns):
+            self.hear(side, rows, self._answers(rows, turn, params, key, clock), clock)
+            if all(row.done for row in rows):
+                break
+        return Conversations(rows, {**summary(rows), **clock.spent})
+
+    def open_rows(self, side: str, task_ids: Sequence[int], samples: int) -> list[Row]:
+        """``samples`` new conversations about each task."""
         repeated = [task for task in task_ids for _ in range(samples)]
         prompts, infos = self.envs.reset(side, repeated)
-        rows = [
+        return [
             Row(
                 group=place // samples,
                 sample=place % samples,
@@ -115,45 +155,58 @@ class TextRollout:
             )
             for place, task in enumerate(repeated)
         ]
-        clock.add("time/env_reset_s", began)
-        for turn in range(self.max_turns):
-            began = time.perf_counter()
-            self._answer(rows, turn, params, key)
-            clock.add("time/generation_s", began)
-            began = time.perf_counter()
-            observations, rewards, terminated, truncated, infos = self.envs.step(
-                side, [row.answers[-1] if row.answers and not row.done else "" for row in rows]
-            )
-            for place, row in enumerate(rows):
-                if not row.done:
-                    row.read(
-                        observations[place],
-                        reward=float(rewards[place]),
-                        ended=bool(terminated[place]) or bool(truncated[place]),
-                        facts=_facts(infos, place),
-                        renderer=self.renderer,
-                    )
-            clock.add("time/verification_s", began)
-            if all(row.done for row in rows):
-                break
-        return Conversations(rows, {**_summary(rows), **clock.spent})
 
-    def _answer(self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...]) -> None:
-        """The policy's next words in every open conversation; a group that shares its prompt is one request."""
+    def hear(self, side: str, rows: Sequence[Row], answers: Iterable[tuple[int, str]], clock: Clock) -> None:
+        """What the environment says to ``answers`` (conversation, response) goes into their rows, as they come."""
+        began, busy = time.perf_counter(), self.envs.busy_s
+        generated = clock.spent.get(GENERATION, 0.0)
+        for graded in self.envs.grade(side, len(rows), answers):
+            rows[graded.place].read(
+                graded.observation,
+                reward=graded.reward,
+                ended=graded.ended,
+                facts=dict(graded.facts),
+                renderer=self.renderer,
+            )
+        waited = time.perf_counter() - began - (clock.spent.get(GENERATION, 0.0) - generated)
+        clock.count("time/verification_s", waited)
+        clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
+
+    def _answers(
+        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: Clock
+    ) -> Iterator[tuple[int, str]]:
+        """(conversation, response) as the sampler finishes them."""
+        requests, takers = self._requests(rows, turn, params, key)
+        completions = self.sampler.stream(requests)
+        while True:
+            began = time.perf_counter()
+            completion = next(completions, None)
+            clock.add(GENERATION, began)
+            if completion is None:
+                return
+            group = takers[completion.request_id]
+            place = group[completion.sample_index - requests[completion.request_id].first_sample]
+            rows[place].speak(completion, self.renderer)
+            yield place, rows[place].answers[-1]
+
+    def _requests(
+        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...]
+    ) -> tuple[list[SampleRequest], list[list[int]]]:
+        """What to ask the sampler, and the rows of each request; a group that shares its prompt is one request."""
         requests: list[SampleRequest] = []
-        takers: list[list[Row]] = []
-        for row in rows:
+        takers: list[list[int]] = []
+        for place, row in enumerate(rows):
             if row.done:
                 continue
             room = params.max_new_tokens - len(row.tokens)
             if room < 1:
                 row.cut("length")
                 continue
-            shared = turn == 0 and takers and takers[-1][0].group == row.group
+            shared = turn == 0 and takers and rows[takers[-1][0]].group == row.group
             if shared:
-                takers[-1].append(row)
+                takers[-1].append(place)
                 continue
-            takers.append([row])
+            takers.append([place])
             requests.append(
                 SampleRequest(
                     request_id=len(requests),
@@ -164,12 +217,9 @@ class TextRollout:
                     first_sample=row.sample,
                 )
             )
-        requests = [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)]
-        for completion in self.sampler.sample(requests):
-            row = takers[completion.request_id][completion.sample_index - requests[completion.request_id].first_sample]
-            row.speak(completion, self.renderer)
+        return [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)], takers
 
-    def _fitting_tasks(self, count: int) -> tuple[list[int], int]:
+    def fitting_tasks(self, count: int) -> tuple[list[int], int]:
         """The next ``count`` tasks whose prompt fits, and how many did not and were dropped."""
         fitting: list[int] = []
         dropped = 0
@@ -189,20 +239,15 @@ class TextRollout:
         self.prompts_dropped += dropped
         return fitting, dropped
 
-    def state_dict(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, Any]:
         return {"position": self.order.position, "prompts_dropped": self.prompts_dropped}
 
-    def load_state_dict(self, state: Mapping[str, int]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.order.position = state["position"]
         self.prompts_dropped = state["prompts_dropped"]
 
 
-def _facts(infos: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """One row of columnar infos."""
-    return {name: column[place] for name, column in infos.items() if hasattr(column, "__getitem__")}
-
-
-def _summary(rows: Sequence[Row]) -> Metrics:
+def summary(rows: Sequence[Row]) -> Metrics:
     """Rewards, verdicts and lengths; shares are of all rows."""
     count = max(1, len(rows))
     rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
+
+from rlinf.rollouts.grading import Graded, GradedColumns, columns_of
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,15 @@ class EnvFacts:
     max_turns: int
     notes: Mapping[str, int]
     """Counts worth reporting once, such as skipped rows."""
+    steps_in_part: bool
+    """Responses can be graded one by one; otherwise all rows step together."""
 
 
 class TextEnvWorker:
     """Environments of one id, one per (side, number of rows)."""
+
+    busy_s = 0.0
+    """Seconds of :meth:`grade` so far."""
 
     def __init__(self, env_id: str, sides: Mapping[str, Mapping[str, Any]], *, max_turns: int = 1) -> None:
         """
@@ -39,15 +47,33 @@ class TextEnvWorker:
             system_prompt=getattr(env, "system_prompt", None),
             max_turns=int(getattr(env, "max_turns", 1)),
             notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
+            steps_in_part=bool(getattr(env, "steps_in_part", False)),
         )
 
     def reset(self, side: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Starts one conversation for each task id."""
         return self._env(side, len(task_ids)).reset(options={"task_ids": list(task_ids)})
 
-    def step(self, side: str, actions: Sequence[str]) -> tuple[tuple[str, ...], Any, Any, Any, dict[str, Any]]:
-        """One response for each conversation that :meth:`reset` started last with as many rows."""
-        return self._env(side, len(actions)).step(tuple(actions))
+    def answer(self, side: str, count: int, rows: Sequence[int], responses: Sequence[str]) -> GradedColumns:
+        """Responses in some of the ``count`` conversations that :meth:`reset` started last; the others wait.
+
+        An environment that steps all rows together takes "" for the others, so they must have ended.
+        """
+        began = time.perf_counter()
+        env = self._env(side, count)
+        actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * count
+        for row, response in zip(rows, responses, strict=True):
+            actions[row] = response
+        result = env.step(tuple(actions))
+        return columns_of(result, rows, seconds=time.perf_counter() - began)
+
+    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
+        """All of ``answers`` (conversation, response) at once, when the last has come."""
+        given = dict(answers)
+        if given:
+            graded = self.answer(side, count, list(given), list(given.values()))
+            self.busy_s += graded.seconds
+            yield from graded.rows(list(given))
 
     def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) pairs for a supervised warm start."""

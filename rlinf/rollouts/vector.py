@@ -7,15 +7,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from rlinf.rollouts.demonstrations import Demonstrations
 from rlinf.rollouts.env_worker import Layout, RolloutPart
 from rlinf.rollouts.episodes import EpisodeTask
 from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.lanes import FAILURE_KINDS
-from rlinf.rollouts.records import EpisodeRecord, episode_metrics
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace, episode_metrics
 from rlinf.rollouts.reward_normalizer import RewardNormalizer
 from rlinf.streams import stream_seed
 from rlinf.types import Batch, Metrics, WeightUpdate, concatenate
@@ -43,6 +45,16 @@ class VectorOptions:
     gamma: float = 1.0
     """Of the discounted return that reward normalisation looks at."""
     evaluation_seed: int = 1_000_000
+    filmed_episodes: int = 4
+
+
+@dataclass(frozen=True)
+class VectorEvaluation:
+    """Episodes in the order of their rows, what a few of them did, and why there is no video where one was wanted."""
+
+    records: list[EpisodeRecord]
+    traces: list[EpisodeTrace]
+    problem: str | None = None
 
 
 class VectorRollout:
@@ -80,15 +92,32 @@ class VectorRollout:
         self._recent.extend(record.total for record in episodes)
         return batch, self._metrics(parts, episodes, time.perf_counter() - started)
 
-    def evaluate(self, episodes: int, *, greedy: bool = True) -> list[EpisodeRecord]:
-        """``episodes`` episodes whose starts depend on the evaluation seed and their number only."""
+    def evaluate(self, episodes: int, *, greedy: bool = True, video: Path | None = None) -> VectorEvaluation:
+        """``episodes`` episodes whose starts depend on the evaluation seed and their number only.
+
+        With ``video`` the first few are filmed, all by one worker, into that file.
+        """
         seed = self._options.evaluation_seed
         tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
-        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
-        parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=[(share, greedy) for share in shares])
+        filmed = tasks[: self._options.filmed_episodes] if video is not None else []
+        others = np.array_split(np.arange(len(filmed), episodes), self._workers.size)
+        calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy) for rows in others]
+        calls[0] = (*calls[0], filmed, video)
+        parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
         for part in parts:
             self._failures.update(part.failures)
-        return [record for part in parts for record in part.episodes]
+        return VectorEvaluation(
+            [record for part in parts for record in part.episodes],
+            [trace for part in parts for trace in part.traces],
+            parts[0].problem,
+        )
+
+    def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
+        """What the demonstrator does from so many start states, worker by worker."""
+        seed = self._options.seed
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
+        return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
 
     @property
     def failures(self) -> int:

@@ -66,7 +66,7 @@ def choose_lanes(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> Lane
     if options.vectorization != "auto":
         return LaneChoice(options.vectorization, reason="as configured")
     if options.isolation == "process":
-        return LaneChoice("sync", reason="all in one process of another interpreter")
+        return LaneChoice("sync", reason="isolated: the lanes of a worker share one process")
     if takes_env_as_it_is(options) and can_be_seeded(options):
         return _native_or_not(options, num_lanes)
     if cores == 1 or num_lanes == 1:

@@ -44,6 +44,7 @@ class HFSampler:
         self._batch_size = generation_batch_size
         self._max_model_len = max_model_len
         self._version = 0
+        self._arrived: set[str] = set()
         self._waiting: list[Row] = []
         self._batch: DecodeBatch | None = None
         self._streaming = False
@@ -89,7 +90,7 @@ class HFSampler:
         Raises:
             WeightUpdateError: the update does not fit the model; nothing was copied then.
         """
-        metrics = copy_weights(self._model, update)
+        metrics = copy_weights(self._model, update, self._arrived)
         self._version = update.version
         return metrics
 

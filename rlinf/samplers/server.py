@@ -72,6 +72,7 @@ class ServerSampler:
         self._seed = seed
         self._layout = layout
         self._version = 0
+        self._arrived: set[str] = set()
         self._streaming = False
         served = self._served_model(config.model)
         self._model: str = served["id"]
@@ -122,13 +123,16 @@ class ServerSampler:
         if self._streaming:
             raise RuntimeError("exhaust or close the running stream before load()")
         started = time.perf_counter()
-        tensors = self._layout.distinct(update) if self._layout is not None else dict(update.tensors)
+        tensors = dict(update.tensors)
+        if self._layout is not None:
+            tensors = self._layout.distinct(update, self._arrived)
         try:
             for bucket in _buckets(tensors):
                 self._post(f"{self._root}/collective_rpc", {"method": "receive_encoded", "args": [_encoded(bucket)]})
-            self._post(f"{self._root}/collective_rpc", {"method": "finish_encoded"})
-            self._post(f"{self._root}/update_weight_version", {"new_version": str(update.version)})
-            self._post(f"{self._root}/reset_prefix_cache?reset_running_requests=true", {})
+            if update.is_last:
+                self._post(f"{self._root}/collective_rpc", {"method": "finish_encoded"})
+                self._post(f"{self._root}/update_weight_version", {"new_version": str(update.version)})
+                self._post(f"{self._root}/reset_prefix_cache?reset_running_requests=true", {})
         except ServerError as error:
             raise ServerError(
                 f"weights {update.version} could not be pushed; the server needs VLLM_SERVER_DEV_MODE=1 and "

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,7 @@ class VllmSampler:
         self._load_format = load_format
         self._layout = WeightLayout.of_folder(self._model)
         self._weights: WeightUpdate | None = None
+        self._arrived: set[str] = set()
         self._running: dict[str, tuple[SampleRequest, int]] = {}
         self._streaming = False
         self._asleep = False
@@ -147,9 +149,11 @@ class VllmSampler:
         """
         from vllm.v1.engine import FinishReason
 
-        names = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
         completions = []
         processor = self._engine.output_processor
+        asked = [name for name, (request, _) in self._running.items() if request.request_id in request_ids]
+        # What the engine's last step finished, and the stream has yet to yield, is no longer known there.
+        names = [name for name in asked if processor.external_req_ids.get(name)]
         for name in names:
             # Asked of the engine's own record of the request: only finished ones are reported by its steps.
             (internal,) = processor.external_req_ids[name]
@@ -172,10 +176,11 @@ class VllmSampler:
         if self._asleep:
             raise RuntimeError("the sampler sleeps: wake() it before load()")
         started = time.perf_counter()
-        tensors = self._layout.distinct(update)
-        self._weights = _host_copy(self._weights, WeightUpdate(update.version, tensors))
+        tensors = self._layout.distinct(update, self._arrived)
+        self._weights = _host_copy(self._weights, replace(update, tensors=tensors))
         try:
-            self._push(WeightUpdate(update.version, tensors))
+            if update.is_last:
+                self._push(self._weights)
         except Exception as error:
             # An engine whose update stopped half-way holds a mixture; a new one takes the weights just kept.
             self._restart(error)
@@ -331,8 +336,8 @@ class VllmSampler:
 
 
 def _host_copy(kept: WeightUpdate | None, update: WeightUpdate) -> WeightUpdate:
-    """A copy of ``update`` in host memory, in the tensors of the previous one where they fit."""
-    copies: dict[str, Tensor] = {}
+    """A copy of ``update`` in host memory, in the tensors of the previous one where they fit, beside earlier parts."""
+    copies: dict[str, Tensor] = dict(kept.tensors) if kept is not None and update.parts > 1 else {}
     for name, tensor in update.tensors.items():
         old = kept.tensors.get(name) if kept is not None else None
         if old is None or old.dtype != tensor.dtype:

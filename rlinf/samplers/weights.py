@@ -10,6 +10,7 @@ from multiprocessing.reduction import ForkingPickler
 import torch
 from torch import Tensor, nn
 
+from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Metrics, WeightUpdate
 
 
@@ -27,7 +28,7 @@ class WeightLayout:
 
     @classmethod
     def of_model(cls, model: nn.Module) -> WeightLayout:
-        state: dict[str, Tensor] = model.state_dict(keep_vars=True)
+        state = dict(by_expert(model.state_dict(keep_vars=True).items()))
         first: dict[int, str] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
             first.setdefault(id(parameter), name)
@@ -44,8 +45,11 @@ class WeightLayout:
             model.tie_weights()
         return cls.of_model(model)
 
-    def distinct(self, update: WeightUpdate) -> dict[str, Tensor]:
+    def distinct(self, update: WeightUpdate, arrived: set[str] | None = None) -> dict[str, Tensor]:
         """The tensors of ``update``, one for each parameter (under its first name) or buffer.
+
+        Of an update in several parts only the last is asked what is missing: ``arrived``, which the caller keeps,
+        collects the parameters that are there.
 
         Tied weights, one parameter under several names, need one of their names only.
 
@@ -57,8 +61,11 @@ class WeightLayout:
         unexpected = sorted(given.keys() - self.shapes.keys())
         if unexpected:
             problems.append(f"the model has no weights named {_listed(unexpected)}")
-        covered = {self.owners[name] for name in given if name in self.owners}
-        missing = sorted(set(self.owners.values()) - covered)
+        covered = set() if arrived is None else arrived
+        if update.part == 0:
+            covered.clear()
+        covered |= {self.owners[name] for name in given if name in self.owners}
+        missing = sorted(set(self.owners.values()) - covered) if update.is_last else []
         if missing:
             problems.append(f"the update lacks {_listed(missing)}")
         shapes = [
@@ -73,17 +80,17 @@ class WeightLayout:
         return {self.owners.get(name, name): tensor for name, tensor in given.items()}
 
 
-def copy_weights(model: nn.Module, update: WeightUpdate) -> Metrics:
+def copy_weights(model: nn.Module, update: WeightUpdate, arrived: set[str] | None = None) -> Metrics:
     """Every tensor of ``update`` into the parameter (or buffer) of its name; seconds and bytes.
 
-    Nothing is copied unless all fits.
+    Nothing is copied unless all fits. ``arrived``: see :meth:`WeightLayout.distinct`.
 
     Raises:
         WeightUpdateError: see :meth:`WeightLayout.distinct`.
     """
     started = time.perf_counter()
-    tensors = WeightLayout.of_model(model).distinct(update)
-    targets: dict[str, Tensor] = model.state_dict(keep_vars=True)
+    tensors = WeightLayout.of_model(model).distinct(update, arrived)
+    targets = dict(by_expert(model.state_dict(keep_vars=True).items()))
     with torch.no_grad():
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)

@@ -44,23 +44,19 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     from rlinf.sweep.summary import summarise
 
     open_sweep(sweep)
-    trials = run_trials(sweep, plans)
+    outcome = run_trials(sweep, plans)
     summary = summarise(read_sweep(sweep.folder))
     write_tables(summary, sweep.folder)
     print(summary.verdict)
-    failed = [trial for trial in trials if trial.status == "failed"]
-    cut = [trial for trial in trials if trial.status in ("running", "out of time")]
+    failed = [trial for trial in outcome.trials if trial.status == "failed"]
     for trial in failed:
         print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
-    if cut:
-        why = "Interrupted" if cut[0].status == "running" else "Out of time"
-        print(f"{why}: {len(cut)} trials are cut short. The same command goes on.")
-    if failed:
-        return FAILED
-    return INTERRUPTED if cut and cut[0].status == "running" else 0
+    if outcome.interrupted:
+        return INTERRUPTED
+    return FAILED if failed else 0
 
 
 def last_line(error: str | None) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
@@ -22,18 +23,26 @@ _QUIET = {
 
 # Of each trial of a population: enough that one is still there when a trial that waits for a core wants it.
 _CHECKPOINTS = 4
+_DONE = ("finished", "stopped")
 
 
-def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> list[TrialRecord]:
-    """Runs what is not finished yet, until nothing is left, time is up or someone interrupts; returns all trials."""
+@dataclass(frozen=True)
+class Outcome:
+    """All trials so far, and whether someone ended the sweep before its time."""
+
+    trials: list[TrialRecord]
+    interrupted: bool
+
+
+def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
+    """Runs what is not finished yet, until nothing is left, time is up or someone interrupts."""
     known = {trial.folder.name: trial for trial in read_sweep(sweep.folder).trials}
-    finished = sum(trial.status == "finished" for trial in known.values())
-    over = [name for name, trial in known.items() if trial.status in ("finished", "stopped")]
-    waiting = [plan for plan in plans if plan.folder_name not in over]
+    done = sum(trial.status in _DONE for trial in known.values())
+    waiting = [plan for plan in plans if plan.folder_name not in known or known[plan.folder_name].status not in _DONE]
     total = len(plans) or (sweep.config.budget.trials or 1) * len(sweep.config.seeds)
-    with LiveView(sweep, total=total, finished=finished) as view:
+    with LiveView(sweep, total=total, done_before=done) as view:
         if plans and not waiting:
-            view.say("every trial is finished already")
+            view.say("every trial is at its end already")
         else:
             _fit(sweep, waiting, view)
         trials = list(read_sweep(sweep.folder).trials)
@@ -42,7 +51,11 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> list[TrialRecord]:
                 if trial.status == "running":
                     trial.status = "out of time"
                     trial.write()
-    return trials
+        left = total - sum(trial.status in (*_DONE, "failed") for trial in trials)
+        if left:
+            why = "Out of time" if view.out_of_time else "Interrupted"
+            view.say(f"{why}: {left} of {total} trials are not at their end. The same command goes on.")
+    return Outcome(trials, interrupted=left > 0 and not view.out_of_time)
 
 
 def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
@@ -52,6 +65,8 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
 
     # A failure is told by the live view, with the run's own traceback instead of that of the actor around it.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+    # A trial's process is new after each copy, so that an actor which is used again would save little.
+    warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
     started = not ray.is_initialized()
     if started:
         ray.init(

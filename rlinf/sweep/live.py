@@ -39,8 +39,8 @@ class Shown:
 class LiveView:
     """Trials, status, best so far, time left. Also the clock of `budget.wall_time_s`."""
 
-    def __init__(self, sweep: Sweep, *, total: int, finished: int, console: Console | None = None) -> None:
-        self.sweep, self.total, self.done_before = sweep, total, finished
+    def __init__(self, sweep: Sweep, *, total: int, done_before: int, console: Console | None = None) -> None:
+        self.sweep, self.total, self.done_before = sweep, total, done_before
         self.console = console or Console()
         self.trials: dict[str, Shown] = {}
         self.widest = 1
@@ -50,7 +50,7 @@ class LiveView:
         self._live = Live(self, console=self.console, refresh_per_second=2) if self.console.is_terminal else None
 
     def __enter__(self) -> Self:
-        before = f", {self.done_before} finished before" if self.done_before else ""
+        before = f", {self.done_before} done before" if self.done_before else ""
         self.say(f"[bold]{self.sweep.name}[/]: {self.total} trials{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
@@ -153,7 +153,7 @@ class LiveView:
             table.add_row(shown.name, status, f"{shown.step}{steps}", _number(shown.value), _number(shown.best))
         hidden = f"and {len(ordered) - _ROWS} more; " if len(ordered) > _ROWS else ""
         waiting = self.total - self.done_before - len(ordered)
-        before = f", {self.done_before} finished before" if self.done_before else ""
+        before = f", {self.done_before} done before" if self.done_before else ""
         return Group(table, Text(f"{hidden}{waiting} not started{before}\n{self._best()}"))
 
     def _rank(self, shown: Shown) -> tuple[int, float]:

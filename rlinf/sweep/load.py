@@ -163,5 +163,23 @@ def _check_budget(config: SweepConfig, say: Say) -> None:
         value = getattr(config.budget, name)
         if value is not None and value <= 0:
             say(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
-    if config.schedule.reduction < 2:
-        say("scheduler", "scheduler.reduction must be at least 2.", "For example: 3.")
+    _check_ranges(config, say)
+
+
+def _check_ranges(config: SweepConfig, say: Say) -> None:
+    schedule, resources = config.schedule, config.resources
+    if schedule.reduction < 2:
+        say("scheduler.reduction", "scheduler.reduction must be at least 2.", "For example: 3.")
+    if not 0 < schedule.quantile <= 0.5:
+        say("scheduler.quantile", "scheduler.quantile must lie above 0, up to 0.5.", "For example: 0.25.")
+    least = {
+        "scheduler.grace_steps": (schedule.grace_steps, 1),
+        "scheduler.perturb_every": (schedule.perturb_every, 1),
+        "resources.cpus": (resources.cpus, 0.01),
+        "resources.gpus": (resources.gpus, 0),
+        "resources.max_parallel": (resources.max_parallel, 1),
+        "retries": (config.retries, 0),
+    }
+    for key, (value, bound) in least.items():
+        if value is not None and value < bound:
+            say(key, f"{key} must be at least {bound}, not {value}.", f"For example: {max(bound, 1)}.")

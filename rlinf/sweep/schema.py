@@ -35,7 +35,7 @@ class SchedulerConfig:
     reduction: int = 3
     """asha: of so many trials at a rung, one goes on."""
     perturb_every: int = 5
-    """pbt: steps between two copies of the better by the worse; checkpoints are made as often."""
+    """pbt: steps between two copies of the better by the worse; runs are evaluated and saved as often."""
     quantile: float = 0.25
     """pbt: this share at the bottom copies this share at the top."""
 
@@ -47,7 +47,7 @@ class BudgetConfig:
     steps: int | None = None
     """`run.max_steps` of every trial; null keeps the base's."""
     wall_time_s: float | None = None
-    """The whole sweep; what still runs then is stopped. Without a scheduler it goes on when the sweep is run again."""
+    """One call of the command; what runs then is cut, and goes on with the next call."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class SweepConfig:
     base: str = ""
     """A training file, relative to the sweep file."""
     name: str = ""
-    """null: the sweep file's name."""
+    """Empty: the sweep file's name."""
     dir: str = "runs/sweeps/{name}"
     """The sweep directory; `{name}` is filled in. The same directory resumes what is there."""
     set: dict[str, object] = field(default_factory=dict)

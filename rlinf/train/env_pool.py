@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlinf.cluster import Cluster, WorkerDied, WorkerGroup, WorkerTimeout
+from rlinf.errors import UserError
 from rlinf.types import WeightUpdate
 
 
@@ -26,9 +27,19 @@ class EnvPool:
         """Observation and action space of one environment."""
         return self.group.call_one(0, "spaces")
 
+    def instructions(self, starts: int) -> list[str]:
+        """What the environment says to so many starts; empty where it says nothing."""
+        return self.group.call_one(0, "instructions", starts)
+
     def vectorization(self) -> str:
         """How the first worker steps its environments, and why."""
         return self.group.call_one(0, "vectorization")
+
+    def require_filming(self) -> None:
+        """Raises UserError where episodes can not be filmed; worker 0 is the one that films."""
+        problem = self.group.call_one(0, "filming_problem")
+        if problem is not None:
+            raise UserError(f"evaluation.video_every: {problem}. Set evaluation.video_every: 0 to go without videos.")
 
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         if args and isinstance(args[0], WeightUpdate):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlinf.rollouts.rows import Row
@@ -15,10 +15,13 @@ from rlinf.types import Metrics
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics under `eval/`, and a few graded samples to look at."""
+    """Metrics under `eval/`, and a few graded samples (text) or episodes (simulators) to look at."""
 
     metrics: Metrics
-    samples: list[dict[str, Any]]
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    episodes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """What a person should hear of."""
 
 
 class TextEvaluator:

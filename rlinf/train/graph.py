@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from rlinf.config import Config
 from rlinf.train.evaluation import Evaluation
 from rlinf.train.pools import LearnerPool
-from rlinf.types import Batch, Metrics, WeightUpdate
+from rlinf.types import Batch, Metrics
 
 
 class StatefulRollout(Protocol):
@@ -22,19 +22,29 @@ class StatefulRollout(Protocol):
     def load_state_dict(self, state: Any) -> None: ...
 
 
+def nothing() -> None:
+    """For graphs whose samplers have no memory to free."""
+
+
 @dataclass(frozen=True)
 class Graph:
     """The processes of a run behind plain calls."""
 
     rollout: StatefulRollout
     learner: LearnerPool
-    load_weights: Callable[[WeightUpdate], Metrics]
-    """Learner to samplers."""
+    send_weights: Callable[[int], Metrics]
+    """The learner's weights to the samplers, under this version."""
     evaluate: Callable[[], Evaluation] | None
+    film: Callable[[int], Evaluation] | None = None
+    """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
     on_policy: bool = True
     """False: the learner keeps transitions of its own accord, and takes batches as they come, without advantages."""
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
+    sleep: Callable[[], None] = nothing
+    """Samplers give device memory back while the learner works ..."""
+    wake: Callable[[], None] = nothing
+    """... until they are to take new weights."""
     save_tokenizer: Callable[[str], object] | None = None
     restarts: Callable[[], Mapping[str, int]] = dict
     """How often workers were started anew, by kind."""

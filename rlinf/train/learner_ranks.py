@@ -9,6 +9,7 @@ from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.learners.stage import Stage
 from rlinf.train.graph import gpus_of
+from rlinf.train.options import training_stage, warm_start_stage
 
 if TYPE_CHECKING:
     import torch
@@ -54,4 +55,23 @@ def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], A
         rank=info.rank,
         size=info.size,
         ranks=ONE_RANK if info.size == 1 else TorchRanks(device=device),
+        offload=config.learner.offload,
     )
+
+
+def first_stage(config: Config) -> Stage:
+    return warm_start_stage(config) if config.sft.steps else training_stage(config)
+
+
+class StagedLearner:
+    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
+
+    def __init__(self, learner: Any, config: Config) -> None:
+        self._learner = learner
+        self._stages = {"sft": warm_start_stage(config), "train": training_stage(config)}
+
+    def start(self, stage: str) -> None:
+        self._learner.start(self._stages[stage])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from rich.markup import escape
 
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
+from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
-from rlinf.train.evaluation import Evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
 from rlinf.train.options import algorithm_options, needs_reference, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import Checkpoint, RunDirectory
-from rlinf.train.samples import write_samples
+from rlinf.train.samples import write_episodes, write_samples
 from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics, concatenate
 
@@ -74,14 +76,16 @@ class Trainer:
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         with self.log(state.step) as log:
-            self.graph.load_weights(self.graph.learner.weights(version=state.step))
+            self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
                 state.initial = self.evaluate()
                 log.write(0, state.initial)
             while state.step < config.run.max_steps:
                 began = time.perf_counter()
                 batch, metrics = self.batches.take(state.step)
-                if state.step + 1 < config.run.max_steps:
+                if not self.batches.ahead:
+                    self.graph.sleep()
+                elif state.step + 1 < config.run.max_steps:
                     self.batches.begin(state.step + 1)
                 batch, prepared = self.prepare(batch)
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
@@ -103,6 +107,7 @@ class Trainer:
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The batch of a step; with dynamic sampling, rollouts until enough groups differ in reward."""
         wanted = self.config.algorithm
+        self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
         batch, metrics = self.graph.rollout.collect(step)
         if not wanted.dynamic_sampling:
             return batch, metrics
@@ -132,7 +137,7 @@ class Trainer:
         self.check(batch)
         if not self.graph.on_policy:
             return batch, {}
-        stage, stale = training_stage(self.config), self.batches.ahead
+        stage, stale = self.stage, self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
@@ -173,7 +178,12 @@ class Trainer:
     def send_weights(self, version: int) -> Metrics:
         """Learner to samplers; the next response follows the new weights."""
         began = time.perf_counter()
-        numbers = self.graph.load_weights(self.graph.learner.weights(version=version))
+        # Where they share a device: the optimiser leaves it before samplers come back, the weights once they are sent.
+        slept = self.graph.learner.sleep(keep_weights=True)
+        self.graph.wake()
+        numbers = self.graph.send_weights(version)
+        for name, value in self.graph.learner.sleep().items():
+            numbers[name] = value + slept[name]
         metrics = {f"weights/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/weights_s": time.perf_counter() - began}
 
@@ -181,8 +191,15 @@ class Trainer:
         if self.graph.evaluate is None:
             return {}
         began = time.perf_counter()
-        evaluation: Evaluation = self.graph.evaluate()
+        step, film = self.progress.step, self.graph.film
+        if film is not None and self.due(self.config.evaluation.video_every):
+            evaluation = film(step)
+        else:
+            evaluation = self.graph.evaluate()
         self.progress.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        for note in evaluation.notes:
+            self.display.say(f"[yellow]step {step}: {escape(note)}")
+        write_episodes(self.folder.path, step, evaluation.episodes)
         metric = self.config.checkpoint.best_metric
         if metric in evaluation.metrics:
             value = evaluation.metrics[metric]
@@ -239,6 +256,11 @@ class Trainer:
         last = self.progress.step == (of or self.config.run.max_steps)
         return last or (every > 0 and self.progress.step % every == 0)
 
+    @functools.cached_property
+    def stage(self) -> Stage:
+        """Of reinforcement learning; an off-policy learner has none, and is not asked for it."""
+        return training_stage(self.config)
+
     def keep_samples(self, batch: Batch) -> None:
         logging = self.config.logging
         if logging.samples_every and (self.progress.step - 1) % logging.samples_every == 0:
@@ -251,7 +273,10 @@ class Trainer:
             )
 
     def log(self, from_step: int) -> Any:
-        return MetricLog(self.folder.path, self.config, from_step=from_step)
+        def say(words: str) -> None:
+            self.display.say(f"[yellow]{escape(words)}")
+
+        return MetricLog(self.folder.path, self.config, from_step=from_step, say=say)
 
     def save(self) -> None:
         """Writes a checkpoint aside, then renames it: a kill at any point leaves the one before."""

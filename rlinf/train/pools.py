@@ -1,4 +1,4 @@
-"""The groups of a run as single objects: one sampler, one vector of text environments, one learner.
+"""The groups of a run as single objects: one vector of text environments, one learner (samplers: sampler_pool.py).
 
 Splitting work over workers and bringing a dead one back happens here, so that rollouts and the loop know nothing of it.
 """
@@ -6,19 +6,27 @@ Splitting work over workers and bringing a dead one back happens here, so that r
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.cluster import Cluster, WorkerDied, WorkerError, WorkerGroup, WorkerTimeout
+from rlinf.cluster import Cluster, Handle, WorkerDied, WorkerError, WorkerGroup, WorkerTimeout
+from rlinf.rollouts.grading import Graded, GradedColumns
 from rlinf.rollouts.text_env import EnvFacts
-from rlinf.types import Batch, Completion, Metrics, PolicyOutput, SampleRequest, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
-_GONE = (WorkerDied, WorkerTimeout)
+GONE = (WorkerDied, WorkerTimeout)
+"""What ends a worker that can be started anew."""
+_GATHER_S = 0.01
+Answers = dict[int, str]
+"""Row of a worker -> response."""
+_log = logging.getLogger(__name__)
 
 
 def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
@@ -32,59 +40,27 @@ def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
     return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
-class SamplerPool:
-    """Samplers that share the prompts. One that dies is started anew with the current weights; its part is redone."""
-
-    def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
-        self.group, self.cluster = group, cluster
-        self.restarts = 0
-        self._update: Any = None
-
-    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        parts = [list(requests[part]) for part in shares(len(requests), self.group.size)]
-        handles = {rank: self.group.submit_one(rank, "sample", part) for rank, part in enumerate(parts) if part}
-        completions: list[Completion] = []
-        for rank, handle in handles.items():
-            try:
-                completions += handle.result()
-            except _GONE:
-                self._revive(rank)
-                completions += self.group.call_one(rank, "sample", parts[rank])
-        return completions
-
-    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        yield from self.sample(requests)
-
-    def load(self, update: WeightUpdate) -> Metrics:
-        self._update = self.cluster.share(update)
-        numbers = self.group.call("load", self._update)
-        return {name: max(float(number[name]) for number in numbers) for name in numbers[0]}
-
-    def sleep(self) -> None:
-        self.group.call("sleep")
-
-    def wake(self) -> None:
-        self.group.call("wake")
-
-    def _revive(self, rank: int) -> None:
-        self.group.restart(rank)
-        self.restarts += 1
-        if self._update is not None:
-            self.group.call_one(rank, "load", self._update)
-
-
 class TextEnvPool:
     """Text environments of all workers as one. A worker that dies is started anew, its conversations are replayed."""
 
     def __init__(self, group: WorkerGroup) -> None:
         self.group = group
         self.restarts = 0
-        self._open: dict[int, tuple[str, list[int], list[list[str]]]] = {}
-        """Rank -> side, task ids and all actions since the last reset: enough to replay."""
+        self._in_part: dict[str, bool] = {}
+        self._busy_s = [0.0] * group.size
+        self._open: dict[int, tuple[str, list[int], list[Answers]]] = {}
+        """Rank -> side, task ids and all answers since the last reset: enough to replay."""
         self._slices: list[slice] = []
 
+    @property
+    def busy_s(self) -> float:
+        """Seconds of grading so far, of the busiest worker."""
+        return max(self._busy_s)
+
     def facts(self, side: str) -> EnvFacts:
-        return self.group.call_one(0, "facts", side)
+        facts: EnvFacts = self.group.call_one(0, "facts", side)
+        self._in_part[side] = facts.steps_in_part
+        return facts
 
     def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         return self.group.call_one(0, "demonstrations", side, list(task_ids))
@@ -93,39 +69,89 @@ class TextEnvPool:
         self._slices = shares(len(task_ids), self.group.size)
         parts = [list(task_ids[part]) for part in self._slices]
         self._open = {rank: (side, part, []) for rank, part in enumerate(parts) if part}
-        results = self._call({rank: ("reset", side, parts[rank]) for rank in self._open})
-        observations = [text for result in results for text in result[0]]
-        return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
-
-    def step(self, side: str, actions: Sequence[str]) -> tuple[list[str], Any, Any, Any, dict[str, Any]]:
-        parts = {rank: list(actions[self._slices[rank]]) for rank in self._open}
-        results = self._call({rank: ("step", side, part) for rank, part in parts.items()})
-        for rank, part in parts.items():
-            self._open[rank][2].append(part)
-        infos = _columns([result[4] for result in results], [len(result[0]) for result in results])
-        rewards, terminated, truncated = (np.concatenate([result[i] for result in results]) for i in (1, 2, 3))
-        return [text for result in results for text in result[0]], rewards, terminated, truncated, infos
-
-    def _call(self, calls: dict[int, tuple[str, str, list[Any]]]) -> list[Any]:
-        handles = {rank: self.group.submit_one(rank, *call) for rank, call in calls.items()}
+        handles = {rank: self.group.submit_one(rank, "reset", side, parts[rank]) for rank in self._open}
         results = []
         for rank, handle in handles.items():
             try:
                 results.append(handle.result())
-            except _GONE:
-                results.append(self._replay(rank, calls[rank]))
-        return results
+            except GONE as error:
+                results.append(self._replay(rank, error))
+        observations = [text for result in results for text in result[0]]
+        return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
-    def _replay(self, rank: int, call: tuple[str, str, list[Any]]) -> Any:
-        """Starts the worker anew, brings its conversations to where they were, and makes the call again."""
+    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
+        """What is said to each of ``answers`` (conversation, response), in any order.
+
+        A worker that is free is given the answers that have come for it so far, while more are awaited: those that come
+        within :data:`_GATHER_S` go together. Environments that can't step in part get all at the end.
+        """
+        in_part = self._in_part[side] if side in self._in_part else self.facts(side).steps_in_part
+        desk = {rank: _Desk() for rank in self._open}
+        for place, response in answers:
+            rank = next(rank for rank in desk if self._slices[rank].start <= place < self._slices[rank].stop)
+            desk[rank].add(place - self._slices[rank].start, response)
+            if in_part:
+                for rank in [rank for rank in desk if desk[rank].due()]:
+                    yield from self._collect(rank, desk[rank])
+                    self._hand_in(rank, desk[rank])
+        while any(one.waiting or one.handle for one in desk.values()):
+            for rank, one in desk.items():
+                yield from self._collect(rank, one)
+            for rank, one in desk.items():
+                self._hand_in(rank, one)
+
+    def _hand_in(self, rank: int, desk: _Desk) -> None:
+        if desk.waiting:
+            side, tasks, _ = self._open[rank]
+            desk.given, desk.waiting = desk.waiting, {}
+            rows, responses = list(desk.given), list(desk.given.values())
+            desk.handle = self.group.submit_one(rank, "answer", side, len(tasks), rows, responses)
+
+    def _collect(self, rank: int, desk: _Desk) -> Iterator[Graded]:
+        """Waits for what the worker was given last."""
+        if desk.handle is None:
+            return
+        handle, desk.handle = desk.handle, None
+        try:
+            graded: GradedColumns = handle.result()
+        except GONE as error:
+            self._replay(rank, error)
+            side, tasks, _ = self._open[rank]
+            graded = self.group.call_one(rank, "answer", side, len(tasks), list(desk.given), list(desk.given.values()))
+        self._open[rank][2].append(desk.given)
+        self._busy_s[rank] += graded.seconds
+        yield from graded.rows([self._slices[rank].start + row for row in desk.given])
+
+    def _replay(self, rank: int, error: Exception) -> Any:
+        """Starts the worker anew and brings its conversations to where they were; returns their reset."""
+        _log.warning("an environment worker is started anew: %s", error)
         self.group.restart(rank)
         self.restarts += 1
-        side, task_ids, actions = self._open[rank]
-        if call[0] == "step":
-            self.group.call_one(rank, "reset", side, task_ids)
-            for taken in actions:
-                self.group.call_one(rank, "step", side, taken)
-        return self.group.call_one(rank, *call)
+        side, task_ids, past = self._open[rank]
+        started = self.group.call_one(rank, "reset", side, task_ids)
+        for given in past:
+            self.group.call_one(rank, "answer", side, len(task_ids), list(given), list(given.values()))
+        return started
+
+
+@dataclass
+class _Desk:
+    """What one worker has to grade: ``given`` is with it while there is a ``handle``, ``waiting`` comes next."""
+
+    waiting: Answers = field(default_factory=dict)
+    given: Answers = field(default_factory=dict)
+    handle: Handle | None = None
+    _since: float = 0.0
+
+    def add(self, row: int, response: str) -> None:
+        if not self.waiting:
+            self._since = time.monotonic()
+        self.waiting[row] = response
+
+    def due(self) -> bool:
+        """The oldest answer has waited long enough, and the worker is free."""
+        late = bool(self.waiting) and time.monotonic() - self._since >= _GATHER_S
+        return late and (self.handle is None or self.handle.done())
 
 
 def _columns(infos: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
@@ -140,8 +166,17 @@ def _columns(infos: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str,
 class LearnerPool:
     """The ranks of a learner as one."""
 
-    def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
+    def __init__(self, group: WorkerGroup, cluster: Cluster, *, in_parts: bool = False, offload: bool = False) -> None:
+        """``in_parts``: the ranks give their weights in parts. ``offload``: they have something to move in sleep."""
         self.group, self.cluster = group, cluster
+        self._in_parts, self._offload = in_parts, offload
+
+    def sleep(self, *, keep_weights: bool = False) -> Metrics:
+        """Frees device memory for samplers; whatever is asked of the learner next wakes it. The largest figures."""
+        if not self._offload:
+            return {}
+        numbers = self.group.call("sleep", keep_weights=keep_weights)
+        return {name: max(number[name] for number in numbers) for name in numbers[0]}
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
@@ -163,6 +198,14 @@ class LearnerPool:
 
     def weights(self, *, version: int) -> WeightUpdate:
         return self.group.call("weights", version=version)[0]
+
+    def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
+        """The same weights, never all at once where the ranks know parts."""
+        if not self._in_parts:
+            yield self.weights(version=version)
+            return
+        for part in range(self.group.call("weight_parts")[0]):
+            yield self.group.call("weights", version=version, part=part)[0]
 
     def start(self, stage: str) -> None:
         self.group.call("start", stage)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from rlinf.cluster import Cluster, connect
 from rlinf.config import Config, load
+from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
+from rlinf.errors import UserError
 from rlinf.samplers.build import environment
 from rlinf.train.graph import Graph, gpus_of
 from rlinf.train.loop import Progress, Trainer
@@ -36,6 +38,7 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
     """
     began = time.perf_counter()
+    require_extras(config)
     folder = RunDirectory.open(config)
     with _display(config) as display:
         done = folder.summary()
@@ -63,6 +66,14 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
     return RunResult(state.evaluation, folder.path)
 
 
+def require_extras(config: Config) -> None:
+    """Raises UserError that names every missing extra, before anything starts."""
+    missing = [extra for extra in needed_extras(config) if not extra.installed]
+    if missing:
+        listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
+        raise UserError(f"this run needs what is not installed:\n  {listed}")
+
+
 def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
     """`report.html`; a page that fails is told, and does not fail the run that it is about."""
     from rlinf.report.page import plotting_installed
@@ -88,7 +99,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "steps": state.step,
             "metrics": state.evaluation,
             "initial_metrics": state.initial,
-            "params_sha256": fingerprint(graph.learner.weights(version=state.step)),
+            "params_sha256": fingerprint(graph.learner.weights_in_parts(version=state.step)),
             "wall_s": wall_s,
             "notes": dict(graph.notes),
         }
@@ -124,7 +135,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     with _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
-        trainer.graph.load_weights(trainer.graph.learner.weights(version=trainer.progress.step))
+        trainer.graph.send_weights(trainer.progress.step)
         metrics = trainer.evaluate()
     show(
         display.console,

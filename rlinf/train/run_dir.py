@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config, diff, load, to_yaml
+from rlinf.errors import UserError
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
 _MAY_CHANGE = (
@@ -29,7 +30,7 @@ _MAY_CHANGE = (
 _PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
-class RunDirectoryError(RuntimeError):
+class RunDirectoryError(UserError):
     """A directory that this run may not use as it is; the message says why and what to do."""
 
 
@@ -46,10 +47,11 @@ class Checkpoint:
 
 
 class RunDirectory:
-    """Paths and files of one run."""
+    """Paths and files of one run. With ``only`` it is as if the checkpoint of that step were the only one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, only: int | None = None) -> None:
         self.path = path
+        self._only = only
         self.checkpoints = path / "checkpoints"
         self.skipped_checkpoints: list[str] = []
 
@@ -113,9 +115,14 @@ class RunDirectory:
             self.skipped_checkpoints.append(f"{folder.name}: cut short: {', '.join(damaged)}")
         return None
 
+    def steps(self) -> list[int]:
+        """The steps that checkpoints were written after, in order; those of a warm start are negative."""
+        return sorted(int(folder.name.removeprefix("step_")) for folder in self.checkpoints.glob("step_*"))
+
     def _by_step(self) -> list[Path]:
-        """Checkpoint folders, oldest first; those of a warm start have negative steps."""
-        return sorted(self.checkpoints.glob("step_*"), key=lambda folder: int(folder.name.removeprefix("step_")))
+        """Checkpoint folders, oldest first."""
+        steps = [step for step in self.steps() if self._only in (None, step)]
+        return [self.checkpoints / f"step_{step:06d}" for step in steps]
 
     def prune(self, keep: int, best: int | None) -> None:
         """Removes all but the newest ``keep`` checkpoints and the best one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ from torch import Tensor
 
 from rlinf.types import Batch, PolicyOutput
 
-# A simulator's row is kept as a trace of so many decisions.
-_TRACE_SLOTS = 512
+# A simulator's row is kept as a trace of so many decisions, with its actions where they have few dimensions.
+TRACE_SLOTS, TRACE_ACTIONS = 512, 8
 
 
 def write_samples(
@@ -24,16 +24,26 @@ def write_samples(
     ones the clip range held back.
     """
     path = folder / "samples" / f"step_{step:06d}.jsonl"
-    path.parent.mkdir(exist_ok=True)
     chosen = set(batch.group_ids.unique()[:groups].tolist())
     shown = batch.select([row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen])
     updated = evaluate(shown).logprobs if evaluate is not None and _is_text(shown) else None
-    path.write_text("".join(json.dumps(line) + "\n" for line in sample_lines(shown, updated)))
+    _write_lines(path, sample_lines(shown, updated))
+
+
+def write_episodes(folder: Path, step: int, episodes: Sequence[Mapping[str, Any]]) -> None:
+    """`episodes/step_000010.jsonl`: one evaluation episode a line; nothing where there are none (text)."""
+    if episodes:
+        _write_lines(folder / "episodes" / f"step_{step:06d}.jsonl", episodes)
 
 
 def sample_lines(batch: Batch, updated: Tensor | None = None) -> list[dict[str, Any]]:
     """Every row as plain data; ``updated`` are the log-probabilities [B, T] after the update."""
     return [_line(batch, row, None if updated is None else updated[row]) for row in range(batch.num_rows)]
+
+
+def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _is_text(batch: Batch) -> bool:
@@ -67,7 +77,7 @@ def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
 def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     """What a simulator's row did, decision by decision: rewards, values, advantages, and actions of few dimensions."""
     every = batch.decision_slots
-    acted = batch.mask[row, ::every].nonzero()[:_TRACE_SLOTS, 0]
+    acted = batch.mask[row, ::every].nonzero()[:TRACE_SLOTS, 0]
     columns = {
         "reward": batch.rewards.unflatten(1, (-1, every)).sum(dim=2) if batch.rewards.ndim == 2 else None,
         "advantage": None if batch.advantages is None else batch.advantages[:, ::every],
@@ -75,7 +85,7 @@ def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     }
     trace = {name: _rounded(column[row][acted]) for name, column in columns.items() if column is not None}
     actions = batch.actions[row][acted].reshape(len(acted), -1)
-    if actions.shape[1] <= 8:
+    if actions.shape[1] <= TRACE_ACTIONS:
         trace |= {f"action {place}": _rounded(actions[:, place]) for place in range(actions.shape[1])}
     return trace
 

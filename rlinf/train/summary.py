@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
@@ -12,13 +13,14 @@ from rich.table import Table
 from rlinf.types import Metrics, WeightUpdate
 
 
-def fingerprint(update: WeightUpdate) -> str:
-    """The sha256 of all parameters: names, shapes and float32 bytes, in order of name."""
+def fingerprint(updates: Iterable[WeightUpdate]) -> str:
+    """The sha256 of all parameters: names, shapes and float32 bytes, in order of name within each part."""
     digest = sha256()
-    for name in sorted(update.tensors):
-        tensor = update.tensors[name].detach().float().contiguous()
-        digest.update(f"{name}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.numpy().tobytes())
+    for update in updates:
+        for name in sorted(update.tensors):
+            tensor = update.tensors[name].detach().float().contiguous()
+            digest.update(f"{name}{tuple(tensor.shape)}".encode())
+            digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import os
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +12,24 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
-from rlinf.learners.stage import Stage
+from rlinf.config.schema import OffloadConfig
+from rlinf.rollouts.partial import OverSamplingRollout
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.rows import Row, batch_of
 from rlinf.rollouts.tasks import TaskOrder
 from rlinf.rollouts.text import TextRollout
 from rlinf.rollouts.text_env import TextEnvWorker
-from rlinf.samplers.build import SamplerSpec
+from rlinf.samplers.build import SamplerSpec, build_sampler
 from rlinf.streams import numpy_generator, stream_seed
+from rlinf.train.ends import LearnerEnd, SamplerEnd
 from rlinf.train.evaluation import TextEvaluator
-from rlinf.train.graph import Graph, gpus_of
-from rlinf.train.learner_ranks import join_group, torch_learner
-from rlinf.train.options import sampling_params, training_stage, warm_start_stage
-from rlinf.train.pools import LearnerPool, SamplerPool, TextEnvPool
+from rlinf.train.graph import Graph, gpus_of, nothing
+from rlinf.train.kept_tokenizer import kept_tokenizer
+from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
+from rlinf.train.options import sampling_params
+from rlinf.train.pools import LearnerPool, TextEnvPool
+from rlinf.train.sampler_pool import SamplerPool
+from rlinf.train.weight_transport import choose
 from rlinf.types import Batch
 
 # How many tasks a tokenizer is trained on: enough to meet every word of a template.
@@ -40,43 +45,27 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     learner_gpus, sampler_gpus = gpus_of(config)
-    learner = LearnerPool(
-        cluster.spawn(
-            "learner",
-            functools.partial(_build_learner, config, path),
-            n=config.learner.num_workers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
-            rendezvous=config.learner.num_workers > 1,
-        ),
-        cluster,
+    learners = cluster.spawn(
+        "learner",
+        functools.partial(_build_learner, config, path),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
+        rendezvous=config.learner.num_workers > 1,
     )
-    sampler = SamplerPool(
-        cluster.spawn(
-            "sampler",
-            functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
-            n=config.rollout.num_samplers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
-        ),
-        cluster,
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
+        n=config.rollout.num_samplers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
     )
-    rollout = TextRollout(
-        sampler,
-        envs,
-        PromptRenderer(
-            tokenizer,
-            chat_template=config.data.chat_template,
-            system_prompt=config.data.system_prompt or train.system_prompt,
-        ),
-        TaskOrder(train.num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
-        params=sampling_params(config),
-        prompts=config.rollout.batch_size,
-        group_size=config.algorithm.group_size,
-        seed=config.run.seed,
-        max_turns=config.env.max_turns,
-        max_prompt_length=config.data.max_prompt_length,
-        pad_token_id=tokenizer.pad_token_id,
-        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
+    transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
+    sampler = SamplerPool(samplers, cluster, transport)
+    renderer = PromptRenderer(
+        tokenizer,
+        chat_template=config.data.chat_template,
+        system_prompt=config.data.system_prompt or train.system_prompt,
     )
+    rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     evaluator = TextEvaluator(
         rollout,
         size=config.evaluation.size,
@@ -85,15 +74,46 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         temperature=config.evaluation.temperature,
         seed=config.evaluation.seed,
     )
+    sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
-        learner=learner,
-        load_weights=sampler.load,
+        learner=LearnerPool(learners, cluster, in_parts=True, offload=config.learner.offload != OffloadConfig()),
+        send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
         save_tokenizer=tokenizer.save_pretrained,
-        restarts=lambda: {"failures/samplers": sampler.restarts, "failures/env_workers": envs.restarts},
+        sleep=sampler.sleep if sleeps else nothing,
+        wake=sampler.wake if sleeps else nothing,
+        restarts=lambda: {
+            "failures/samplers": sampler.restarts,
+            "failures/responses_redone": sampler.redone,
+            "failures/env_workers": envs.restarts,
+        },
         notes=train.notes,
+    )
+
+
+def _make_rollout(
+    config: Config, sampler: SamplerPool, envs: TextEnvPool, renderer: PromptRenderer, num_tasks: int
+) -> TextRollout:
+    """The rollout of the training side; evaluation uses it too."""
+    make: Callable[..., TextRollout] = TextRollout
+    if config.rollout.over_sampling > 0:
+        extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
+        make = functools.partial(OverSamplingRollout, extra=extra)
+    return make(
+        sampler,
+        envs,
+        renderer,
+        TaskOrder(num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
+        params=sampling_params(config),
+        prompts=config.rollout.batch_size,
+        group_size=config.algorithm.group_size,
+        seed=config.run.seed,
+        max_turns=config.env.max_turns,
+        max_prompt_length=config.data.max_prompt_length,
+        pad_token_id=renderer.tokenizer.pad_token_id,
+        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
     )
 
 
@@ -106,6 +126,13 @@ def _bundle(config: Config) -> str | None:
     return None if config.cluster.placement == "separate" else "policy"
 
 
+def _sleeps(config: Config) -> bool:
+    """Whether samplers free their memory for the learner."""
+    learner_gpus, sampler_gpus = gpus_of(config)
+    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None and not config.rollout.ahead
+    return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
+
+
 def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
     return TextEnvWorker(
         config.env.id,
@@ -116,27 +143,24 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-    from rlinf.models.loading import load_tokenizer, make_tokenizer
-
-    saved = folder / "tokenizer"
-    if saved.exists():
-        return load_tokenizer(str(saved))
 
     def texts() -> Iterator[str]:
         for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
             yield from (prompt, response)
 
     wanted = config.policy.tokenizer
-    tokenizer = make_tokenizer(
-        wanted.path or config.policy.path,
-        vocab_size=wanted.vocab_size,
-        split_digits=wanted.split_digits,
-        texts=texts,
-    )
-    writing = folder / ".tokenizer_writing"
-    tokenizer.save_pretrained(str(writing))
-    os.replace(writing, saved)
-    return load_tokenizer(str(saved))
+
+    def make() -> Any:
+        from rlinf.models.loading import make_tokenizer
+
+        return make_tokenizer(
+            wanted.path or config.policy.path,
+            vocab_size=wanted.vocab_size,
+            split_digits=wanted.split_digits,
+            texts=texts,
+        )
+
+    return kept_tokenizer(folder / "tokenizer", make)
 
 
 def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
@@ -152,10 +176,11 @@ def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
     return model.to(dtype or torch.float32)
 
 
-def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> StagedLearner:
+def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return StagedLearner(learner, {"sft": warm_start_stage(config), "train": training_stage(config)})
+    ranked = StagedLearner(learner, config)
+    return LearnerEnd(ranked, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
@@ -172,16 +197,16 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
+        offload=config.learner.offload,
     )
 
 
 def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
-    from rlinf.models.loading import PolicyError, activation_dtype
+    from rlinf.models.checkpoint_names import by_expert
+    from rlinf.models.loading import activation_dtype
 
-    if config.policy.value_head:
-        raise PolicyError("learner.backend: megatron has no value head: set policy.value_head false, or use torch")
     device = join_group(config, info)
     if config.policy.path is not None:
         from transformers import AutoConfig
@@ -190,7 +215,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
     else:
         model = _model(config, tokenizer_path)
-        source, read = model.config, dict(model.named_parameters()).__getitem__
+        source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
     layout = config.learner.megatron
     if config.policy.gradient_checkpointing and layout.recompute == "none":
         layout = replace(layout, recompute="full")
@@ -204,6 +229,8 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
         dtype=activation_dtype(config.policy.dtype, device.type),
+        value_head=config.policy.value_head,
+        offload=config.learner.offload,
     )
 
 
@@ -245,27 +272,8 @@ def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
     )
 
 
-def first_stage(config: Config) -> Stage:
-    return warm_start_stage(config) if config.sft.steps else training_stage(config)
-
-
-class StagedLearner:
-    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
-
-    def __init__(self, learner: Any, stages: dict[str, Stage]) -> None:
-        self._learner, self._stages = learner, stages
-
-    def start(self, stage: str) -> None:
-        self._learner.start(self._stages[stage])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
-
-
-def _build_sampler(config: Config, spec: SamplerSpec, info: RankInfo) -> Any:
-    from rlinf.samplers.build import build_sampler
-
-    return build_sampler(config.rollout, spec)
+def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerEnd:
+    return SamplerEnd(build_sampler(config.rollout, spec))
 
 
 def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from rlinf.rollouts.records import EpisodeRecord
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
 from rlinf.rollouts.vector import VectorRollout
 from rlinf.train.evaluation import Evaluation
+from rlinf.train.samples import TRACE_ACTIONS, TRACE_SLOTS
 from rlinf.train.statistics import mean_interval, wilson, with_interval
 from rlinf.types import Metrics
 
@@ -14,14 +18,37 @@ from rlinf.types import Metrics
 class VectorEvaluator:
     """The same episodes each time: starts depend on `evaluation.seed` alone."""
 
-    def __init__(self, rollout: VectorRollout, *, size: int, greedy: bool) -> None:
-        self.rollout, self.size, self.greedy = rollout, size, greedy
+    def __init__(self, rollout: VectorRollout, folder: Path, *, size: int, greedy: bool) -> None:
+        self.rollout, self.folder, self.size, self.greedy = rollout, folder, size, greedy
 
-    def evaluate(self) -> Evaluation:
+    def evaluate(self, video: Path | None = None) -> Evaluation:
+        """Plays all episodes; into ``video`` goes what the first few look like."""
         failed_before = self.rollout.failures
-        metrics = record_metrics(self.rollout.evaluate(self.size, greedy=self.greedy))
+        done = self.rollout.evaluate(self.size, greedy=self.greedy, video=video)
+        notes = [f"no video: {done.problem}"] if done.problem is not None else []
+        name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.
-        return Evaluation(metrics | {"eval/failures": float(self.rollout.failures - failed_before)}, [])
+        metrics = record_metrics(done.records) | {"eval/failures": float(self.rollout.failures - failed_before)}
+        return Evaluation(metrics, episodes=[_episode(trace, name) for trace in done.traces], notes=notes)
+
+    def film(self, step: int) -> Evaluation:
+        """:meth:`evaluate`, with a video in the run directory."""
+        # Workers may run in another folder than the driver.
+        return self.evaluate((self.folder / "videos" / f"step_{step:06d}.mp4").resolve())
+
+
+def _episode(trace: EpisodeTrace, video: str | None) -> dict[str, Any]:
+    """A line of `episodes/step_000010.jsonl`."""
+    facts = {"start_seed": trace.start_seed, "decisions": len(trace.rewards), "video": video}
+    return {**asdict(trace.record), **facts, "trace": trace_columns(trace)}
+
+
+def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
+    """The course of an episode as columns, cut to what a page can show."""
+    columns = {"reward": trace.rewards}
+    if len(trace.actions) <= TRACE_ACTIONS:
+        columns |= {f"action {place}": column for place, column in enumerate(trace.actions)}
+    return {name: [round(value, 5) for value in column[:TRACE_SLOTS]] for name, column in columns.items()}
 
 
 def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:

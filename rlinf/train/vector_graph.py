@@ -12,15 +12,17 @@ from rlinf.config.checks.batch import collects_episodes
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
-from rlinf.streams import stream_seed
 from rlinf.train.env_pool import EnvPool
 from rlinf.train.graph import Graph, gpus_of
-from rlinf.train.learner_ranks import torch_learner
-from rlinf.train.options import training_stage
+from rlinf.train.imitation import Imitation
+from rlinf.train.kept_tokenizer import kept_tokenizer
+from rlinf.train.learner_ranks import StagedLearner, first_stage, torch_learner
 from rlinf.train.pools import LearnerPool
+from rlinf.train.simulator_policy import OFF_POLICY, make_policy
 from rlinf.train.vector_evaluation import VectorEvaluator
 
-OFF_POLICY = "sac"
+# How many starts are asked for their instruction: enough to meet every word of a task.
+_TOKENIZER_STARTS = 500
 
 
 def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
@@ -29,27 +31,37 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     envs = EnvPool(
         cluster.spawn(
             "env",
-            functools.partial(_build_env, config),
+            functools.partial(_build_env, config, folder),
             n=config.env.num_workers,
             resources=Resources(cpus=config.cluster.cpus_per_worker, spread=True),
         ),
         cluster,
     )
+    if config.evaluation.video_every:
+        envs.require_filming()
+    if config.policy.name == "vla" and config.policy.path is None:
+        _keep_tokenizer(config, envs, folder)
     rollout = VectorRollout(envs, vector_options(config))
-    learner = cluster.spawn(
+    warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
+    learners = cluster.spawn(
         "learner",
         functools.partial(_build_sac if off_policy else _build_learner, config, envs.spaces(), folder),
         n=config.learner.num_workers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
-    evaluator = VectorEvaluator(rollout, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0)
+    learner = LearnerPool(learners, cluster)
+    evaluator = VectorEvaluator(
+        rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
+    )
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learner, cluster),
-        load_weights=rollout.load,
+        learner=learner,
+        send_weights=lambda version: rollout.load(learner.weights(version=version)),
         evaluate=evaluator.evaluate if config.evaluation.size else None,
+        film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,
+        warm_start_batch=None if off_policy else warm_start.batch,
         restarts=lambda: {"failures/env_workers": envs.restarts},
         notes={"env.vectorization": envs.vectorization()},
     )
@@ -90,6 +102,8 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         next_observations=config.algorithm.loss_type == OFF_POLICY,
         evaluation_kwargs=None if overrides is None else {**config.env.kwargs, **overrides},
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
+        traced_episodes=config.evaluation.video_episodes,
+        films=config.evaluation.video_every > 0,
         cores=config.cluster.threads_per_worker,
     )
 
@@ -104,51 +118,41 @@ def vector_options(config: Config) -> VectorOptions:
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
         evaluation_seed=config.evaluation.seed,
+        filmed_episodes=config.evaluation.video_episodes,
     )
 
 
-def make_policy(config: Config, observation_space: Any, action_space: Any) -> Any:
-    """The network, the same in every worker: its first weights are drawn from the run's seed."""
-    import torch
-
-    from rlinf.granularity import Levels
-    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-    from rlinf.models.soft_actor_critic import SoftActorCritic
-
-    off_policy = config.algorithm.loss_type == OFF_POLICY
-    kind = SoftActorCritic if off_policy else ActorCritic
-    algorithm = config.algorithm
-    levels = Levels(algorithm.reward_type, algorithm.logprob_type, algorithm.entropy_type)
-    if config.policy.path is not None:
-        if off_policy:
-            return SoftActorCritic.from_pretrained(config.policy.path)
-        return ActorCritic.from_pretrained(config.policy.path, levels)
-    policy = config.policy
-    options = ActorCriticOptions(
-        hidden_sizes=tuple(policy.hidden_sizes),
-        activation=policy.activation,
-        encoder=policy.encoder,
-        distribution=policy.distribution,
-        init_log_std=policy.init_log_std,
-        shared_critic=policy.shared_critic,
-        recurrent=policy.recurrent,
-        embedding_size=policy.embedding_size,
-        normalize_observations=config.env.normalize_observations,
-        num_action_chunks=config.env.num_action_chunks,
-        **vars(levels),
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(config.run.seed, "policy"))
-        return kind(observation_space, action_space, options)
-
-
-def _build_env(config: Config, info: RankInfo) -> EnvWorker:
+def _build_env(config: Config, folder: Path, info: RankInfo) -> EnvWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
-    return EnvWorker(worker_options(config), lanes, functools.partial(make_policy, config))
+    build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
+    return EnvWorker(worker_options(config), lanes, build)
 
 
-def _build_learner(config: Config, spaces: tuple[Any, Any], _folder: Path, info: RankInfo) -> Any:
-    return torch_learner(config, info, lambda _device: make_policy(config, *spaces), training_stage(config))
+def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
+    """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
+    wanted, language = config.policy.tokenizer, config.policy.vla.language
+
+    def make() -> Any:
+        from rlinf.models.loading import load_tokenizer
+        from rlinf.models.tokenizer import train_tokenizer
+
+        path = wanted.path or language.path
+        if path is not None:
+            return load_tokenizer(path)
+        texts = envs.instructions(_TOKENIZER_STARTS) or [config.policy.vla.task or ""]
+        return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
+
+    kept_tokenizer(folder / "tokenizer", make)
+
+
+def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Any:
+    learner = torch_learner(
+        config,
+        info,
+        lambda _device: make_policy(config, *spaces, tokenizer=folder / "tokenizer"),
+        first_stage(config),
+    )
+    return StagedLearner(learner, config)
 
 
 def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> Any:

@@ -21,6 +21,9 @@ LOOP = {
     "loss_type",
     "group_size",
     "dynamic_sampling",
+    "reward_type",
+    "logprob_type",
+    "entropy_type",
 }
 
 

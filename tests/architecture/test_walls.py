@@ -20,6 +20,8 @@ DOORS = {
     "vllm": ("rlinf/samplers/vllm",),
     "megatron": ("rlinf/learners/megatron/",),
     "rlinf_envs": ("envs/rlinf_envs/",),
+    "av": ("rlinf/rollouts/film.py",),
+    "PIL": ("rlinf/rollouts/tiles.py",),
 }
 # `ray.tune` has a door of its own.
 TUNE_DOOR = "rlinf/sweep/"
@@ -32,6 +34,7 @@ LAYERS = (
     {"streams", "granularity"},
     {"interfaces"},
     {"types"},
+    {"errors"},
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}

@@ -24,7 +24,8 @@ class Env(gymnasium.Env):
         return {observation}, {{}}
 
     def step(self, action):
-        return np.zeros(2, np.float32), 0.0, False, False, {{}}
+        self.steps = getattr(self, "steps", 0) + 1
+        return {next_observation}, {reward}, False, False, {{}}
 
 
 gymnasium.register("{name}-v0", entry_point=Env)
@@ -34,6 +35,12 @@ policy: {name: actor_critic}
 algorithm: {adv_type: gae, loss_type: actor_critic}
 env: {id: "%s"}
 """
+
+
+def written(name: str, **changed: str) -> str:
+    """The module of an environment that is sound but for what is ``changed``."""
+    zeros = "np.zeros(2, np.float32)"
+    return ENV.format(name=name, **{"observation": zeros, "next_observation": zeros, "reward": "0.0", **changed})
 
 
 def checked(folder: Path, env_id: str) -> int:
@@ -50,23 +57,46 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("module", "observation", "words"),
+    ("module", "changed", "words"),
     [
-        ("outside_space", "np.full(2, 9.0, np.float32)", "The policy is built from the space"),
-        ("own_noise", "np.random.uniform(-1, 1, 2).astype(np.float32)", "draw only from self.np_random"),
+        (
+            "outside_space",
+            {"observation": "np.full(2, 9.0, np.float32)"},
+            ["The policy is built from the space", "2 of 2 numbers are out of bounds, for example 9.0 at (0,)"],
+        ),
+        ("wrong_dtype", {"observation": "np.zeros(2)"}, ["dtype float64, the space says float32"]),
+        ("wrong_shape", {"observation": "np.zeros(3, np.float32)"}, ["shape (3,), the space says (2,)"]),
+        (
+            "own_noise",
+            {"observation": "np.random.uniform(-1, 1, 2).astype(np.float32)"},
+            ["draw only from self.np_random"],
+        ),
+        (
+            "leaves_later",
+            {"next_observation": "np.full(2, self.steps * 0.05, np.float32)"},
+            ["is not within the observation space", "out of bounds"],
+        ),
+        (
+            "drifts",
+            {"next_observation": "np.full(2, 1 - 1 / (1 + self.steps), np.float32)"},
+            ["for the same seed", "draw only from self.np_random"],
+        ),
+        ("no_reward", {"reward": "float('nan')"}, ["Such episodes are dropped and counted as env/nan"]),
+        ("gives_up", {"reward": "1.0 / (self.steps % 20 - 19)"}, ["raised ZeroDivisionError", "drop the episode"]),
     ],
 )
 def test_a_broken_environment_is_explained(
-    own: Path, capsys: pytest.CaptureFixture[str], module: str, observation: str, words: str
+    own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], words: list[str]
 ) -> None:
-    (own / f"{module}.py").write_text(ENV.format(name=module, observation=observation))
+    (own / f"{module}.py").write_text(written(module, **changed))
     assert checked(own, f"{module}:{module}-v0") == FAILED
-    assert words in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert [word for word in words if word not in told] == []
     sys.modules.pop(module)
 
 
 def test_a_sound_one_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (own / "sound.py").write_text(ENV.format(name="sound", observation="np.zeros(2, np.float32)"))
+    (own / "sound.py").write_text(written("sound"))
     assert checked(own, "sound:sound-v0") == 0
     assert "! environment" not in capsys.readouterr().out
     assert checked(own, "CartPole-v1") == 0
@@ -75,3 +105,15 @@ def test_a_sound_one_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_an_id_that_nobody_registered_says_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checked(own, "CartPoel-v1") == FAILED
     assert "is not registered" in capsys.readouterr().out
+
+
+def test_an_isolated_one_is_checked_where_it_lives(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "elsewhere.py").write_text(written("elsewhere", reward="float('inf')"))
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "elsewhere:elsewhere-v0")
+    assert main(["check", str(recipe), "env.isolation=process"]) == FAILED
+    assert "Such episodes are dropped" in capsys.readouterr().out
+    assert "elsewhere" not in sys.modules
+    (own / "elsewhere.py").write_text("import a_module_that_nobody_has")
+    assert main(["check", str(recipe), "env.isolation=process"]) == FAILED
+    assert "a_module_that_nobody_has" in capsys.readouterr().out

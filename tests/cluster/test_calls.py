@@ -73,6 +73,30 @@ def test_an_error_in_a_stream_follows_the_items_before_it(pair: WorkerGroup) -> 
         next(items)
 
 
+def test_streams_of_several_workers_are_read_as_they_come(cluster: Cluster, pair: WorkerGroup) -> None:
+    streams = [pair.stream(0, "numbers", 3, pause_s=0.3), pair.stream(1, "numbers", 3)]
+    read: list[tuple[int, int]] = []
+    while streams:
+        for stream in cluster.wait_any(streams):
+            try:
+                read.append((stream.rank, next(stream)))
+            except StopIteration:
+                streams.remove(stream)
+    assert sorted(read) == [(rank, number) for rank in range(2) for number in range(3)]
+    assert [number for rank, number in read if rank == 0] == [0, 1, 2]
+
+
+def test_a_value_goes_from_worker_to_worker(cluster: Cluster, pair: WorkerGroup) -> None:
+    made = pair.submit_one(0, "weights", version=3)
+    assert pair.call_one(1, "total", made) == sum(range(50_000))
+    pair.wait([made])
+    failed = pair.submit_one(0, "raise_error")
+    with pytest.raises(WorkerError, match="the loss is not finite"):
+        pair.call_one(1, "total", failed)
+    with pytest.raises(WorkerError, match="the loss is not finite"):
+        pair.wait([failed])
+
+
 def test_an_error_names_the_worker_and_shows_its_traceback_once(pair: WorkerGroup) -> None:
     with pytest.raises(WorkerError) as caught:
         pair.call_one(1, "raise_error")

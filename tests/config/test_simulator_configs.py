@@ -16,11 +16,10 @@ RECIPES = sorted((Path(__file__).parents[2] / "config" / "sim").glob("*.yaml"))
 
 # The algorithm, the key, its value, and a part of the message.
 REFUSED = [
-    (PPO, "policy.name", "multimodal", "not built yet"),
     (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
     (PPO, "rollout.pipeline_stages", 2, "policies act inside the env workers"),
-    (PPO, "evaluation.video_every", 1, "not built yet"),
-    (PPO, "evaluation.video_episodes", 2, "is not read while evaluation.video_every is 0"),
+    (PPO, "evaluation.video_every", -1, "at least 0"),
+    (PPO, "evaluation.video_episodes", 0, "at least 1"),
     (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
     (PPO, "algorithm.entropy_type", "token_level", "is not read without calculate_entropy"),
     (PPO, "learner.backend", "fsdp", "trains language models only"),
@@ -34,7 +33,9 @@ REFUSED = [
     (PPO, "policy.dtype", "bfloat16", "is read only by language models"),
     (PPO, "policy.gradient_checkpointing", True, "is read only by language models"),
     (PPO, "policy.lora.rank", 4, "is read only by language models"),
-    (PPO, "sft.steps", 5, "is read only by language models"),
+    (PPO, "sft.max_tasks", 5, "is read only by language models"),
+    (PPO, "sft.demonstrations", 5, "is not read while sft.steps is 0"),
+    (PPO, "policy.vla.action_bins", 8, "is read only by policy.name: vla"),
     (PPO, "cluster.gpus_per_sampler", 1.0, "is read only by language models"),
     (PPO, "policy.hidden_sizes", [0], "must be widths of at least 1"),
     (GRPO, "rollout.num_steps", 64, "whose steps are whole episodes"),
@@ -52,6 +53,7 @@ REFUSED = [
     (SAC, "policy.recurrent", "gru", "without memory"),
     (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
     (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
+    (SAC, "sft.steps", 5, "learns from transitions"),
     (SAC, "env.num_action_chunks", 4, "one action at a time"),
 ]
 
@@ -86,6 +88,30 @@ def test_a_key_without_a_reader_is_refused_once(
     assert message in str(told)
 
 
+VLA_REFUSED = [
+    ("policy.hidden_sizes", [16], "is read only by simulator policies with policy.name: actor_critic"),
+    ("policy.lora.rank", 4, "is read only by language models"),
+    ("policy.vla.vision.freeze", True, "would keep random weights"),
+    ("policy.vla.language.architecture", {"hidden_size": 8}, "does not say which architecture"),
+    ("policy.vla.image_std", [0.5, 0.5, 0.0], "needs three numbers above 0"),
+    ("policy.vla.language.path", "/nowhere/at/all", "does not exist"),
+    ("policy.value_head", True, "is not read by adv_type: grpo"),
+    ("rollout.temperature", 0, "nothing could be compared"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), VLA_REFUSED, ids=[key for key, _, _ in VLA_REFUSED])
+def test_vla_policies_have_keys_of_their_own(key: str, value: object, message: str) -> None:
+    sections = simulator(GRPO, **{"policy.name": "vla"})
+    load_mapping(sections, source="test")
+    sections = simulator(GRPO, **{"policy.name": "vla", key: value})
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(sections, source="test")
+    (told,) = caught.value.problems
+    assert told.key == key
+    assert message in str(told)
+
+
 def test_a_reward_finer_than_the_log_probability_is_refused() -> None:
     single = simulator(PPO, **{"algorithm.reward_type": "action_level"})
     load_mapping(single, source="test")  # one action a decision is a chunk
@@ -112,3 +138,11 @@ def test_a_loaded_policy_brings_its_own_layers(tmp_path: Path) -> None:
 def test_a_recipe_is_short(recipe: Path) -> None:
     sections = yaml.safe_load(recipe.read_text()).values()
     assert sum(len(section) if isinstance(section, dict) else 1 for section in sections) < 25
+
+
+def test_videos_fall_on_evaluations() -> None:
+    with pytest.raises(ConfigErrors, match=r"no evaluation falls on every 25th step.*for example 20"):
+        load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 25}))
+    load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 20}))
+    # Without a period only the first and the last evaluation happen, and both are filmed.
+    load_mapping(simulator(PPO, **{"evaluation.video_every": 25}))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from rlinf.config import load_mapping
+from rlinf.config import ConfigErrors, load_mapping
 from rlinf.config.extras import MODULES, needed_extras, simulator_extra
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -39,3 +40,22 @@ def test_classic_control_needs_no_extra() -> None:
 def test_every_extra_is_one_of_the_package() -> None:
     extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
     assert set(MODULES) <= set(extras)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("robosuite") is not None, reason="robosuite is installed here")
+def test_a_simulator_with_clashing_pins_is_sent_to_its_own_environment() -> None:
+    sections = {
+        "env": {"id": "rlinf_envs:rlinf/Robosuite-v0"},
+        "policy": {"name": "actor_critic"},
+        "algorithm": {"group_size": 4},
+    }
+    with pytest.raises(ConfigErrors, match=r"make venvs/robosuite, then env\.isolation: process"):
+        load_mapping(sections, source="test")
+    isolated = {**sections, "env": {**sections["env"], "isolation": "process"}}
+    assert needed_extras(load_mapping(isolated, source="test")) == []
+    wrong = {**sections, "env": {**sections["env"], "isolation": "process", "python": "nowhere/python"}}
+    with pytest.raises(ConfigErrors, match="is no program that can be started"):
+        load_mapping(wrong, source="test")
+    native = {**sections, "env": {**sections["env"], "isolation": "process", "vectorization": "native"}}
+    with pytest.raises(ConfigErrors, match="can not be isolated"):
+        load_mapping(native, source="test")

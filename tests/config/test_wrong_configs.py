@@ -17,6 +17,8 @@ env: {id: CartPole-v1, kwargs: {task: null}, num_envs: 8}
 policy: {name: actor_critic, architecture: {}}
 algorithm: {adv_type: gae, loss_type: actor_critic, group_size: 1}
 """
+EXPERTS = "policy: {architecture: {model_type: qwen3_moe, num_experts: 6, moe_intermediate_size: 8}}\n"
+EXPERTS += "learner: {backend: megatron, num_workers: 4, megatron: {"
 MEGATRON = "learner: {backend: megatron, num_workers: 4, megatron: {"
 
 # What was written, the message, and the fix.
@@ -84,7 +86,17 @@ WRONG = [
     ("checkpoint: {best_metric: accuracy}", "is not an evaluation metric.", "Write eval/accuracy"),
     (MEGATRON + "tensor_parallel: 3}}", "= 3 does not divide learner.num_workers 4:", "use 6 ranks"),
     (MEGATRON + "tensor_parallel: 4}}", "does not divide num_key_value_heads 2:", "use 2."),
-    (MEGATRON + "pipeline_parallel: 3}}", "does not divide the 4 layers:", "use 2 or 4 stages."),
+    (MEGATRON + "pipeline_parallel: 2, virtual_pipeline: 3}}", "= 6 does not divide the 4 layers:", "use 4 stages."),
+    (MEGATRON + "pipeline_parallel: 5}}", "does not divide the 4 layers:", "use 4 stages."),
+    (MEGATRON + "context_parallel: 4}}\npolicy: {architecture: {num_attention_heads: 6}}", "share 6 heads", "1, 2, 6"),
+    (MEGATRON + "expert_parallel: 2}}", "expert_parallel is not read by a model without experts", "Take it out."),
+    (EXPERTS + "tensor_parallel: 2}}", "need the tokens split over them too:", "set sequence_parallel: true."),
+    (EXPERTS + "expert_parallel: 4}}", "expert_parallel 4 does not divide 6 experts:", "use 3 or 6."),
+    (
+        "cluster: {placement: separate}\nlearner: {offload: {weights: true}}",
+        "offload.weights is not read with cluster.placement: separate",
+        "Take it out.",
+    ),
     ("learner: {megatron: {tensor_parallel: 2}}", "is not read by learner.backend: torch.", "backend: megatron."),
     (MEGATRON + "}}\npolicy: {lora: {rank: 8}}", "lora is not supported by learner.backend: megatron", "rank: 0"),
     (SIMULATOR + "rollout: {max_new_tokens: 9}", "is read only by language models", "choose policy.name: causal_lm"),

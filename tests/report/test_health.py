@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from report_runs import healthy, write_run
 
-from rlinf.report.health import examine, risen
+from rlinf.report.health import examine
 from rlinf.report.runs import read_run
+from rlinf.report.trends import lost, risen
 
 STEPS = range(1, 21)
 
@@ -18,7 +19,7 @@ def levels(folder: Path) -> dict[str, str]:
 def test_a_healthy_run_is_told_so(tmp_path: Path) -> None:
     found = levels(write_run(tmp_path / "run", [healthy(step) for step in STEPS]))
     assert set(found.values()) == {"ok"}
-    assert {"Entropy", "Clip fraction", "Constant groups", "Sampler and learner", "Reward and accuracy"} <= set(found)
+    assert {"Entropy", "Clip fraction", "Constant groups", "Sampler and learner", "Reward and goal"} <= set(found)
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,60 @@ def test_noise_alone_is_no_trend() -> None:
 def test_a_gradient_that_was_no_number_is_bad(tmp_path: Path) -> None:
     lines = [{**healthy(step), "train/grad_norm": float("nan") if step == 9 else 1.0} for step in STEPS]
     assert levels(write_run(tmp_path / "run", lines))["Gradients"] == "bad"
+
+
+def simulated(step: int) -> dict[str, float]:
+    """A step of a simulator run that goes well; its environment knows no success."""
+    wobble = 0.5 * (step % 2)
+    return {
+        "step": step,
+        "rollout/return": 20.0 * step + wobble,
+        "rollout/success_once": 0.0,
+        "train/entropy": 0.7 - 0.01 * step,
+        "train/clip_fraction_low": 0.03,
+        "train/clip_fraction_high": 0.04,
+        "train/explained_variance": 0.8,
+        "train/grad_norm": 0.5,
+        "env/failures": 0.0,
+    }
+
+
+def evaluated(step: int, value: float) -> dict[str, float]:
+    found = {"eval/success_once": 0.0, "eval/success_once/ci_low": 0.0, "eval/success_once/ci_high": 0.2}
+    return found | {"eval/return": value, "eval/return/ci_low": value - 5, "eval/return/ci_high": value + 5}
+
+
+def test_a_simulator_without_success_is_judged_by_its_return(tmp_path: Path) -> None:
+    lines = [simulated(step) for step in STEPS]
+    lines[0] |= evaluated(1, 20.0)
+    lines[-1] |= evaluated(20, 400.0)
+    found = examine(read_run(write_run(tmp_path / "run", lines)))
+    assert {finding.level for finding in found} == {"ok"}
+    words = {finding.title: finding.words for finding in found}
+    assert words["Progress"].startswith("eval/return went from 20 to 400")
+    assert {"Return over training", "Critic", "Entropy", "Clip fraction"} <= set(words)
+    assert "Reward and goal" not in words
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "title"),
+    [
+        ({"rollout/return": lambda step: 20.0 * min(step, 20 - step)}, "bad", "Return collapse"),
+        ({"rollout/return": lambda step: 10.0 * min(step, 27 - step)}, "watch", "Return over training"),
+        ({"rollout/success_once": lambda step: min(step, 20 - step) / 20}, "bad", "Success collapse"),
+        ({"rollout/success_once": lambda step: 0.9 - 0.04 * step}, "bad", "Signs of reward hacking"),
+        ({"train/explained_variance": lambda step: 0.1}, "watch", "Critic"),
+        ({"train/clip_fraction_high": lambda step: 0.5}, "bad", "Clip fraction too high"),
+        ({"train/entropy": lambda step: 0.7 * 0.6**step}, "bad", "Entropy collapse"),
+        ({"env/nan": lambda step: 2.0}, "watch", "Failures on the way"),
+    ],
+)
+def test_what_goes_wrong_in_a_simulator_is_named(tmp_path: Path, changes: dict, level: str, title: str) -> None:
+    lines = [{**simulated(step), **{name: value(step) for name, value in changes.items()}} for step in STEPS]
+    assert levels(write_run(tmp_path / "run", lines)).get(title) == level
+
+
+def test_a_lucky_stretch_is_no_collapse() -> None:
+    noisy = [0.5 + 0.1 * ((7 * place) % 5 - 2) for place in range(60)]
+    assert lost(noisy) == 0.0
+    assert lost([float(min(place, 40 - place)) for place in range(40)]) > 0.5

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from report_runs import healthy, write_run
 
+from rlinf.cli import main
 from rlinf.report import write_report, write_run_report
-from rlinf.report.cli import main
 from rlinf.report.configuration import config_rows
 from rlinf.report.payload import MAX_POINTS, thinned
 from rlinf.report.runs import ReportError, read_run, read_series
@@ -42,7 +42,7 @@ def test_several_runs_make_one_page(tmp_path: Path) -> None:
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
+    assert main(["report", str(tmp_path)]) == 2
     assert "neither a run nor a sweep" in capsys.readouterr().err
     with pytest.raises(ReportError, match="it has no config"):
         read_run(tmp_path)

@@ -1,16 +1,16 @@
 """Conversations of several turns, greedy baselines and anchor states, over a real sampler and over scripted ones."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.rollouts.grading import Graded
 from rlinf.rollouts.prompts import PromptRenderer
 from rlinf.rollouts.tasks import TaskOrder
 from rlinf.rollouts.text import TextRollout
@@ -45,11 +45,13 @@ class Echo:
         count = len(task_ids)
         return [f"task {task}" for task in task_ids], {"domain": ["echo"] * count, "answer": [""] * count}
 
-    def step(self, side: str, actions: Sequence[str]) -> tuple[list[str], Any, Any, Any, dict[str, Any]]:
+    busy_s = 0.0
+
+    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
         self.turn += 1
-        over = np.full(len(actions), self.turn >= self.turns)
-        rewards = np.array([float(len(action) % 2 == 0) for action in actions])
-        return [str(len(action) % 3) for action in actions], rewards, over, ~over & False, {}
+        for place, answer in answers:
+            reward, over = float(len(answer) % 2 == 0), self.turn >= self.turns
+            yield Graded(place, str(len(answer) % 3), reward, over, {})
 
 
 class Script:

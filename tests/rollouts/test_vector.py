@@ -274,7 +274,7 @@ def test_evaluation_depends_on_its_own_seed_only():
     one, two = rollout(workers=1), rollout(workers=2)
     two.collect(0)
     assert one.evaluate(5) == two.evaluate(5)
-    assert len(one.evaluate(5)) == 5
+    assert len(one.evaluate(5).records) == 5
 
 
 def test_weights_arrive_and_have_a_version():

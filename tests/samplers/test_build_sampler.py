@@ -12,9 +12,10 @@ import pytest
 import torch
 
 from rlinf.config.schema.rollout import RolloutConfig
+from rlinf.models.checkpoint_names import by_expert
 from rlinf.samplers import SAMPLERS, SamplerSpec, build_sampler, environment, resolve_name
 from rlinf.samplers.hf import HFSampler
-from rlinf.samplers.weights import WeightLayout, copy_weights, packed_for_processes, unpacked
+from rlinf.samplers.weights import WeightLayout, WeightUpdateError, copy_weights, packed_for_processes, unpacked
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
 from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
@@ -94,3 +95,34 @@ def test_copies_are_cast_to_the_models_type() -> None:
     metrics = copy_weights(model, WeightUpdate(1, dict(source.named_parameters())))
     assert metrics["weight_update_bytes"] == sum(4 * p.numel() for p in source.parameters())
     assert torch.equal(model.model.norm.weight, source.model.norm.weight.to(torch.bfloat16))
+
+
+def test_an_update_in_parts_is_complete_with_the_last() -> None:
+    """A sampler copies each part as it comes, and says after the last what never came."""
+    model, source = tiny_qwen2(tied=True), tiny_qwen2(tied=True, seed=1)
+    named = list(source.named_parameters())
+    arrived: set[str] = set()
+    for part in range(3):
+        update = WeightUpdate(1, dict(named[part::3]), part, 3)
+        copy_weights(model, update, arrived)
+    assert all(torch.equal(mine, theirs) for mine, (_, theirs) in zip(model.parameters(), named, strict=True))
+    copy_weights(model, WeightUpdate(2, dict(named[0::3]), 0, 2), arrived)
+    with pytest.raises(WeightUpdateError, match="lacks"):
+        copy_weights(model, WeightUpdate(2, dict(named[1::3]), 1, 2), arrived)
+
+
+def test_experts_travel_one_by_one() -> None:
+    """transformers stacks them; updates name each, as checkpoint files do."""
+    from transformers import AutoModelForCausalLM, Qwen3MoeConfig
+
+    config = Qwen3MoeConfig(
+        vocab_size=31, hidden_size=16, intermediate_size=8, moe_intermediate_size=8, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    source, model = (AutoModelForCausalLM.from_config(config) for _ in range(2))
+    tensors = dict(by_expert(source.named_parameters()))
+    assert tensors["model.layers.1.mlp.experts.3.down_proj.weight"].shape == (16, 8)
+    copy_weights(model, WeightUpdate(1, {name: tensor.clone() for name, tensor in tensors.items()}))
+    for mine, theirs in zip(model.parameters(), source.parameters(), strict=True):
+        assert torch.equal(mine, theirs)

@@ -182,6 +182,28 @@ def test_prefix_cache_shares_the_prefill_and_is_dropped_by_an_update(
     assert gap(model, [request], completions) < 5e-5
 
 
+def test_the_next_turn_of_a_conversation_computes_only_what_is_new(
+    sampler: VllmSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached: list[int] = []
+    step = sampler._engine.step
+
+    def recording_step() -> list:  # type: ignore[type-arg]
+        outputs = step()
+        cached.extend(output.num_cached_tokens for output in outputs if output.finished)
+        return outputs
+
+    monkeypatch.setattr(sampler._engine, "step", recording_step)
+    params = SamplingParams(max_new_tokens=30, ignore_eos=True)
+    (first,) = sampler.sample([SampleRequest(0, LONG_PROMPT, 1, params, (0, 0))])
+    said = (*LONG_PROMPT, *first.token_ids)
+    cached.clear()
+    sampler.sample([SampleRequest(0, (*said, 5, 6, 7), 1, SamplingParams(max_new_tokens=4), (0, 1))])
+    # Whole blocks of 32 tokens; the response's last token was drawn but never computed with.
+    assert cached == [(len(said) - 1) // 32 * 32]
+    assert cached[0] > len(LONG_PROMPT)
+
+
 def test_abort_and_continue_under_new_weights(sampler: VllmSampler, model: PreTrainedModel) -> None:
     params = SamplingParams(max_new_tokens=24, ignore_eos=True)
     long, short = (
@@ -203,6 +225,16 @@ def test_abort_and_continue_under_new_weights(sampler: VllmSampler, model: PreTr
     assert set(rest.policy_version) == {9}
     whole = forward_logprobs(model, LONG_PROMPT, aborted.token_ids + rest.token_ids)[len(aborted.token_ids) :]
     torch.testing.assert_close(torch.tensor(rest.logprobs), whole, atol=5e-5, rtol=0)
+
+
+def test_abort_spares_what_the_engine_has_finished_already(sampler: VllmSampler) -> None:
+    params = SamplingParams(max_new_tokens=6, ignore_eos=True)
+    stream = sampler.stream([SampleRequest(i, (4, 5), 1, params, (i,)) for i in range(3)])
+    first = next(stream)  # all three end in the same step of the engine
+    assert sampler.abort([0, 1, 2]) == []
+    rest = list(stream)
+    assert {done.request_id for done in (first, *rest)} == {0, 1, 2}
+    assert all(len(done.token_ids) == 6 for done in rest)
 
 
 def test_new_weights_in_the_middle_of_a_stream(sampler: VllmSampler, model: PreTrainedModel) -> None:

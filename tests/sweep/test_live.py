@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def view_of(folder: Path, text: str = "", *, total: int = 4, terminal: bool = False) -> LiveView:
     sweep = load_sweep(write_sweep_file(folder, f"budget: {{steps: 10{text}}}"))
     console = Console(file=io.StringIO(), force_terminal=terminal, width=110)
-    return LiveView(sweep, total=total, finished=0, console=console)
+    return LiveView(sweep, total=total, done_before=0, console=console)
 
 
 def printed(view: LiveView) -> str:

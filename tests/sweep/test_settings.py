@@ -71,6 +71,9 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
         ("search: optuna\nspace: {algorithm.gamma: {grid: [1.0]}}", "Write choice instead of grid"),
         ("scheduler: pbt\nseeds: [0, 1]", "pbt has one seed"),
         ("seeds: [0, 0]", "different whole numbers"),
+        ("retries: -1", "retries must be at least 0"),
+        ("scheduler: {name: asha, grace_steps: 0}", "scheduler.grace_steps must be at least 1"),
+        ("scheduler: {name: pbt, quantile: 0.7}", "up to 0.5"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, told: str) -> None:

@@ -1,12 +1,10 @@
-"""A trial as Tune drives it, with a stand-in for its process; and whole sweeps on Ray."""
+"""A trial as Tune drives it, with a stand-in for its process; and that process."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,8 +23,6 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
 from rlinf.sweep.settings import plan_trials
 from rlinf.sweep.validate import trial_config
-
-ROOT = Path(__file__).parents[2]
 
 
 class StandIn:
@@ -142,41 +138,6 @@ def test_another_sweep_in_the_same_directory_is_refused(sweep: Sweep, tmp_path: 
     with pytest.raises(ConfigErrors, match="holds another sweep: space changed"):
         open_sweep(other)
     open_sweep(load_sweep(write_sweep_file(tmp_path, "space: {algorithm.group_size: {grid: [2, 4]}}\nretries: 3")))
-
-
-def command(path: Path, *words: str) -> list[str]:
-    return [sys.executable, "-m", "rlinf.cli", "sweep", str(path), *words]
-
-
-def statuses(folder: Path) -> list[str]:
-    return sorted(TrialRecord.read(path.parent).status for path in folder.glob("trials/*/trial.json"))
-
-
-@pytest.mark.slow
-def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
-    path = write_sweep_file(tmp_path, "budget: {steps: 3}\nspace: {learner.optimizer.lr: {grid: [1.0e-3, 1.0e+38]}}")
-    done = subprocess.run(command(path), cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 1
-    assert "Traceback" in done.stdout
-    assert "failed, and will be tried again" in done.stdout
-    assert statuses(tmp_path / "out") == ["failed", "finished"]
-    assert (tmp_path / "out" / "report.html").exists()
-
-
-@pytest.mark.slow
-def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    path = write_sweep_file(tmp_path, "budget: {steps: 60}\nset: {checkpoint.every: 5}\nseeds: [0, 1, 2]")
-    first = subprocess.Popen(command(path), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 200
-    while not list((tmp_path / "out").glob("trials/*/run/checkpoints/step_*")) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
-    done = subprocess.run(command(path), cwd=ROOT, capture_output=True, text=True, timeout=280, check=True)
-    assert statuses(tmp_path / "out") == ["finished"] * 3
-    logs = "".join(path.read_text() for path in (tmp_path / "out").glob("trials/*/log.txt"))
-    assert "continuing from step_" in logs
-    assert "Best:" in done.stdout
 
 
 def wait_for(reached: Callable[[], object]) -> None:

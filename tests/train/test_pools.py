@@ -1,87 +1,126 @@
 """A worker that dies is started anew, its part is redone, and what comes back is complete and in order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from rlinf.cluster import WorkerDied
-from rlinf.train.pools import SamplerPool, TextEnvPool, shares
-from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
+from rlinf.cluster import Handle, Stream, WorkerDied
+from rlinf.cluster.local import LocalHandle
+from rlinf.rollouts.grading import GradedColumns
+from rlinf.rollouts.text_env import EnvFacts
+from rlinf.train.pools import TextEnvPool, shares
+from rlinf.train.sampler_pool import SamplerPool
+from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
-class Done:
-    def __init__(self, group: "Group", rank: int, method: str, args: tuple[Any, ...]) -> None:
-        self.group, self.rank, self.method, self.args = group, rank, method, args
+class Items(Stream):
+    """The items of a generator; ``dies_after`` so many of them the worker is gone."""
 
-    def result(self, timeout: float | None = None) -> Any:
-        return self.group.call_one(self.rank, self.method, *self.args)
+    def __init__(self, rank: int, method: str, items: Iterator[Any], dies_after: int | None) -> None:
+        self.group, self.rank, self.method = "fake", rank, method
+        self.items, self.left = items, dies_after
+
+    def __next__(self) -> Any:
+        if self.left == 0:
+            raise WorkerDied("died", group=self.group, rank=self.rank, method=self.method)
+        self.left = None if self.left is None else self.left - 1
+        return next(self.items)
+
+    def close(self) -> None: ...
 
 
 class Group:
-    """Workers of this process; ``dies`` names (rank, method) of calls that end a worker, each once."""
+    """Workers of this process; ``dies`` names (rank, method) of calls that end a worker, each once: a stream after so
+    many items."""
 
     name = "fake"
 
-    def __init__(self, make: Any, size: int, dies: set[tuple[int, str]]) -> None:
+    def __init__(self, make: Any, size: int, dies: dict[tuple[int, str], int]) -> None:
         self.make, self.size, self.dies = make, size, dies
         self.workers = [make() for _ in range(size)]
         self.restarted: list[int] = []
 
     def call_one(self, rank: int, method: str, *args: Any) -> Any:
-        if (rank, method) in self.dies:
-            self.dies.remove((rank, method))
-            raise WorkerDied("died", group=self.name, rank=rank, method=method)
-        return getattr(self.workers[rank], method)(*args)
+        return self.submit_one(rank, method, *args).result()
 
     def call(self, method: str, *args: Any) -> list[Any]:
         return [self.call_one(rank, method, *args) for rank in range(self.size)]
 
-    def submit_one(self, rank: int, method: str, *args: Any) -> Done:
-        return Done(self, rank, method, args)
+    def submit_one(self, rank: int, method: str, *args: Any) -> Handle:
+        if self.dies.pop((rank, method), None) is not None:
+            error = WorkerDied("died", group=self.name, rank=rank, method=method)
+            return LocalHandle(self.name, rank, method, None, error)
+        return LocalHandle(self.name, rank, method, getattr(self.workers[rank], method)(*args), None)
+
+    def stream(self, rank: int, method: str, *args: Any) -> Stream:
+        items = getattr(self.workers[rank], method)(*args)
+        return Items(rank, method, items, self.dies.pop((rank, method), None))
 
     def restart(self, rank: int) -> None:
         self.workers[rank] = self.make()
         self.restarted.append(rank)
 
 
-class SharedAsIs:
-    def share(self, value: Any) -> Any:
-        return value
+class Waits:
+    """The latest stream first: the order of arrival must not matter."""
+
+    def wait_any(self, streams: Sequence[Stream]) -> list[Stream]:
+        return [streams[-1]]
 
 
 class Speaker:
-    """Answers with the version of its weights."""
+    """Answers with its sample number and the version of its weights, three at a time."""
 
     version = -1
 
-    def load(self, update: WeightUpdate) -> dict[str, float]:
-        self.version = update.version
+    def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
+        done = [
+            Completion(request.request_id, sample, (request.key[-1], sample), (0.0,) * 2, "stop", (self.version,) * 2)
+            for request in requests
+            for sample in range(request.first_sample, request.first_sample + request.n)
+        ]
+        for start in range(0, len(done), 3):
+            yield done[start : start + 3]
+
+
+class SetsVersion:
+    """A transport that only counts."""
+
+    name = "fake"
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+
+    def send(self, version: int, revive: Any) -> dict[str, float]:
+        self.version = version
+        for worker in self.group.workers:
+            worker.version = version
         return {"weight_update_s": 0.0}
 
-    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        return [
-            Completion(request.request_id, sample, (request.request_id,), (0.0,), "stop", (self.version,))
-            for request in requests
-            for sample in range(request.n)
-        ]
+    def send_again(self, rank: int) -> None:
+        self.group.workers[rank].version = self.version
 
 
 class Counter:
     """Conversations that count their turns: a replay must bring them back to the same count."""
 
+    def facts(self, side: str) -> EnvFacts:
+        return EnvFacts(num_tasks=100, system_prompt=None, max_turns=2, notes={}, steps_in_part=True)
+
     def reset(self, side: str, task_ids: list[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
         self.turns = [0] * len(task_ids)
         self.tasks = task_ids
-        return tuple(map(str, task_ids)), {"task_id": np.array(task_ids)}
+        return tuple(map(str, task_ids)), {"task_id": task_ids}
 
-    def step(self, side: str, actions: list[str]) -> tuple[Any, ...]:
-        self.turns = [turn + 1 for turn in self.turns]
-        none = np.zeros(len(actions), dtype=bool)
-        said = tuple(f"{task}:{turn}" for task, turn in zip(self.tasks, self.turns, strict=True))
-        return said, np.array(self.turns, dtype=np.float32), none, none, {"turn": np.array(self.turns)}
+    def answer(self, side: str, count: int, rows: list[int], responses: list[str]) -> GradedColumns:
+        assert count == len(self.tasks)
+        for row in rows:
+            self.turns[row] += 1
+        said = [f"{self.tasks[row]}:{self.turns[row]}:{text}" for row, text in zip(rows, responses, strict=True)]
+        none = [False] * len(rows)
+        rewards = [float(self.turns[row]) for row in rows]
+        return GradedColumns(said, rewards, none, none, {"turn": rewards}, 0.25)
 
 
 @pytest.mark.parametrize(("count", "parts", "unit"), [(12, 3, 4), (7, 2, 1), (8, 3, 4), (2, 4, 1)])
@@ -92,28 +131,47 @@ def test_shares_are_whole_units_and_complete(count: int, parts: int, unit: int) 
     assert all(len(range(count)[piece]) % unit == 0 for piece in pieces)
 
 
-def test_a_sampler_that_dies_gets_the_current_weights_and_its_part_is_redone() -> None:
-    group = Group(Speaker, 2, {(1, "sample")})
-    pool = SamplerPool(group, SharedAsIs())  # type: ignore[arg-type]
-    pool.load(WeightUpdate(7, {"w": torch.zeros(1)}))
+@pytest.mark.parametrize("portions", [0, 1, 2])
+def test_a_sampler_that_dies_gets_the_current_weights_and_only_what_is_missing_is_redone(portions: int) -> None:
+    group = Group(Speaker, 2, {(1, "stream_portions"): portions})
+    pool = SamplerPool(group, Waits(), SetsVersion(group))  # type: ignore[arg-type]
+    pool.send_weights(7)
     params = SamplingParams(max_new_tokens=1)
-    requests = [SampleRequest(i, (1,), 2, params, (0, i)) for i in range(5)]
+    requests = [SampleRequest(10 * i, (1,), 4, params, (0, i), first_sample=2) for i in range(5)]
     done = pool.sample(requests)
-    assert [(c.request_id, c.sample_index) for c in done] == [(i, j) for i in range(5) for j in range(2)]
-    assert {c.policy_version for c in done} == {(7,)}
+    assert [(c.request_id, c.sample_index) for c in done] == [(10 * i, 2 + j) for i in range(5) for j in range(4)]
+    assert all(c.token_ids == (c.request_id // 10, c.sample_index) for c in done)
+    assert {c.policy_version for c in done} == {(7, 7)}
     assert group.restarted == [1]
-    assert pool.restarts == 1
+    assert (pool.restarts, pool.redone) == (1, 8 - 3 * portions)
 
 
 def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were() -> None:
-    group = Group(Counter, 2, set())
+    group = Group(Counter, 2, {})
     pool = TextEnvPool(group)  # type: ignore[arg-type]
     observations, infos = pool.reset("train", [10, 11, 12])
     assert observations == ["10", "11", "12"]
     assert list(infos["task_id"]) == [10, 11, 12]
-    pool.step("train", ["a"] * 3)
-    group.dies.add((0, "step"))
-    said, rewards, *_ = pool.step("train", ["b"] * 3)
-    assert said == ["10:2", "11:2", "12:2"]
-    assert rewards.tolist() == [2.0, 2.0, 2.0]
+    list(pool.grade("train", 3, enumerate("aaa")))
+    group.dies[0, "answer"] = 0
+    graded = {one.place: one for one in pool.grade("train", 3, [(2, "z"), (1, "y"), (0, "x")])}
+    assert [graded[place].observation for place in range(3)] == ["10:2:x", "11:2:y", "12:2:z"]
+    assert [graded[place].facts["turn"] for place in range(3)] == [2.0] * 3
     assert pool.restarts == 1
+    assert pool.busy_s == 0.5
+
+
+def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlinf.train.pools._GATHER_S", 0.0)
+    pool = TextEnvPool(Group(Counter, 2, {}))  # type: ignore[arg-type]
+    pool.reset("train", [10, 11, 12])
+    sent: list[int] = []
+
+    def answers() -> Iterator[tuple[int, str]]:
+        for place in (0, 1, 2):
+            sent.append(place)
+            yield place, "a"
+
+    seen = [(one.place, len(sent)) for one in pool.grade("train", 3, answers())]
+    assert sorted(place for place, _ in seen) == [0, 1, 2]
+    assert seen[0] == (0, 2), "the first verdict is there before the last answer"

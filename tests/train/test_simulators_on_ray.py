@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -40,6 +41,23 @@ def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
 
 
+def test_filming_changes_no_number_on_ray(tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="needs the extra video")
+    pytest.importorskip("pygame", reason="needs the extra video")
+    more = [f"env.num_workers={WORKERS}", "evaluation.every=1", "evaluation.size=8"]
+    plain = summary(tmp_path / "plain", "ppo", 2, more)
+    film = ["evaluation.video_every=2", "evaluation.video_episodes=3", "cluster.backend=ray"]
+    filmed = summary(tmp_path / "filmed", "ppo", 2, [*more, *film])
+    assert filmed["metrics"] == pytest.approx(plain["metrics"])
+    assert filmed["params_sha256"] == plain["params_sha256"]
+    videos = sorted((tmp_path / "filmed" / "videos").iterdir())
+    assert [path.name for path in videos] == ["step_000000.mp4", "step_000002.mp4"]
+    lines = (tmp_path / "filmed" / "episodes" / "step_000002.jsonl").read_text().splitlines()
+    episodes = [json.loads(line) for line in lines]
+    assert [episode["video"] for episode in episodes] == ["step_000002.mp4"] * 3
+    assert all(sum(episode["trace"]["reward"]) == episode["total"] for episode in episodes)
+
+
 class Mortal(EnvWorker):
     """An env worker whose process can be ended from inside, as a crashing simulator does."""
 
@@ -69,4 +87,4 @@ def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Pat
         # The bias came with the weights, which the new worker was given too.
         assert after.values is not None
         assert bool((after.values[-1].mean() - 3.0).abs() < 1.0)
-        assert len(rollout.evaluate(4)) == 4
+        assert len(rollout.evaluate(4).records) == 4

@@ -1,4 +1,4 @@
-"""Offscreen cameras for MuJoCo models, without what makes them slow: shadows, reflections, multi-sampling."""
+"""Offscreen cameras for MuJoCo models, without what makes them slow unless it is asked for."""
 
 from __future__ import annotations
 
@@ -32,20 +32,29 @@ def check_frame(image: np.ndarray, camera: str, renderer: str) -> None:
         )
 
 
-class Camera:
-    """Renders one camera of a model: uint8 [size, size, 3]."""
+def without_shadows(scene: Any) -> None:
+    """Has MuJoCo draw the scene without shadows and reflections, which cost more than all pixels do."""
+    import mujoco
 
-    def __init__(self, model: Any, name: str, size: int) -> None:
+    for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
+        scene.flags[flag] = 0
+
+
+class Camera:
+    """Renders one camera of a model: uint8 [size, size, 3]; ``shadows`` with reflections and multi-sampling too."""
+
+    def __init__(self, model: Any, name: str, size: int, *, shadows: bool = False) -> None:
         import mujoco
 
-        model.vis.quality.offsamples = 0
-        model.vis.quality.shadowsize = 0
+        if not shadows:
+            model.vis.quality.offsamples = 0
+            model.vis.quality.shadowsize = 0
         model.vis.global_.offwidth = max(int(model.vis.global_.offwidth), size)
         model.vis.global_.offheight = max(int(model.vis.global_.offheight), size)
         self._name = name
         self._renderer = mujoco.Renderer(model, size, size)
-        for flag in (mujoco.mjtRndFlag.mjRND_SHADOW, mujoco.mjtRndFlag.mjRND_REFLECTION):
-            self._renderer.scene.flags[flag] = 0
+        if not shadows:
+            without_shadows(self._renderer.scene)
         self._checked = False
 
     def frame(self, data: Any) -> np.ndarray:

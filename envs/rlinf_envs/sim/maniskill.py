@@ -14,11 +14,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf_envs.sim import MissingSimulatorError, Split, start_seed
+from rlinf_envs.sim import SEEDS, MissingSimulatorError, Split, start_seed
 from rlinf_envs.sim.camera import check_frame
 from rlinf_envs.spaces import FreeText
-
-_SEEDS = 2**30  # what `start_seed` makes of them fits 31 bits
 
 
 class NoVulkanError(RuntimeError):
@@ -76,7 +74,8 @@ class ManiSkillEnv(gymnasium.Env):
                 f"ManiSkill could not make {task} ({error}). It needs a Vulkan device, for states too: without a GPU, "
                 "install mesa-vulkan-drivers 24.3 or newer and libvulkan1; `rlinf doctor` says what is found"
             ) from error
-        self._env: Any = made.unwrapped
+        inner: Any = made.unwrapped
+        self._env = inner
         self.action_space = spaces.Box(self._env.single_action_space.low, self._env.single_action_space.high)
         first, _ = self._env.reset(seed=start_seed(0, split))
         self.observation_space = self._space(first, image_size)
@@ -84,7 +83,7 @@ class ManiSkillEnv(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """The seed picks the start state; without one, the next of this env's own stream."""
         super().reset(seed=seed)
-        chosen = int(self.np_random.integers(_SEEDS)) if seed is None else seed % _SEEDS
+        chosen = int(self.np_random.integers(SEEDS)) if seed is None else seed
         observation, _ = self._env.reset(seed=start_seed(chosen, self.split))
         self._steps = 0
         return self._observation(observation), {}

@@ -18,6 +18,7 @@ from rlinf_envs.spaces import FreeText
 
 _TRAINING_STATES = 40
 _GOAL = 36  # from this entry of the state on
+_PICTURE_SIZE = 320
 _TASK_SEED = 0  # of the 50 start states themselves; the same for everyone, always
 
 
@@ -37,6 +38,7 @@ class MetaWorldEnv(gymnasium.Env):
         max_steps: int = 100,
         camera: str | None = None,
         image_size: int = 64,
+        shadows: bool = False,
         reward_scale: float = 1.0,
         end_on_success: bool = False,
         render_mode: str | None = None,
@@ -57,8 +59,9 @@ class MetaWorldEnv(gymnasium.Env):
         self.instruction = task.removesuffix("-v3").replace("-", " ")
         self.max_steps, self.reward_scale, self.end_on_success = max_steps, reward_scale, end_on_success
         self.render_mode = render_mode
-        self._camera_name, self._image_size = camera, image_size
+        self._camera_name, self._image_size, self._shadows = camera, image_size, shadows
         self._camera: Camera | None = None
+        self._picture_camera: Camera | None = None
         self._steps = 0
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         low, high = (
@@ -94,13 +97,16 @@ class MetaWorldEnv(gymnasium.Env):
         return self._observation(state), float(reward) * self.reward_scale, terminated, truncated, {"success": success}
 
     def render(self) -> np.ndarray:
-        """A frame of the `corner2` camera (or the one that is observed)."""
-        return self._frame()
+        """A picture for people: larger than what is observed, and upright (the `corner2` camera hangs upside down)."""
+        if self._picture_camera is None:
+            self._picture_camera = Camera(self._env.model, "corner2", _PICTURE_SIZE)
+        return self._picture_camera.frame(self._env.data)[::-1, ::-1]
 
     def close(self) -> None:
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
+        for camera in (self._camera, self._picture_camera):
+            if camera is not None:
+                camera.close()
+        self._camera = self._picture_camera = None
         self._env.close()
 
     def _observation(self, state: np.ndarray) -> Any:
@@ -111,5 +117,6 @@ class MetaWorldEnv(gymnasium.Env):
 
     def _frame(self) -> np.ndarray:
         if self._camera is None:
-            self._camera = Camera(self._env.model, self._camera_name or "corner2", self._image_size)
+            assert self._camera_name is not None
+            self._camera = Camera(self._env.model, self._camera_name, self._image_size, shadows=self._shadows)
         return self._camera.frame(self._env.data)

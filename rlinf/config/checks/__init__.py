@@ -19,6 +19,7 @@ from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
 from rlinf.config.checks.simulator import check_simulator
 from rlinf.config.checks.tokens import check_tokens
+from rlinf.config.checks.vla import check_vla
 from rlinf.config.context import Context
 
 # Ranges come first: the others may then divide, and a key that is out of range is not judged twice.
@@ -35,6 +36,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_sampler,
     check_schedule,
     check_simulator,
+    check_vla,
     check_megatron,
     check_cluster,
     check_evaluation,

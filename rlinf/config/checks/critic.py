@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlinf.algorithms import catalog
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 
 _READS = ("algorithm.adv_type", "algorithm.loss_type", "policy.name", "policy.value_head")
@@ -16,10 +15,11 @@ def check_critic(context: Context) -> None:
     if advantage is None or loss is None:
         return
     estimator_needs, loss_trains = "values" in advantage.needs, "values" in loss.needs
-    if is_text(context):
+    # An actor-critic always has one.
+    if policy.name != "actor_critic":
         if (estimator_needs or loss_trains) and not policy.value_head:
             who = f"adv_type: {algorithm.adv_type}" if estimator_needs else f"loss_type: {algorithm.loss_type}"
-            message = f"{who} needs values, and this language model has no critic."
+            message = f"{who} needs values, and this policy has no critic."
             fix = "Set policy.value_head: true, or choose adv_type: grpo with loss_type: actor."
             key = "algorithm.adv_type" if estimator_needs else "algorithm.loss_type"
             context.error(key, message, fix, reads=_READS)

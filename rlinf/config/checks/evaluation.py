@@ -13,9 +13,16 @@ def check_evaluation(context: Context) -> None:
         fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
         context.error("evaluation.samples", message, fix, reads=("evaluation.temperature",))
     if evaluation.size == 0:
-        for name in ("every", "samples", "temperature", "env_kwargs", "video_every"):
+        for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes"):
             why = "is not read with evaluation.size: 0."
             context.unread(f"evaluation.{name}", why, "Set evaluation.size: 256.", reads=("evaluation.size",))
+    elif evaluation.every and evaluation.video_every % evaluation.every:
+        every, video = evaluation.every, evaluation.video_every
+        message = (
+            f"evaluation.video_every {video}: no evaluation falls on every {video}th step (evaluation.every {every})."
+        )
+        fix = f"Set it to a multiple, for example {max(1, round(video / every)) * every}."
+        context.error("evaluation.video_every", message, fix, reads=("evaluation.every",))
     best = checkpoint.best_metric
     if best is None:
         return

@@ -18,6 +18,8 @@ def check_files(context: Context) -> None:
     config = context.config
     _exists(context, "policy.path", config.policy.path)
     _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
+    _exists(context, "policy.vla.language.path", config.policy.vla.language.path)
+    _exists(context, "policy.vla.vision.path", config.policy.vla.vision.path)
     _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))
     if config.evaluation.env_kwargs is not None:
         _exists(context, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))

@@ -1,42 +1,49 @@
-"""Keys that only text, or only simulators, read: ``policy.name`` decides which of the two a run is."""
+"""Keys that only some kinds of policy read: ``policy.name`` decides which kind a run is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from rlinf.config.context import Context
-from rlinf.config.extras import simulator_extra
+from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
-TEXT_ONLY = (
+_TEXT = (
     "algorithm.max_len_mask",
     "algorithm.overlong_penalty",
     "cluster.gpus_per_sampler",
     "data",
     "env.max_turns",
     "evaluation.samples",
+    "learner.offload",
     "learner.pack",
+    "learner.weight_bucket_mb",
     "policy.architecture",
     "policy.attention",
-    "policy.dtype",
-    "policy.gradient_checkpointing",
     "policy.lora",
-    "policy.tokenizer",
-    "policy.value_head",
     "rollout.generation_batch_size",
     "rollout.max_new_tokens",
     "rollout.num_samplers",
+    "rollout.over_sampling",
+    "rollout.sleep",
+    "rollout.weight_transport",
     "rollout.repetition_penalty",
     "rollout.sampler",
     "rollout.server",
-    "rollout.temperature",
     "rollout.top_k",
     "rollout.top_p",
     "rollout.vllm",
-    "sft",
+    "sft.max_tasks",
 )
-SIMULATOR_ONLY = (
+_LANGUAGE = (
+    "policy.dtype",
+    "policy.gradient_checkpointing",
+    "policy.tokenizer",
+    "policy.value_head",
+    "rollout.temperature",
+)
+_SIMULATORS = (
     "algorithm.entropy_type",
     "algorithm.logprob_type",
     "algorithm.n_step",
@@ -64,6 +71,12 @@ SIMULATOR_ONLY = (
     "evaluation.num_envs",
     "evaluation.video_episodes",
     "evaluation.video_every",
+    "rollout.num_steps",
+    "rollout.pipeline_stages",
+    "sft.demonstrations",
+    "sft.perturbation",
+)
+_ACTOR_CRITIC = (
     "policy.activation",
     "policy.distribution",
     "policy.embedding_size",
@@ -72,9 +85,16 @@ SIMULATOR_ONLY = (
     "policy.init_log_std",
     "policy.recurrent",
     "policy.shared_critic",
-    "rollout.num_steps",
-    "rollout.pipeline_stages",
 )
+
+READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
+    (("causal_lm",), "by language models", _TEXT),
+    (("causal_lm", "vla"), "by language models and vla policies", _LANGUAGE),
+    (("actor_critic", "vla"), "by simulator policies", _SIMULATORS),
+    (("actor_critic",), "by simulator policies with policy.name: actor_critic", _ACTOR_CRITIC),
+    (("vla",), "by policy.name: vla", ("policy.vla",)),
+)
+"""Policies by name, what they are called in a message, and the keys or sections that only they read."""
 
 
 def is_text(context: Context) -> bool:
@@ -83,31 +103,31 @@ def is_text(context: Context) -> bool:
 
 
 def check_kind(context: Context) -> None:
-    """Report keys of the other kind, and a run without an environment."""
+    """Report keys of other kinds, and a run without an environment."""
     if not context.config.env.id:
         fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
     _check_module(context)
     name = context.config.policy.name
-    if name == "multimodal":
-        message = "policy.name: multimodal is not built yet."
-        fix = "Choose actor_critic: it reads Dict observations of images, states and tokens."
-        context.error("policy.name", message, fix)
-        context.broken.add("policy.name")
-        return
-    sections = SIMULATOR_ONLY if is_text(context) else TEXT_ONLY
-    only = "by simulator policies" if is_text(context) else "by language models"
-    other = "policy.name: actor_critic" if is_text(context) else "policy.name: causal_lm"
-    for section in sections:
+    for readers, words, sections in READERS:
+        if name in readers:
+            continue
+        fix = f"Take it out, or choose policy.name: {readers[0]}."
         for key in leaves():
-            if key == section or key.startswith(f"{section}."):
-                why = f"is read only {only}, and this policy is {name}."
-                context.unread(key, why, f"Take it out, or choose {other}.", reads=("policy.name",))
+            if any(key == section or key.startswith(f"{section}.") for section in sections):
+                why = f"is read only {words}, and this policy is {name}."
+                context.unread(key, why, fix, reads=("policy.name",))
 
 
 def _check_module(context: Context) -> None:
     """``module:Id`` needs its module."""
     env = context.config.env
+    for name, simulator in OWN_ENVIRONMENT.items():
+        if env.id.startswith(simulator.begins) and env.isolation == "none" and not installed(simulator.module):
+            message = f"env.id: {name} is not installed here; its pins clash with ours."
+            context.error(
+                "env.id", message, f"Give it an environment of its own: {simulator.fix}.", reads=("env.isolation",)
+            )
     module, colon, _ = env.id.partition(":")
     top = module.partition(".")[0]
     if not colon or env.isolation == "process" or not top.isidentifier():

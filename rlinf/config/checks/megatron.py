@@ -40,12 +40,10 @@ def _check_ranks(context: Context, layout: MegatronConfig) -> None:
         up = -(-ranks // product) * product
         message = f"{_SECTION}: {words} does not divide learner.num_workers {ranks}:"
         context.error(f"{_SECTION}.tensor_parallel", message, f"use {up} ranks, or a smaller layout.", reads=reads)
-    elif (ranks // product) % layout.expert_parallel:
-        copies = ranks // product
-        message = (
-            f"{_SECTION}.expert_parallel {layout.expert_parallel} does not divide the {copies} data-parallel ranks:"
-        )
-        fix = f"use {neighbours(layout.expert_parallel, copies)}."
+    elif (ranks // layout.pipeline_parallel) % layout.expert_parallel:
+        stage = ranks // layout.pipeline_parallel
+        message = f"{_SECTION}.expert_parallel {layout.expert_parallel} does not divide the {stage} ranks of a stage:"
+        fix = f"use {neighbours(layout.expert_parallel, stage)}."
         context.error(f"{_SECTION}.expert_parallel", message, fix, reads=(*reads, f"{_SECTION}.tensor_parallel"))
     if layout.virtual_pipeline is not None and layout.pipeline_parallel == 1:
         why = "is not read with pipeline_parallel: 1."
@@ -64,11 +62,54 @@ def _check_model(context: Context, layout: MegatronConfig, decoder: Decoder) -> 
             reads = ("policy.architecture", "policy.path")
             context.error(f"{_SECTION}.tensor_parallel", message, f"use {neighbours(tensor, heads)}.", reads=reads)
             break
+    else:
+        _check_context_parallel(context, layout, decoder)
+    _check_experts(context, layout, decoder)
+    _check_stages(context, layout, decoder)
+
+
+def _check_stages(context: Context, layout: MegatronConfig, decoder: Decoder) -> None:
+    """Interleaved stages are equal; others may have fewer layers at both ends, but not none."""
+    reads = ("policy.architecture", "policy.path")
     stages = layout.pipeline_parallel * (layout.virtual_pipeline or 1)
-    if decoder.layers % stages:
-        words = f"pipeline_parallel {layout.pipeline_parallel}"
-        if layout.virtual_pipeline:
-            words += f" x virtual_pipeline {layout.virtual_pipeline} = {stages}"
-        message = f"{_SECTION}: {words} does not divide the {decoder.layers} layers:"
-        fix = f"use {neighbours(stages, decoder.layers)} stages."
-        context.error(f"{_SECTION}.pipeline_parallel", message, fix, reads=("policy.architecture", "policy.path"))
+    if decoder.layers % stages == 0:
+        return
+    edges = layout.edge_stages(decoder.layers)
+    if not layout.virtual_pipeline and edges is not None and min(edges) > 0:
+        return
+    words = f"pipeline_parallel {layout.pipeline_parallel}"
+    if layout.virtual_pipeline:
+        words += f" x virtual_pipeline {layout.virtual_pipeline} = {stages}"
+    message = f"{_SECTION}: {words} does not divide the {decoder.layers} layers:"
+    fix = f"use {neighbours(stages, decoder.layers)} stages."
+    context.error(f"{_SECTION}.pipeline_parallel", message, fix, reads=reads)
+
+
+def _check_context_parallel(context: Context, layout: MegatronConfig, decoder: Decoder) -> None:
+    """Each context-parallel rank attends with some of the heads that a tensor-parallel rank has."""
+    ranks, heads = layout.context_parallel, decoder.heads // layout.tensor_parallel
+    shared = decoder.kv_heads // layout.tensor_parallel
+    if heads % ranks == 0 and (shared % ranks == 0 or ranks % shared == 0):
+        return
+    message = f"{_SECTION}.context_parallel {ranks} can not share {heads} heads and {shared} key-value heads of a rank:"
+    fits = [n for n in range(1, heads + 1) if heads % n == 0 and (shared % n == 0 or n % shared == 0)]
+    fix = f"use one of {', '.join(map(str, fits))}."
+    reads = (f"{_SECTION}.tensor_parallel", "policy.architecture", "policy.path")
+    context.error(f"{_SECTION}.context_parallel", message, fix, reads=reads)
+
+
+def _check_experts(context: Context, layout: MegatronConfig, decoder: Decoder) -> None:
+    reads = ("policy.architecture", "policy.path")
+    if not decoder.experts:
+        for name in ("expert_parallel", "load_balance_coef"):
+            why = "is not read by a model without experts."
+            context.unread(f"{_SECTION}.{name}", why, "Take it out.", reads=reads)
+        return
+    if decoder.experts % layout.expert_parallel:
+        message = f"{_SECTION}.expert_parallel {layout.expert_parallel} does not divide {decoder.experts} experts:"
+        fix = f"use {neighbours(layout.expert_parallel, decoder.experts)}."
+        context.error(f"{_SECTION}.expert_parallel", message, fix, reads=reads)
+    if layout.tensor_parallel > 1 and not layout.sequence_parallel:
+        message = f"{_SECTION}: experts over tensor-parallel ranks need the tokens split over them too:"
+        keys = (f"{_SECTION}.tensor_parallel", *reads)
+        context.error(f"{_SECTION}.sequence_parallel", message, "set sequence_parallel: true.", reads=keys)

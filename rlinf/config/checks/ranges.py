@@ -19,8 +19,11 @@ AT_LEAST: Mapping[str, float] = {
     "policy.tokenizer.vocab_size": 32,
     "policy.lora.rank": 0,
     "policy.embedding_size": 1,
+    "policy.vla.action_bins": 2,
+    "policy.vla.max_instruction_tokens": 2,
     "rollout.num_samplers": 1,
     "rollout.batch_size": 1,
+    "rollout.over_sampling": 0,
     "rollout.max_new_tokens": 1,
     "rollout.temperature": 0,
     "rollout.top_k": 0,
@@ -64,6 +67,8 @@ AT_LEAST: Mapping[str, float] = {
     "sft.batch_size": 1,
     "sft.lr": 0,
     "sft.warmup_steps": 0,
+    "sft.demonstrations": 1,
+    "sft.perturbation": 0,
     "cluster.threads_per_worker": 1,
     "cluster.max_restarts": 0,
     "evaluation.every": 0,
@@ -71,6 +76,8 @@ AT_LEAST: Mapping[str, float] = {
     "evaluation.samples": 1,
     "evaluation.temperature": 0,
     "evaluation.num_envs": 1,
+    "evaluation.video_every": 0,
+    "evaluation.video_episodes": 1,
     "checkpoint.every": 0,
     "checkpoint.keep": 1,
     "logging.samples_every": 0,
@@ -104,6 +111,7 @@ AT_MOST: Mapping[str, float] = {
     "algorithm.sac_tau": 1,
     "learner.optimizer.min_lr_ratio": 1,
     "policy.lora.dropout": 0.9,
+    "sft.perturbation": 0.9,
 }
 
 _WHY: Mapping[str, str] = {

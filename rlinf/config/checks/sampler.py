@@ -24,10 +24,17 @@ def check_sampler(context: Context) -> None:
             if key.startswith(f"rollout.{name}."):
                 why = f"is not read by rollout.sampler: {rollout.sampler}."
                 context.unread(key, why, f"Set rollout.sampler: {name}.", reads=("rollout.sampler",))
+    if rollout.ahead and rollout.sleep == "always":
+        message = "rollout.ahead: samplers work while the learner does, so they can't sleep meanwhile."
+        context.error(
+            "rollout.sleep", message, "Set rollout.sleep: auto, or rollout.ahead: 0.", reads=("rollout.ahead",)
+        )
     if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
         message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
         reads = ("algorithm.group_size",)
         context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=reads)
+    if rollout.over_sampling > 0:
+        _check_over_sampling(context)
     parallel, samplers = rollout.vllm.tensor_parallel_size, rollout.num_samplers
     heads = context.config.policy.architecture.get("num_attention_heads")
     if rollout.sampler == "vllm" and isinstance(heads, int) and heads % parallel:
@@ -37,3 +44,19 @@ def check_sampler(context: Context) -> None:
     if rollout.sampler == "server" and samplers > 1:
         message = f"rollout.num_samplers {samplers}: a server does its own balancing, one client is enough."
         context.error("rollout.num_samplers", message, "Set it to 1.", reads=("rollout.sampler",))
+
+
+def _check_over_sampling(context: Context) -> None:
+    """Responses are cut off and continued: one turn, a sampler that can, and not two rollouts of one step."""
+    config = context.config
+    why = "rollout.over_sampling continues unfinished responses in the next step, "
+    if config.rollout.sampler == "server":
+        fix = "Set rollout.over_sampling to 0, or rollout.sampler: vllm."
+        context.error("rollout.over_sampling", f"{why}which a server can not.", fix, reads=("rollout.sampler",))
+    if config.env.max_turns > 1:
+        message = f"{why}which env.max_turns {config.env.max_turns} does not allow."
+        context.error("rollout.over_sampling", message, "Set it to 0.", reads=("env.max_turns",))
+    if config.algorithm.dynamic_sampling:
+        message = f"{why}and algorithm.dynamic_sampling collects a step several times."
+        fix = "Set one of the two to 0 (false)."
+        context.error("rollout.over_sampling", message, fix, reads=("algorithm.dynamic_sampling",))

@@ -11,6 +11,9 @@ from rlinf.config.context import Context
 
 # A policy that is loaded brings these with it.
 _SHAPE = (
+    "policy.tokenizer",
+    "policy.value_head",
+    "policy.vla",
     "policy.activation",
     "policy.distribution",
     "policy.embedding_size",
@@ -44,6 +47,7 @@ def check_simulator(context: Context) -> None:
     _check_native(context)
     _check_isolation(context)
     _check_policy(context)
+    _check_warm_start(context)
     _check_levels(context)
     if context.config.algorithm.loss_type == OFF_POLICY_LOSS:
         _check_off_policy(context)
@@ -55,12 +59,6 @@ def _check_unbuilt(context: Context) -> None:
     if config.rollout.pipeline_stages > 1:
         message = "rollout.pipeline_stages: policies act inside the env workers, so there is nothing to overlap."
         context.error("rollout.pipeline_stages", message, "Set it to 1.")
-    if config.evaluation.video_every > 0:
-        message = "evaluation.video_every: recording videos is not built yet."
-        context.error("evaluation.video_every", message, "Set it to 0.")
-    elif config.evaluation.size:
-        why = "is not read while evaluation.video_every is 0."
-        context.unread("evaluation.video_episodes", why, "Take it out.")
     if config.learner.backend != "torch":
         message = f"learner.backend: {config.learner.backend} trains language models only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
@@ -135,6 +133,13 @@ def _check_policy(context: Context) -> None:
         context.error("policy.hidden_sizes", message, "For example: [64, 64].")
 
 
+def _check_warm_start(context: Context) -> None:
+    if context.config.sft.steps == 0:
+        for name in ("demonstrations", "perturbation"):
+            why = "is not read while sft.steps is 0."
+            context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.", reads=("sft.steps",))
+
+
 def _check_levels(context: Context) -> None:
     """An advantage must have a slot to go to; with one action a decision, an action is a chunk."""
     algorithm, chunk = context.config.algorithm, context.config.env.num_action_chunks
@@ -165,5 +170,8 @@ def _check_off_policy(context: Context) -> None:
     if config.env.num_action_chunks > 1:
         message = "env.num_action_chunks: loss_type: sac decides on one action at a time."
         context.error("env.num_action_chunks", message, "Set it to 1.", reads=reads)
+    if config.sft.steps:
+        message = "sft.steps: loss_type: sac learns from transitions, not from demonstrations."
+        context.error("sft.steps", message, "Set it to 0, or choose adv_type: grpo.", reads=reads)
     for key in _UNREAD_BY_SAC:
         context.unread(key, "is not read by loss_type: sac.", "Take it out.", reads=reads)

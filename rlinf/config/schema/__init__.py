@@ -12,8 +12,8 @@ from rlinf.config.schema.algorithm import (
 )
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.config.schema.env import DataConfig, EnvConfig
-from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OptimizerConfig, SftConfig
-from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig
+from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
+from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig, TowerConfig, VlaConfig
 from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
 from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
 
@@ -29,6 +29,7 @@ __all__ = [
     "LoggingConfig",
     "LoraConfig",
     "MegatronConfig",
+    "OffloadConfig",
     "OptimizerConfig",
     "OverlongPenaltyConfig",
     "PolicyConfig",
@@ -39,6 +40,8 @@ __all__ = [
     "ServerConfig",
     "SftConfig",
     "TokenizerConfig",
+    "TowerConfig",
+    "VlaConfig",
     "VllmConfig",
 ]
 

@@ -18,6 +18,8 @@ class ClusterConfig:
     """null: 1 where there are GPUs, else 0."""
     gpus_per_sampler: float | None = None
     """null: as placement says."""
+    gpu_memory_gb: float | None = None
+    """Of one card: `rlinf check` then says whether the plan fits."""
     cpus_per_worker: float = 0.5
     """Ray's share of a core per actor, for its scheduler only."""
     threads_per_worker: int = 1

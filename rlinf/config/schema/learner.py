@@ -26,14 +26,36 @@ class OptimizerConfig:
 class MegatronConfig:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    """Stages of layers; where they do not divide the layers, the first and the last stage get fewer."""
     virtual_pipeline: int | None = None
     context_parallel: int = 1
     expert_parallel: int = 1
     sequence_parallel: bool = False
     distributed_optimizer: bool = True
     recompute: Literal["none", "selective", "full"] = "none"
-    offload: bool = False
-    """Move optimiser state and weights to the host while samplers use the card."""
+    load_balance_coef: float = 0.0
+    """Weight of a loss that evens out the load of experts; 0 is off, which keeps the gradient that of the policy."""
+
+    def edge_stages(self, layers: int) -> tuple[int, int] | None:
+        """Layers of the first and the last stage where stages are unequal; None where they are equal.
+
+        >>> MegatronConfig(pipeline_parallel=4).edge_stages(94)
+        (23, 23)
+        """
+        stages = self.pipeline_parallel
+        if layers % stages == 0:
+            return None
+        rest = layers - -(-layers // stages) * (stages - 2)
+        return rest // 2, rest - rest // 2
+
+
+@dataclass(frozen=True)
+class OffloadConfig:
+    """What waits on the host while samplers answer, where learner and samplers share cards."""
+
+    optimizer: bool = False
+    """Optimiser state and gradients."""
+    weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,26 +65,36 @@ class LearnerConfig:
     """Ranks. `torch` is data parallel over them."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     micro_batch_tokens: int = 16_384
-    """Rows are packed into micro-batches of at most so many tokens (text) or slots (simulators).
+    """Rows are packed into micro-batches of at most so many tokens (text, vla) or decisions (actor_critic).
 
     It has no influence on the result."""
     pack: bool = True
     """Text: rows of a micro-batch lie end to end, without padding."""
+    weight_bucket_mb: int = 2048
+    """Weights travel to samplers in portions of at most so many MiB (one parameter at least)."""
+    offload: OffloadConfig = field(default_factory=OffloadConfig)
     megatron: MegatronConfig = field(default_factory=MegatronConfig)
 
 
 @dataclass(frozen=True)
 class SftConfig:
-    """Supervised warm start on the environment's own demonstrations, before the first step; also `rlinf sft`."""
+    """Supervised warm start on the environment's own demonstrations, before the first step; also `rlinf sft`.
+
+    Simulators: imitation of what the environment's `expert_action` does."""
 
     steps: int = 0
     """0 is off."""
     batch_size: int = 64
+    """Responses, or decisions of a demonstrator, per step."""
     lr: float = 1e-3
     warmup_steps: int = 10
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     max_tasks: int | None = None
-    """Demonstrations are drawn from the first so many training tasks; null is all."""
+    """Text: demonstrations are drawn from the first so many training tasks; null is all."""
+    demonstrations: int = 256
+    """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
+    perturbation: float = 0.0
+    """Simulators: share of decisions at which a random action throws the demonstrator off; it is not imitated."""
     cache: str | None = None
     """A folder of finished warm starts: one that would be the same (data, policy, seed, versions, commit) is taken from
     there, and a new one is left there. Sweeps have one of their own."""

@@ -9,7 +9,7 @@ from typing import Literal
 @dataclass(frozen=True)
 class TokenizerConfig:
     path: str | None = None
-    """A tokenizer folder or hub name; null takes the policy's own, or trains one."""
+    """A tokenizer folder or hub name; null takes the policy's own (`vla`: its language tower's), or trains one."""
     vocab_size: int = 512
     """Of a tokenizer trained on the task's text (used where the policy is built from an architecture)."""
     split_digits: bool = True
@@ -26,9 +26,39 @@ class LoraConfig:
 
 
 @dataclass(frozen=True)
+class TowerConfig:
+    path: str | None = None
+    """A Hugging Face folder or hub name; of a model with several towers the fitting one is taken."""
+    architecture: dict[str, object] = field(default_factory=dict)
+    """Without `path`: a transformers configuration (`model_type`, ...) with random weights; empty takes a small one."""
+    freeze: bool = False
+    """Its weights are not trained."""
+
+
+@dataclass(frozen=True)
+class VlaConfig:
+    """Images, state and an instruction in, chunks of discretised actions out."""
+
+    language: TowerConfig = field(default_factory=TowerConfig)
+    """The decoder that decides (`qwen2`, `qwen3`, `llama`, ...)."""
+    vision: TowerConfig = field(default_factory=TowerConfig)
+    """What sees (`siglip_vision_model`, `dinov2`, ...); not made where the environment has no images."""
+    action_bins: int = 32
+    """Values that each number of a continuous action can take, evenly from low to high."""
+    max_instruction_tokens: int = 32
+    """A longer instruction is an error; it also bounds the memory that is planned for."""
+    task: str | None = None
+    """The instruction where the environment has no text in its observation."""
+    image_mean: list[float] | None = None
+    """Per channel, of pixels in [0, 1]; null takes the checkpoint's (without one: 0.5)."""
+    image_std: list[float] | None = None
+    """Likewise."""
+
+
+@dataclass(frozen=True)
 class PolicyConfig:
-    name: Literal["causal_lm", "actor_critic", "multimodal"] = "causal_lm"
-    """`causal_lm` for text, `actor_critic` for simulators, `multimodal` is not built yet and refused."""
+    name: Literal["causal_lm", "actor_critic", "vla"] = "causal_lm"
+    """`causal_lm` for text, `actor_critic` for simulators, `vla` (vision, language, action) likewise."""
     path: str | None = None
     """A Hugging Face folder or hub name (text), or an exported policy (simulators)."""
     architecture: dict[str, object] = field(default_factory=dict)
@@ -41,6 +71,7 @@ class PolicyConfig:
     """Recompute activations in the backward pass: less memory, about a third more time."""
     value_head: bool = False
     """A critic on the language model's last hidden state (`adv_type: gae`)."""
+    vla: VlaConfig = field(default_factory=VlaConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
     """Simulators: hidden layers of the actor (and of the critic)."""

@@ -38,10 +38,21 @@ class RolloutConfig:
     """Text: `auto` takes the fastest that is installed and fits."""
     num_samplers: int = 1
     """Sampler actors; prompts are split over them."""
+    weight_transport: Literal["auto", "shared_memory", "collective", "object_store"] = "auto"
+    """How new weights get to text samplers: memory shared on one node, a broadcast, or Ray's object store.
+
+    `auto`: shared memory where learner and samplers are on one node, otherwise a broadcast."""
+    sleep: Literal["auto", "always", "never"] = "auto"
+    """Text samplers free their GPU memory while the learner works; `auto`: where they share its card."""
     batch_size: int = 32
     """Prompts (text), or groups of start states (simulators with grpo), per step.
 
     Rows are this times `algorithm.group_size`."""
+    over_sampling: float = 0.0
+    """Text of one turn: begin this share of prompts more than a step takes (0 is off).
+
+    When enough groups are complete, unfinished responses are kept and continued in the next step, under its weights.
+    """
     max_new_tokens: int = 256
     temperature: float = 1.0
     top_k: int = 0

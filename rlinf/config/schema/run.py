@@ -73,6 +73,6 @@ class EvaluationConfig:
     num_envs: int = 16
     """Simulators: how many evaluation episodes run side by side (no influence on the result)."""
     video_every: int = 0
-    """Simulators: record an evaluation video each so many evaluations: not built yet, above 0 is refused."""
+    """Simulators: film an evaluation each so many steps, the first and the last one too (extra: video); 0: none."""
     video_episodes: int = 4
-    """Episodes tiled into one video."""
+    """Simulators: how many episodes of an evaluation are kept for people: side by side in its video, and as traces."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from rlinf.learners.megatron.critic import ValueHead
 from rlinf.learners.megatron.layer_spec import Rotary, block_spec
+from rlinf.learners.megatron.layout import expert_tensor_parallel
 
 # isort: split
 import torch
@@ -17,7 +19,7 @@ from torch.nn.functional import silu
 
 from rlinf.config.schema.learner import MegatronConfig
 
-FAMILIES = ("qwen2", "qwen3", "llama")
+FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama")
 """Model types with a table in ``convert`` (Qwen2.5 is a qwen2)."""
 _VOCABULARY_UNIT = 128
 
@@ -46,6 +48,7 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
     refuse_unsupported(source, layout)
     interleaved = layout.virtual_pipeline is not None
     full = layout.recompute == "full"
+    first, last = layout.edge_stages(source.num_hidden_layers) or (None, None)
     return TransformerConfig(
         num_layers=source.num_hidden_layers,
         hidden_size=source.hidden_size,
@@ -59,7 +62,7 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
         activation_func=silu,
         add_bias_linear=False,
         add_qkv_bias=source.model_type == "qwen2",
-        qk_layernorm=source.model_type == "qwen3",
+        qk_layernorm=source.model_type in ("qwen3", "qwen3_moe"),
         hidden_dropout=0.0,
         attention_dropout=0.0,
         # Weights come from a checkpoint: nothing is drawn, and no rank ever makes a whole matrix.
@@ -67,11 +70,14 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
         use_cpu_initialization=False,
         tensor_model_parallel_size=layout.tensor_parallel,
         pipeline_model_parallel_size=layout.pipeline_parallel,
+        num_layers_in_first_pipeline_stage=first,
+        num_layers_in_last_pipeline_stage=last,
         virtual_pipeline_model_parallel_size=layout.virtual_pipeline,
+        context_parallel_size=layout.context_parallel,
         sequence_parallel=layout.sequence_parallel and layout.tensor_parallel > 1,
         # Micro-batches differ in length. Batched point-to-point calls mix up stages when chunks are interleaved.
         variable_seq_lengths=True,
-        moe_token_dispatcher_type="alltoall",
+        **_experts(source, layout),
         overlap_p2p_comm=interleaved,
         batch_p2p_comm=not interleaved,
         params_dtype=dtype,
@@ -91,6 +97,26 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
     )
 
 
+def _experts(source: Any, layout: MegatronConfig) -> dict[str, Any]:
+    """What a mixture of experts adds; variable lengths ask for this dispatcher in any case."""
+    options: dict[str, Any] = {"moe_token_dispatcher_type": "alltoall"}
+    if source.model_type != "qwen3_moe":
+        return options
+    return {
+        **options,
+        "num_moe_experts": source.num_experts,
+        "moe_router_topk": source.num_experts_per_tok,
+        "moe_ffn_hidden_size": source.moe_intermediate_size,
+        # Over all experts, then the best few; or among those few only, which is the same as dividing by their sum.
+        "moe_router_pre_softmax": not source.norm_topk_prob,
+        # No loss of megatron's own: ours is in `experts.Router`.
+        "moe_router_load_balancing_type": "none",
+        "moe_aux_loss_coeff": layout.load_balance_coef,
+        "expert_model_parallel_size": layout.expert_parallel,
+        "expert_tensor_parallel_size": expert_tensor_parallel(layout),
+    }
+
+
 def refuse_unsupported(source: Any, layout: MegatronConfig) -> None:
     """Raises UnsupportedModel with what to change."""
     if source.model_type not in FAMILIES:
@@ -102,10 +128,13 @@ def refuse_unsupported(source: Any, layout: MegatronConfig) -> None:
             raise UnsupportedModel(f"learner.backend: megatron does not cover {name}: use torch or fsdp")
     if source.hidden_act != "silu":
         raise UnsupportedModel(f"learner.backend: megatron covers the activation silu, not {source.hidden_act}")
-    if layout.context_parallel > 1 or layout.expert_parallel > 1:
-        raise UnsupportedModel("learner.megatron: context_parallel and expert_parallel above 1 are not covered: set 1")
-    if layout.offload:
-        raise UnsupportedModel("learner.megatron.offload is not covered: set false")
+    if source.model_type == "qwen3_moe":
+        if source.decoder_sparse_step != 1 or source.mlp_only_layers:
+            raise UnsupportedModel("learner.backend: megatron wants experts in every layer: use torch or fsdp")
+        if layout.tensor_parallel > 1 and not layout.sequence_parallel:
+            raise UnsupportedModel("a mixture of experts over tensor-parallel ranks needs sequence_parallel: set true")
+    elif layout.expert_parallel > 1:
+        raise UnsupportedModel("learner.megatron.expert_parallel: this model has no experts: set 1")
 
 
 def inverse_frequencies(source: Any) -> Tensor:
@@ -124,7 +153,7 @@ def inverse_frequencies(source: Any) -> Tensor:
 
 
 def build_chunks(
-    source: Any, config: TransformerConfig, layout: MegatronConfig, device: torch.device
+    source: Any, config: TransformerConfig, layout: MegatronConfig, device: torch.device, *, value_head: bool = False
 ) -> list[GPTModel]:
     """The model chunks of this rank, with undefined weights: one, or ``virtual_pipeline`` of them."""
     frequencies = inverse_frequencies(source)
@@ -143,5 +172,8 @@ def build_chunks(
             vp_stage=stage,
         )
         chunk.rotary_pos_emb = Rotary(frequencies)
+        if value_head and chunk.post_process:
+            chunk.value_head = ValueHead(config, device)
+            chunk.value_head.watch(chunk.output_layer)
         chunks.append(chunk.to(device))
     return chunks

@@ -16,17 +16,16 @@ from rlinf.learners.megatron.layout import Place
 
 # isort: split
 import torch
-import torch.distributed as dist
 from megatron.core.models.gpt import GPTModel
 from megatron.core.utils import unwrap_model
 from torch import Tensor, nn
 
 Read = Callable[[str], Tensor]
 """A whole tensor of a checkpoint by its Hugging Face name."""
-Split = Literal["whole", "rows", "columns", "vocabulary", "heads", "gated"]
+Split = Literal["whole", "columns", "vocabulary", "heads", "gated"]
 """How a parameter lies over tensor-parallel ranks.
 
-whole: every rank has all of it. rows, columns: cut along dimension 0 or 1. vocabulary: rows, padded at the end.
+whole: every rank has all of it. columns: cut along dimension 1. vocabulary: rows, padded at the end.
 heads: query, key and value; of each key-value group its queries, its key, its value. gated: gate and up, each by rows,
 one below the other.
 """
@@ -39,33 +38,56 @@ class Entry:
     name: str
     sources: tuple[str, ...]
     split: Split = "whole"
+    of_expert: bool = False
+    """Whether it belongs to one expert, and so lies on the ranks of that expert."""
 
 
 def _attention(part: str) -> tuple[str, ...]:
     return tuple(f"self_attn.{letter}_proj.{part}" for letter in "qkv")
 
 
+VALUE_HEAD = "value_head."
 _MODEL = (
     Entry("embedding.word_embeddings.weight", ("model.embed_tokens.weight",), "vocabulary"),
     Entry("decoder.final_layernorm.weight", ("model.norm.weight",)),
     Entry("output_layer.weight", ("lm_head.weight",), "vocabulary"),
 )
-_LAYER = (
+_AROUND = (
     Entry("input_layernorm.weight", ("input_layernorm.weight",)),
     Entry("self_attention.linear_qkv.weight", _attention("weight"), "heads"),
     Entry("self_attention.linear_proj.weight", ("self_attn.o_proj.weight",), "columns"),
     Entry("pre_mlp_layernorm.weight", ("post_attention_layernorm.weight",)),
+)
+_LAYER = (
+    *_AROUND,
     Entry("mlp.linear_fc1.weight", ("mlp.gate_proj.weight", "mlp.up_proj.weight"), "gated"),
     Entry("mlp.linear_fc2.weight", ("mlp.down_proj.weight",), "columns"),
+)
+_HEAD_NORMS = (
+    Entry("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",)),
+    Entry("self_attention.k_layernorm.weight", ("self_attn.k_norm.weight",)),
+)
+# `*` stands for the number of an expert, counted over all ranks.
+_EXPERTS = (
+    Entry("mlp.router.weight", ("mlp.gate.weight",)),
+    Entry(
+        "mlp.experts.local_experts.*.linear_fc1.weight",
+        ("mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"),
+        "gated",
+        of_expert=True,
+    ),
+    Entry(
+        "mlp.experts.local_experts.*.linear_fc2.weight",
+        ("mlp.experts.*.down_proj.weight",),
+        "columns",
+        of_expert=True,
+    ),
 )
 LAYERS: Mapping[str, tuple[Entry, ...]] = {
     "llama": _LAYER,
     "qwen2": (*_LAYER, Entry("self_attention.linear_qkv.bias", _attention("bias"), "heads")),
-    "qwen3": (
-        *_LAYER,
-        Entry("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",)),
-        Entry("self_attention.k_layernorm.weight", ("self_attn.k_norm.weight",)),
-    ),
+    "qwen3": (*_LAYER, *_HEAD_NORMS),
+    "qwen3_moe": (*_AROUND, *_HEAD_NORMS, *_EXPERTS),
 }
 """What one decoder layer is made of, by ``model_type``; the names of Hugging Face follow ``model.layers.<number>.``"""
 
@@ -78,6 +100,11 @@ class Book:
         self._model = {entry.name: entry for entry in _MODEL}
         self._layer = {entry.name: entry for entry in LAYERS[source.model_type]}
 
+    @staticmethod
+    def is_exported(name: str) -> bool:
+        """Whether Hugging Face has a place for it: for all but the critic."""
+        return not name.startswith(VALUE_HEAD)
+
     def entry(self, name: str) -> Entry:
         """The entry of a parameter whose layer number counts over all stages. Raises KeyError for an unknown one."""
         found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
@@ -85,8 +112,11 @@ class Book:
             tied = name == "output_layer.weight" and self.source.tie_word_embeddings
             return self._model["embedding.word_embeddings.weight" if tied else name]
         number, rest = found.groups()
-        entry = self._layer[rest]
-        return Entry(name, tuple(f"model.layers.{number}.{part}" for part in entry.sources), entry.split)
+        expert = re.search(r"(?<=\.local_experts\.)\d+", rest)
+        entry = self._layer[rest if expert is None else f"{rest[: expert.start()]}*{rest[expert.end() :]}"]
+        filled = (part if expert is None else part.replace("*", expert[0]) for part in entry.sources)
+        sources = tuple(f"model.layers.{number}.{part}" for part in filled)
+        return Entry(name, sources, entry.split, entry.of_expert)
 
     def take(self, entry: Entry, tensors: Sequence[Tensor], *, rank: int, size: int) -> Tensor:
         """The part of tensor-parallel rank ``rank`` from the whole tensors of Hugging Face."""
@@ -122,80 +152,59 @@ class Book:
 
 
 def named_parameters(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
-    """This rank's parameters; the numbers of layers count over all stages."""
+    """This rank's parameters; the numbers of layers and experts count over all ranks."""
     for chunk in chunks:
         model: GPTModel = unwrap_model(chunk)
         for name, parameter in model.named_parameters():
             found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
             if found is not None:
                 number = model.decoder.layers[int(found[1])].layer_number - 1
-                name = f"decoder.layers.{number}.{found[2]}"
+                name = f"decoder.layers.{number}.{_expert_counted(model, int(found[1]), found[2])}"
             yield name, parameter
 
 
-def mark_split(chunks: Iterable[nn.Module], book: Book) -> None:
-    """Marks the parameters of which every tensor-parallel rank holds another part.
+def _expert_counted(model: GPTModel, layer: int, name: str) -> str:
+    """A name within a layer, its expert's number counted over all ranks."""
+    found = re.fullmatch(r"(mlp\.experts\.local_experts\.)(\d+)(.+)", name)
+    if found is None:
+        return name
+    return f"{found[1]}{model.decoder.layers[layer].mlp.local_expert_indices[int(found[2])]}{found[3]}"
 
-    megatron does so only where it draws the weights itself; without the mark the gradient norm would leave them out.
+
+def part_of(entry: Entry, place: Place) -> tuple[int, int]:
+    """(which part of a parameter this rank holds, how many there are)."""
+    if entry.split == "whole":
+        return 0, 1
+    if entry.of_expert:
+        return place.expert_tensor, place.expert_tensor_size
+    return place.tensor, place.tensor_size
+
+
+def mark_split(chunks: Iterable[nn.Module], book: Book) -> None:
+    """Marks the parameters of which every tensor-parallel rank holds another part, and those of experts.
+
+    megatron does the first only where it draws the weights itself; without the mark the gradient norm would leave them
+    out. It does the second only where experts are spread; marked always, they have an optimizer of their own at every
+    layout, and a checkpoint of one layout fits another.
     """
     for name, parameter in named_parameters(chunks):
-        parameter.tensor_model_parallel = book.entry(name).split != "whole"  # type: ignore[attr-defined]
+        # Whole experts on ranks of one tensor group are different experts: none of them is a copy either.
+        entry = book.entry(name) if book.is_exported(name) else None
+        parameter.tensor_model_parallel = entry is not None and entry.split != "whole"  # type: ignore[attr-defined]
+        parameter.allreduce = entry is None or not entry.of_expert  # type: ignore[attr-defined]
 
 
 @torch.no_grad()
 def load_weights(chunks: Iterable[nn.Module], read: Read, book: Book, place: Place) -> None:
     """Fills this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""
     for name, parameter in named_parameters(chunks):
+        if not book.is_exported(name):
+            parameter.zero_()
+            continue
         entry = book.entry(name)
         tensors = [read(source) for source in entry.sources]
-        part = book.take(entry, tensors, rank=place.tensor, size=place.tensor_size)
+        rank, size = part_of(entry, place)
+        part = book.take(entry, tensors, rank=rank, size=size)
         if part.shape != parameter.shape:
             raise ValueError(f"{name} is {tuple(parameter.shape)} here, but {tuple(part.shape)} in the checkpoint")
         parameter.copy_(part)
-
-
-@torch.no_grad()
-def whole_weights(chunks: Iterable[nn.Module], book: Book, place: Place) -> Iterator[tuple[str, Tensor]]:
-    """(Hugging Face name, whole tensor on the CPU) of all stages, one parameter at a time, on global rank 0.
-
-    Every rank must run through it; the others yield nothing. No rank holds more than its share and one parameter.
-    """
-    mine = dict(named_parameters(chunks)) if place.data == 0 else {}
-    shapes = [(name, tuple(parameter.shape), parameter.dtype) for name, parameter in mine.items()]
-    world: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(world, (place.stage, place.tensor, shapes))
-    owners = {(stage, tensor): rank for rank, (stage, tensor, held) in enumerate(world) if held}
-    seen = set[str]()
-    for stage in range(place.stages):
-        for name, shape, dtype in world[owners[stage, 0]][2]:
-            entry = book.entry(name)
-            if entry.name in seen:  # the last stage's copy of a tied embedding
-                continue
-            seen.add(entry.name)
-            senders = [owners[stage, 0]]
-            if entry.split != "whole":
-                senders = [owners[stage, tensor] for tensor in range(place.tensor_size)]
-            parts = _collect(mine.get(name), senders, shape, dtype, place)
-            if place.rank == 0:
-                yield from zip(entry.sources, book.give(entry, parts), strict=True)
-
-
-def _collect(
-    mine: Tensor | None, senders: Sequence[int], shape: tuple[int, ...], dtype: torch.dtype, place: Place
-) -> list[Tensor]:
-    """On rank 0 the parts of ``senders``, on the CPU; the senders send, the others have nothing to do."""
-    if place.rank != 0:
-        if place.rank in senders and mine is not None:
-            dist.send(mine.detach().contiguous(), dst=0)
-        return []
-    device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")
-    parts = []
-    for sender in senders:
-        if sender == 0:
-            assert mine is not None
-            parts.append(mine.detach().cpu())
-            continue
-        part = torch.empty(shape, dtype=dtype, device=device)
-        dist.recv(part, src=sender)
-        parts.append(part.cpu())
-    return parts

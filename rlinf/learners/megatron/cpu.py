@@ -55,6 +55,8 @@ WITHOUT_CUDA = (
 WITHOUT_TRANSFORMER_ENGINE = (
     # The state of torch's AdamW is asked for a "step" that the distributed optimizer does not store: KeyError.
     Rule("step not stored", r"for key in dst_tensors:", "for key in dst_tensors.keys() & tensors.keys():"),
+    # The router asks for a kernel of Transformer Engine by a name that is not there.
+    Rule("router kernel", r"te_general_gemm is not None and", "HAVE_TE and"),
     # After a load all parameters share one "step" tensor, and each of them counts it up.
     Rule("shared step", r's\["step"\] = step\b(?!\.)', 's["step"] = step.clone()'),
 )
@@ -82,6 +84,7 @@ def prepare() -> None:
     sys.meta_path.insert(0, _Finder(wanted))
     if not torch.cuda.is_available():
         _keep_random_states_on_cpu()
+        _keep_expert_counts_on_cpu()
 
 
 def unmatched_rules(folder: Path) -> list[str]:
@@ -160,6 +163,22 @@ def _keep_random_states_on_cpu() -> None:
     streams.CudaRNGStatesTracker = CpuStates
     streams._get_cuda_rng_state = read
     streams._set_cuda_rng_state = write
+
+
+def _keep_expert_counts_on_cpu() -> None:
+    """The all-to-all of experts copies its counts to the host on a CUDA stream; here they only become plain arrays."""
+    from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
+
+    def to_host(dispatcher: Any, point: str, tokens_per_expert: Tensor | None = None) -> Tensor | None:
+        if point == dispatcher.cuda_dtoh_point:
+            for name in ("input_splits", "output_splits"):
+                counts = getattr(dispatcher, name)
+                if isinstance(counts, Tensor):
+                    setattr(dispatcher, name, counts.tolist())
+        return tokens_per_expert
+
+    MoEAlltoAllTokenDispatcher.cuda_dtoh_stream = "none on a CPU"
+    MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = to_host
 
 
 prepare()

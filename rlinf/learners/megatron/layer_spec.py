@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
+from rlinf.learners.megatron.context import shared_heads, to_heads, to_tokens
+from rlinf.learners.megatron.experts import Experts, Router
 
 # isort: split
 import torch
+import torch.distributed as dist
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.transformer.enums import AttnMaskType
 from megatron.core.transformer.identity_op import IdentityOp
@@ -31,7 +33,9 @@ class PackedRows:
 
     packing: Packing
     positions: Tensor
-    """[N'] int64: positions of the packed tokens, then 0 for those that fill up to a multiple (sequence parallel)."""
+    """[N'] int64: positions of this rank's tokens; 0 for those that fill up to a multiple."""
+    context: dist.ProcessGroup | None = None
+    """The ranks that hold the other pieces of the packed tokens, in their order."""
     qkv_format: str = "packed"
     """Not "thd": megatron then leaves tensors as [N', 1, heads, size] and rotates by what :class:`Rotary` gives."""
     cp_group: None = None
@@ -75,14 +79,17 @@ class PackedAttention(MegatronModule):
         """query [N', 1, H, D], key and value [N', 1, H_kv, D] -> [N', 1, H D]; tokens that only fill up give 0."""
         if packed_seq_params is None:
             raise ValueError("this attention needs packed rows")
-        packing = packed_seq_params.packing
+        packing, group = packed_seq_params.packing, packed_seq_params.context
+        parts = [part[:, 0] for part in (query, key, value)]
+        if group is not None:
+            parts = [to_heads(parts[0], group), *(shared_heads(part, group) for part in parts[1:])]
         used = packing.tokens.shape[0]
-        queries, keys, values = (part[:used].permute(1, 2, 0, 3) for part in (query, key, value))
+        queries, keys, values = (part[None, :used].transpose(1, 2) for part in parts)
         out, _ = packed_attention(self, queries, keys, values, None, packing=packing, scaling=self.scaling)
-        flat = out[0].flatten(1)
-        if used < query.shape[0]:
-            flat = torch.cat([flat, flat.new_zeros(query.shape[0] - used, flat.shape[1])])
-        return flat[:, None]
+        whole = nn.functional.pad(out[0], (0, 0, 0, 0, 0, parts[0].shape[0] - used))
+        if group is not None:
+            whole = to_tokens(whole, group)
+        return whole.flatten(1)[:, None]
 
 
 class Rotary(nn.Module):
@@ -110,8 +117,13 @@ class Rotary(nn.Module):
 
 def block_spec(config: TransformerConfig, virtual_stage: int | None = None) -> TransformerBlockSubmodules:
     """The layers of one pipeline chunk."""
-    layer = get_gpt_layer_local_spec(normalization="RMSNorm", qk_layernorm=config.qk_layernorm)
+    layer = get_gpt_layer_local_spec(
+        normalization="RMSNorm", qk_layernorm=config.qk_layernorm, num_experts=config.num_moe_experts
+    )
     parts = layer.submodules
+    if config.num_moe_experts is not None:
+        parts.mlp.submodules.router = Router
+        parts.mlp.submodules.experts.module = Experts
     parts.input_layernorm = parts.pre_mlp_layernorm = Norm
     attention = parts.self_attention.submodules
     attention.core_attention = PackedAttention

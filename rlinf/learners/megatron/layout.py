@@ -16,7 +16,11 @@ from rlinf.config.schema.learner import MegatronConfig
 
 @dataclass(frozen=True)
 class Place:
-    """One rank among ``tensor x pipeline x data`` ranks; those of a tensor group are neighbours, stages far apart."""
+    """One rank among ``tensor x context x data x pipeline`` ranks: a tensor group's are neighbours, stages far apart.
+
+    ``expert`` cuts the ranks of one stage another way: the experts of a layer over ``expert_size`` of them, and each of
+    their matrices over ``expert_tensor_size``.
+    """
 
     rank: int
     tensor: int
@@ -25,6 +29,12 @@ class Place:
     stages: int
     data: int
     data_size: int
+    context: int = 0
+    context_size: int = 1
+    expert: int = 0
+    expert_size: int = 1
+    expert_tensor: int = 0
+    expert_tensor_size: int = 1
 
     @property
     def is_last_stage(self) -> bool:
@@ -33,12 +43,17 @@ class Place:
     @property
     def reports(self) -> bool:
         """Whether this rank speaks for its data-parallel rank: the last stage has the logits, its ranks agree."""
-        return self.is_last_stage and self.tensor == 0
+        return self.is_last_stage and self.tensor == 0 and self.context == 0
 
     @property
     def speaker(self) -> int:
         """The global rank that speaks for all: the first of the last stage."""
-        return (self.stages - 1) * self.tensor_size * self.data_size
+        return (self.stages - 1) * self.tensor_size * self.context_size * self.data_size
+
+
+def expert_tensor_parallel(layout: MegatronConfig) -> int:
+    """Over how many ranks each expert's matrices are cut: whole experts on each rank where experts are spread."""
+    return layout.tensor_parallel if layout.expert_parallel == 1 else 1
 
 
 def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
@@ -49,6 +64,8 @@ def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
         layout.pipeline_parallel,
         layout.virtual_pipeline,
         context_parallel_size=layout.context_parallel,
+        expert_model_parallel_size=layout.expert_parallel,
+        expert_tensor_parallel_size=expert_tensor_parallel(layout),
     )
     model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
     return Place(
@@ -59,6 +76,12 @@ def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
         stages=parallel_state.get_pipeline_model_parallel_world_size(),
         data=parallel_state.get_data_parallel_rank(),
         data_size=parallel_state.get_data_parallel_world_size(),
+        context=parallel_state.get_context_parallel_rank(),
+        context_size=parallel_state.get_context_parallel_world_size(),
+        expert=parallel_state.get_expert_model_parallel_rank(),
+        expert_size=parallel_state.get_expert_model_parallel_world_size(),
+        expert_tensor=parallel_state.get_expert_tensor_parallel_rank(),
+        expert_tensor_size=parallel_state.get_expert_tensor_parallel_world_size(),
     )
 
 

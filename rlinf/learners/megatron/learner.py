@@ -14,14 +14,16 @@ from typing import Any
 
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
-from rlinf.learners.megatron.convert import Book, Read, load_weights, mark_split, named_parameters, whole_weights
+from rlinf.learners.megatron.convert import Book, Read, load_weights, mark_split, named_parameters
+from rlinf.learners.megatron.critic import values_of
+from rlinf.learners.megatron.experts import collect_load, load_metrics, remember_load
+from rlinf.learners.megatron.gather import Gatherer
 from rlinf.learners.megatron.layout import arrange
-from rlinf.learners.megatron.optimizer import gradient_norm, make_optimizer, take_step
+from rlinf.learners.megatron.optimizer import gradient_buffers, gradient_norm, make_optimizer, take_step
 from rlinf.learners.megatron.schedule import (
     MicroBatch,
+    Packer,
     add_up_gradients,
-    empty_micro_batch,
-    micro_batch,
     needed_micro_batches,
     run_backward,
     run_forward,
@@ -37,8 +39,9 @@ from torch import Tensor
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics, reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
+from rlinf.learners.offload import STAY, Sleeper, empty_storages
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
@@ -48,7 +51,7 @@ from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, Wei
 _FACTS = "learner.json"
 
 
-class MegatronLearner:
+class MegatronLearner(Sleeper):
     """One rank. The process group must be up (:func:`rlinf.learners.process_group.join`)."""
 
     def __init__(
@@ -63,25 +66,32 @@ class MegatronLearner:
         micro_batch_tokens: int,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        value_head: bool = False,
+        offload: OffloadConfig = STAY,
     ) -> None:
         """``source``: a transformers configuration; ``read``: a tensor of its checkpoint by name.
 
         Raises UnsupportedModel for a model or option that this learner does not cover.
         """
         refuse_distribution(sampling)
+        self.offload = offload
         self.device, self.dtype, self.layout, self.sampling = torch.device(device), dtype, layout, sampling
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.source, self.book = source, Book(source)
         self.config = transformer_config(source, layout, dtype)
         self.place = arrange(layout, seed=seed)
-        self.chunks = self._wrapped(read)
+        self.chunks = self._wrapped(read, value_head)
+        self.gatherer = Gatherer(self.chunks, self.book, self.place)
+        self.packer = Packer(self.place, self.device, self.config.sequence_parallel)
         self.config.finalize_model_grads_func = add_up_gradients
         self._reference: dict[str, Tensor] | None = None
+        self._load: Tensor | None = None
+        self._gradient_bytes: list[tuple[torch.UntypedStorage, int]] = []
         self.start(stage)
 
-    def _wrapped(self, read: Read) -> list[Any]:
+    def _wrapped(self, read: Read, value_head: bool) -> list[Any]:
         """The chunks with their weights, in the wrappers that sum gradients."""
-        chunks: list[Any] = build_chunks(self.source, self.config, self.layout, self.device)
+        chunks: list[Any] = build_chunks(self.source, self.config, self.layout, self.device, value_head=value_head)
         mark_split(chunks, self.book)
         load_weights(chunks, read, self.book, self.place)
         if self.dtype == torch.bfloat16:
@@ -126,6 +136,34 @@ class MegatronLearner:
             parameter.copy_(others[name])
             others[name] = current
 
+    def resident_weights(self) -> Iterator[Tensor]:
+        """Parameters: with the distributed optimizer, views into a few flat buffers."""
+        for chunk in self.chunks:
+            yield from (*chunk.parameters(), *chunk.module.buffers())
+
+    def resident_state(self) -> Iterator[Tensor]:
+        """Adam's moments, and in bfloat16 the float32 weights beside them."""
+        for part in self.optimizer.chained_optimizers:
+            if part.optimizer is not None:
+                yield from (parameter for group in part.optimizer.param_groups for parameter in group["params"])
+                for state in part.optimizer.state.values():
+                    yield from (value for value in state.values() if isinstance(value, Tensor))
+
+    def forget_gradients(self) -> None:
+        """They lie in flat buffers, which :meth:`wake` makes anew and each optimiser step clears."""
+        self.optimizer.zero_grad()
+        storages = [buffer.untyped_storage() for buffer in gradient_buffers(self.chunks)]
+        self._gradient_bytes = [(storage, storage.nbytes()) for storage in storages]
+        empty_storages(storages)
+
+    def wake(self, *, weights_only: bool = False) -> None:
+        """Moves everything back, or the weights alone. Awake it does nothing."""
+        super().wake(weights_only=weights_only)
+        if not weights_only:
+            for storage, size in self._gradient_bytes:
+                storage.resize_(size)
+            self._gradient_bytes = []
+
     def costs(self, batch: Batch) -> Costs:
         """What each row costs: its response, and once for all rows that share it, its prompt."""
         lengths, responses = batch.inputs["prompt_lengths"], batch.inputs["response_lengths"]
@@ -138,31 +176,50 @@ class MegatronLearner:
         Of the ranks that work on one share only one returns its rows, the others none.
         """
         costs = self.costs(batch)
-        rows = share(torch.arange(batch.num_rows), costs, rank=self.place.data, size=self.place.data_size)
-        pieces = micro_batches(rows, costs, budget=self.micro_batch_tokens)
+        pieces, count = self._cut(torch.arange(batch.num_rows), costs)
         empty = torch.zeros(0, batch.num_slots)
         nothing = torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty)
-        if not pieces:
-            return nothing
         with self._as_reference() if reference else nullcontext():
-            outputs = run_forward(self.chunks, self._packed(batch, pieces), self._score)[: len(pieces)]
-        if not self.place.reports:
+            outputs = run_forward(self.chunks, self._packed(batch, pieces, count), self._score)
+        if not self.place.reports or not pieces:
             return nothing
-        logprobs = torch.cat([output.logprobs for output in outputs]).float().cpu()
-        entropy = torch.cat([output.entropy for output in outputs]).float().cpu()
-        return torch.cat(pieces), PolicyOutput(logprobs, entropy)
+        columns = [
+            [getattr(output, name) for output in outputs[: len(pieces)]] for name in ("logprobs", "entropy", "values")
+        ]
+        joined = [None if column[0] is None else torch.cat(column).float().cpu() for column in columns]
+        assert joined[0] is not None
+        return torch.cat(pieces), PolicyOutput(joined[0], joined[1], joined[2])
 
     def _score(self, piece: MicroBatch, logits: Tensor) -> PolicyOutput:
-        return piece.score(logits, vocabulary=self.source.vocab_size, temperature=self.sampling.temperature)
+        return piece.score(
+            logits,
+            values_of(self.chunks),
+            vocabulary=self.source.vocab_size,
+            temperature=self.sampling.temperature,
+            place=self.place,
+        )
 
-    def _packed(self, batch: Batch, pieces: Sequence[Tensor]) -> list[MicroBatch]:
-        """The micro-batches of ``pieces``, and empty ones up to the number that the schedule needs."""
-        multiple = self.place.tensor_size if self.config.sequence_parallel else 1
-        packed = [micro_batch(batch, piece, device=self.device, multiple=multiple) for piece in pieces]
-        needed = needed_micro_batches(len(packed), self.place, interleaved=len(self.chunks) > 1)
-        if needed > len(packed):
-            blank = empty_micro_batch(batch, device=self.device, multiple=multiple)
-            packed += [blank] * (needed - len(packed))
+    def _cut(self, rows: Tensor, costs: Costs) -> tuple[list[Tensor], int]:
+        """(this rank's micro-batches of ``rows``, how many the schedule must run).
+
+        Ranks that share experts meet in every layer, so they must run as many as the one with most.
+        """
+        place = self.place
+        sharers = range(place.data_size) if place.expert_size > 1 else [place.data]
+        cuts = {
+            rank: micro_batches(
+                share(rows, costs, rank=rank, size=place.data_size), costs, budget=self.micro_batch_tokens
+            )
+            for rank in sharers
+        }
+        count = max(len(cut) for cut in cuts.values())
+        return cuts[place.data], needed_micro_batches(count, place, interleaved=len(self.chunks) > 1)
+
+    def _packed(self, batch: Batch, pieces: Sequence[Tensor], count: int) -> list[MicroBatch]:
+        """The micro-batches of ``pieces``, and empty ones up to ``count``."""
+        packed = [self.packer(batch, piece) for piece in pieces]
+        if count > len(packed):
+            packed += [self.packer.blank(batch)] * (count - len(packed))
         return packed
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
@@ -179,8 +236,7 @@ class MegatronLearner:
 
     def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
-        mine = share(mini.moving(), costs, rank=self.place.data, size=self.place.data_size)
-        pieces = [mini.places(piece) for piece in micro_batches(mine, costs, budget=self.micro_batch_tokens)]
+        pieces, count = self._cut(mini.moving(), costs)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         self.optimizer.zero_grad()
@@ -188,8 +244,19 @@ class MegatronLearner:
         def loss(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
             return mini.loss(piece.part, piece.places, self._score(piece, logits))
 
-        partial = run_backward(self.chunks, self._packed(mini.batch, pieces), loss)
-        return mini.conclude(self._over_ranks(partial), self._step)
+        places = [mini.places(piece) for piece in pieces]
+        partial = run_backward(self.chunks, self._packed(mini.batch, places, count), loss)
+        load = self._expert_load()
+        metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
+        return {**metrics, **load}, skipped
+
+    def _expert_load(self) -> Metrics:
+        """How evenly the experts were used, where there are any."""
+        if self.config.num_moe_experts is None:
+            return {}
+        layers, experts = self.config.num_layers, self.config.num_moe_experts
+        self._load = collect_load(self.chunks, layers=layers, experts=experts, device=self.device)
+        return load_metrics(self._load)
 
     def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
         """The sums over micro-batches and data-parallel ranks; one rank speaks, so that all decide alike."""
@@ -206,13 +273,18 @@ class MegatronLearner:
         norm = gradient_norm(self.optimizer)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         factor = self.stage.lr_factor(self.optimizer_steps)
-        take_step(self.optimizer, lr=self.stage.lr * factor, norm=norm, clip=self.stage.grad_clip)
+        take_step(self.optimizer, factor=factor, norm=norm, clip=self.stage.grad_clip)
         self.optimizer_steps += 1
         return norm
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        """The policy's weights on the CPU, complete on rank 0 and empty on the others."""
-        return WeightUpdate(version, dict(whole_weights(self.chunks, self.book, self.place)))
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """In how many parts of at most so many bytes (one parameter at least) :meth:`weights` gives them."""
+        return len(self.gatherer.buckets(bucket_bytes))
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
+        runs = self.gatherer.buckets(bucket_bytes)
+        return WeightUpdate(version, dict(self.gatherer.whole(runs[part])), part, len(runs))
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser and reference, every rank its part; any layout can load them."""
@@ -223,7 +295,11 @@ class MegatronLearner:
                 save_state(folder / "reference", self.chunks)
         if self.place.rank == 0:
             self.source.save_pretrained(str(folder))
-            facts = {"stage": self.stage.name, "optimizer_steps": self.optimizer_steps}
+            facts = {
+                "stage": self.stage.name,
+                "optimizer_steps": self.optimizer_steps,
+                "expert_load": None if self._load is None else self._load.tolist(),
+            }
             (folder / _FACTS).write_text(json.dumps(facts))
         dist.barrier()
 
@@ -236,13 +312,16 @@ class MegatronLearner:
         load_state(folder / "megatron", self.chunks, self.optimizer if self.optimizer_steps else None)
         if not self.optimizer_steps:
             self.optimizer.reload_model_params()
+        if facts["expert_load"] is not None:
+            self._load = torch.tensor(facts["expert_load"], dtype=torch.float64)
+            remember_load(self.chunks, self._load)
         if self._reference is not None and (folder / "reference").exists():
             with self._as_reference():
                 load_state(folder / "reference", self.chunks)
 
     def export(self, folder: Path) -> None:
         """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
-        export_weights(self.source, whole_weights(self.chunks, self.book, self.place), folder, rank=self.place.rank)
+        export_weights(self.source, self.gatherer.whole(), folder, rank=self.place.rank)
         dist.barrier()
 
 

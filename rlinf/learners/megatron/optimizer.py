@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
+from rlinf.learners.megatron.convert import VALUE_HEAD
 
 # isort: split
 import torch
-from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer import MegatronOptimizer, OptimizerConfig, ParamKey, get_megatron_optimizer
 from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
-from torch import nn
+from megatron.core.optimizer_param_scheduler import ParamGroupOverride
+from torch import Tensor, nn
 
 from rlinf.learners.stage import Stage
 
@@ -31,7 +33,10 @@ def make_optimizer(
         use_distributed_optimizer=distributed,
         clip_grad=0.0,
     )
-    return get_megatron_optimizer(config, list(chunks))
+    critic: dict[ParamKey, ParamGroupOverride] = {
+        ParamKey(name=f"*{VALUE_HEAD}*"): ParamGroupOverride(max_lr=stage.critic_lr or stage.lr)
+    }
+    return get_megatron_optimizer(config, list(chunks), critic)
 
 
 def gradient_norm(optimizer: MegatronOptimizer) -> float:
@@ -40,12 +45,17 @@ def gradient_norm(optimizer: MegatronOptimizer) -> float:
     return float(optimizer.get_grad_norm())
 
 
-def take_step(optimizer: MegatronOptimizer, *, lr: float, norm: float, clip: float) -> None:
-    """Scales the ready gradients to a norm of at most ``clip`` (0 is off) and applies them."""
+def take_step(optimizer: MegatronOptimizer, *, factor: float, norm: float, clip: float) -> None:
+    """Scales the ready gradients to a norm of at most ``clip`` (0 is off), applies them at ``factor`` x the rates."""
     for group in optimizer.param_groups:
-        group["lr"] = lr
+        group["lr"] = group["max_lr"] * factor
     for part in optimizer.chained_optimizers:
         parameters = part.get_parameters()
         if clip > 0 and parameters:
             clip_grad_by_total_norm_fp32(parameters, max_norm=clip, total_norm=norm)
     optimizer.step_with_ready_grads()
+
+
+def gradient_buffers(chunks: Sequence[Any]) -> list[Tensor]:
+    """The flat buffers that all gradients of this rank lie in, of chunks in their gradient wrappers."""
+    return [buffer.grad_data for chunk in chunks for buffer in [*chunk.buffers, *chunk.expert_parallel_buffers]]

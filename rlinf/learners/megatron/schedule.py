@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlinf.learners.megatron.context import together
 from rlinf.learners.megatron.layer_spec import PackedRows
 from rlinf.learners.megatron.layout import Place
 from rlinf.learners.megatron.vocabulary import score_tokens
 
 # isort: split
 import torch
+import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
@@ -23,7 +25,7 @@ from rlinf.types import Batch, PolicyOutput
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Some rows of a minibatch, packed."""
+    """Some rows of a minibatch, packed; this rank has a piece of the tokens (all without context parallelism)."""
 
     part: Batch
     """The rows, on the learner's device."""
@@ -31,38 +33,74 @@ class MicroBatch:
     """[B'] int64: where these rows stand in the minibatch."""
     packed: PackedRows
     tokens: Tensor
-    """[1, N'] int64: the packed tokens, filled up with token 0."""
+    """[1, n] int64: this rank's piece, filled up with token 0."""
+    filling: Tensor
+    """[1, n] bool: the tokens that only fill up."""
+    first: int
+    """The packed place of this rank's first token."""
 
-    def score(self, logits: Tensor, *, vocabulary: int, temperature: float) -> PolicyOutput:
-        """Log-probabilities and entropy [B', T] from this rank's part of the logits [1, N', V']; 0 where masked."""
-        packing = self.packed.packing
+    def score(
+        self, logits: Tensor, values: Tensor | None, *, vocabulary: int, temperature: float, place: Place
+    ) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B', T] of all rows, the same on each rank; 0 where masked.
+
+        ``logits`` [1, n, V'] and ``values`` [n or n / tensor ranks] are what this rank has of them.
+        """
+        packing, context = self.packed.packing, parallel_state.get_context_parallel_group()
+        tensor = parallel_state.get_tensor_model_parallel_group()
         acted = self.part.mask[packing.slot_rows, packing.slot_columns]
-        rows, columns = packing.slot_rows[acted], packing.slot_columns[acted]
+
+        def slots(first: int, size: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            """(tokens, (rows, columns)) of the slots that ``size`` packed tokens from ``first`` predict."""
+            here = acted & (packing.slot_index >= first) & (packing.slot_index < first + size)
+            return packing.slot_index[here] - first, (packing.slot_rows[here], packing.slot_columns[here])
+
+        def spread(column: Tensor, where: tuple[Tensor, Tensor], *groups: dist.ProcessGroup) -> Tensor:
+            blank = torch.zeros(self.part.mask.shape, device=logits.device)
+            return together(blank.index_put(where, column), groups)
+
+        tokens, where = slots(self.first, logits.shape[1])
         logprobs, entropy = score_tokens(
-            logits[0, packing.slot_index[acted]],
-            self.part.actions[rows, columns],
-            vocabulary=vocabulary,
-            temperature=temperature,
-            group=parallel_state.get_tensor_model_parallel_group(),
+            logits[0, tokens], self.part.actions[where], vocabulary=vocabulary, temperature=temperature, group=tensor
         )
-        blank = torch.zeros(self.part.mask.shape, device=logits.device)
-        return PolicyOutput(blank.index_put((rows, columns), logprobs), blank.index_put((rows, columns), entropy))
+        judged = None
+        if values is not None:
+            cut = values.shape[0] < logits.shape[1]
+            tokens, there = slots(self.first + cut * place.tensor * values.shape[0], values.shape[0])
+            judged = spread(values[tokens], there, context, *([tensor] if cut else []))
+        return PolicyOutput(spread(logprobs, where, context), spread(entropy, where, context), judged)
 
 
-def micro_batch(batch: Batch, places: Tensor, *, device: torch.device, multiple: int = 1) -> MicroBatch:
-    """Packs the rows ``places`` of ``batch``; the number of tokens is a multiple of ``multiple``."""
-    part = batch.select(places).to(device)
-    inputs = part.inputs
-    packing = pack(inputs["prompt_ids"], inputs["prompt_lengths"], part.actions, inputs["response_lengths"])
-    missing = -packing.tokens.shape[0] % multiple
-    tokens, positions = (nn.functional.pad(column, (0, missing)) for column in (packing.tokens, packing.positions))
-    return MicroBatch(part, places, PackedRows(packing, positions), tokens[None])
+@dataclass(frozen=True)
+class Packer:
+    """Makes micro-batches of a rank: how many tokens fill them up, and which piece is its own."""
 
+    place: Place
+    device: torch.device
+    sequence_parallel: bool
 
-def empty_micro_batch(batch: Batch, *, device: torch.device, multiple: int = 1) -> MicroBatch:
-    """One row in which nothing counts: for a rank that has no row, and to fill up a schedule."""
-    first = batch.select([0])
-    return micro_batch(first.replace(mask=first.mask & False), torch.tensor([0]), device=device, multiple=multiple)
+    def __call__(self, batch: Batch, places: Tensor, *, blank: bool = False) -> MicroBatch:
+        """Packs the rows ``places`` of ``batch``; ``blank``: nothing counts, neither loss nor load."""
+        part = batch.select(places).to(self.device)
+        inputs, place = part.inputs, self.place
+        packing = pack(inputs["prompt_ids"], inputs["prompt_lengths"], part.actions, inputs["response_lengths"])
+        multiple = place.context_size * (place.tensor_size if self.sequence_parallel else 1)
+        used = packing.tokens.shape[0]
+        size = -(-used // multiple) * multiple // place.context_size
+        piece = slice(place.context * size, (place.context + 1) * size)
+
+        def mine(column: Tensor) -> Tensor:
+            return nn.functional.pad(column, (0, size * place.context_size - used))[piece]
+
+        filling = torch.arange(piece.start, piece.stop, device=self.device) >= (0 if blank else used)
+        group = parallel_state.get_context_parallel_group() if place.context_size > 1 else None
+        packed = PackedRows(packing, mine(packing.positions), group)
+        return MicroBatch(part, places, packed, mine(packing.tokens)[None], filling[None], piece.start)
+
+    def blank(self, batch: Batch) -> MicroBatch:
+        """One row in which nothing counts: for a rank that has no row, and to fill up a schedule."""
+        first = batch.select([0])
+        return self(first.replace(mask=first.mask & False), torch.tensor([0]), blank=True)
 
 
 def needed_micro_batches(count: int, place: Place, *, interleaved: bool) -> int:
@@ -115,7 +153,7 @@ def _run(
     def step(feed: Iterator[MicroBatch], model: nn.Module) -> tuple[Tensor, Callable[..., Any]]:
         piece = next(feed)
         positions = piece.packed.positions[None]
-        out = model(piece.tokens, positions, None, packed_seq_params=piece.packed)
+        out = model(piece.tokens, positions, None, packed_seq_params=piece.packed, padding_mask=piece.filling)
 
         def of_logits(logits: Tensor, non_loss_data: bool = False) -> Any:
             return read(piece, logits, non_loss_data)

@@ -24,6 +24,7 @@ from rlinf.models.actor_critic.options import Distribution
 
 NoiseKind = Literal["uniform", "normal"]
 _POLICY_GAIN = 0.01  # a near-uniform first policy
+_EDGE = 0.01  # share of the bounds that demonstrated actions are kept away from them
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -52,6 +53,10 @@ class ActionHead(nn.Module):
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """What the environment takes, [N, *space.shape]."""
+        raise NotImplementedError
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        """The actions [N, *action_shape] that :meth:`to_env` would turn into these, as nearly as there are any."""
         raise NotImplementedError
 
 
@@ -101,6 +106,10 @@ class CategoricalHead(ActionHead):
             return actions + self.starts[0]
         return (actions + self.starts).reshape(-1, *(self.space.shape or ())).astype(self.space.dtype)
 
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        flat = np.asarray(actions, dtype=np.int64).reshape(len(actions), -1) - self.starts
+        return flat[:, 0] if self.scalar else flat
+
 
 class BoxHead(ActionHead):
     """What the heads for Box actions share: bounds and shape."""
@@ -117,6 +126,11 @@ class BoxHead(ActionHead):
     def _from_unit(self, unit: np.ndarray) -> np.ndarray:
         """[0, 1] to [low, high]."""
         return self._shaped(self.low + unit * (self.high - self.low))
+
+    def _to_unit(self, actions: np.ndarray) -> np.ndarray:
+        """[low, high] to [0, 1], a little inside: a demonstrator at the bounds has no finite log-probability there."""
+        flat = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
+        return np.clip((flat - self.low) / (self.high - self.low), _EDGE, 1.0 - _EDGE)
 
 
 class GaussianHead(BoxHead):
@@ -149,6 +163,9 @@ class GaussianHead(BoxHead):
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._shaped(np.clip(actions, self.low, self.high))
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        return np.asarray(actions, dtype=np.float32).reshape(len(actions), -1)
 
 
 class SquashedGaussianHead(GaussianHead):
@@ -184,6 +201,9 @@ class SquashedGaussianHead(GaussianHead):
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._from_unit(0.5 * (np.tanh(actions) + 1.0))
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        return np.arctanh(2.0 * self._to_unit(actions) - 1.0).astype(np.float32)
 
 
 class BetaHead(BoxHead):
@@ -234,6 +254,9 @@ class BetaHead(BoxHead):
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._from_unit(actions)
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        return self._to_unit(actions).astype(np.float32)
 
 
 def log_tanh_slope(values: Tensor) -> Tensor:

@@ -132,11 +132,16 @@ def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) ->
     """The encoder of one leaf: by its space, and for integers of a Box by its name (``...tokens`` holds token ids)."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return OneHotEncoder(space)
+    if isinstance(space, spaces.Text):
+        raise TypeError(
+            f"{name}: policy.name actor_critic does not read text. Turn it into token ids "
+            "(env.wrappers: ['rlinf.rollouts.wrappers:TokenizeText']), or choose policy.name: vla"
+        )
     if not isinstance(space, spaces.Box):
         raise TypeError(f"{name}: no encoder for {type(space).__name__}")
     if name.endswith("tokens"):
         return TokenEncoder(int(space.high.max()) + 1, options.embedding_size)
-    if options.encoder == "cnn" or (options.encoder == "auto" and _is_image(space)):
+    if options.encoder == "cnn" or (options.encoder == "auto" and is_image(space)):
         return ImageEncoder(space, options.embedding_size)
     return VectorEncoder(space, options.normalize_observations)
 
@@ -151,7 +156,8 @@ def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiB
     return np.full(count, 2), np.zeros(count, dtype=np.int64)
 
 
-def _is_image(space: spaces.Box) -> bool:
+def is_image(space: spaces.Box) -> bool:
+    """Bytes laid out in two dimensions at least."""
     shape = space.shape
     return space.dtype == np.uint8 and len(shape) >= 2 and min(shape[-2:]) > 0 and int(np.prod(shape)) >= 49
 

@@ -227,6 +227,10 @@ class ActorCritic(nn.Module):
         chunk = self.options.num_action_chunks
         return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)
 
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What this policy would have had to do for environment actions [N, ...], with chunks [N, K, ...]."""
+        return self.head.from_env(actions)
+
     def _features(
         self, flat: Mapping[str, Tensor], inputs: Mapping[str, Tensor], shape: torch.Size
     ) -> tuple[Tensor, Tensor, Tensor]:

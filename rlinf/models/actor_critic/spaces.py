@@ -2,6 +2,7 @@
 
 A plain space has one leaf called ``observation``; a Dict or Tuple space has one leaf per entry, ``observation.<key>``,
 nested names joined by dots. Everything downstream sees leaves only, so no other module asks what kind of space it has.
+Text is a leaf of UTF-8 bytes, uint8 [max_length], zeros after the end: what they mean is the policy's affair.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
-    """Name and space of every leaf. One without a fixed shape (Text, Graph, Sequence) is a TypeError with advice."""
+    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a TypeError with advice."""
     if isinstance(space, spaces.Dict):
         return {
             n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()
@@ -25,11 +26,11 @@ def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, space
         return {
             n: s for key, part in enumerate(space.spaces) for n, s in observation_leaves(part, f"{name}.{key}").items()
         }
-    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text)):
         return {name: space}
     raise TypeError(
-        f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first "
-        "(env.wrappers: ['rlinf.rollouts.wrappers:TokenizeText'] does so for text)"
+        f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
+        "by a wrapper (env.wrappers)"
     )
 
 
@@ -41,8 +42,18 @@ def write_observation(target: Arrays, row: int, observation: object, name: str =
     elif isinstance(observation, tuple):
         for key, part in enumerate(observation):
             write_observation(target, row, part, f"{name}.{key}")
+    elif isinstance(observation, str):
+        target[name][row] = text_bytes(observation, target[name].shape[1], name)
     else:
         target[name][row] = observation
+
+
+def text_bytes(text: str, length: int, name: str = ROOT) -> np.ndarray:
+    """uint8 [length]. A text that is longer than its space allows is a ValueError."""
+    encoded = text.encode()
+    if len(encoded) > length:
+        raise ValueError(f"{name}: {text!r} has {len(encoded)} bytes, more than the {length} of its Text space")
+    return np.frombuffer(encoded.ljust(length, b"\0"), dtype=np.uint8)
 
 
 def stacked_leaves(observation: object, name: str = ROOT) -> Arrays:
@@ -56,5 +67,10 @@ def stacked_leaves(observation: object, name: str = ROOT) -> Arrays:
 
 def empty_leaves(space: spaces.Space, lead: Sequence[int]) -> Arrays:
     """Zeroed arrays [*lead, ...] for every leaf."""
-    leaves = observation_leaves(space)
-    return {name: np.zeros((*lead, *(part.shape or ())), dtype=part.dtype) for name, part in leaves.items()}
+    arrays: Arrays = {}
+    for name, part in observation_leaves(space).items():
+        if isinstance(part, spaces.Text):
+            arrays[name] = np.zeros((*lead, part.max_length), dtype=np.uint8)
+        else:
+            arrays[name] = np.zeros((*lead, *(part.shape or ())), dtype=part.dtype)
+    return arrays

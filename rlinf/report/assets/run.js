@@ -62,12 +62,6 @@ function perRun(section, runs, build) {
   show(0);
 }
 
-function videosPanel(section, run) {
-  section.append(...run.videos.map((video) => el("div", { class: "card" }, el("p", { class: "dim" }, video.name),
-    video.type === "image/gif" ? el("img", { src: `data:${video.type};base64,${video.data}`, alt: video.name })
-      : el("video", { src: `data:${video.type};base64,${video.data}`, controls: true, loop: true, muted: true }))));
-}
-
 function runPages(runs) {
   const names = runs.map((run) => run.name);
   runs.forEach((run) => { run.label = names.indexOf(run.name) === names.lastIndexOf(run.name) ? run.name : run.path; });
@@ -75,6 +69,6 @@ function runPages(runs) {
   tab("Curves", (section) => curvesPanel(section, runs));
   tab("Time", (section) => timePanel(section, runs));
   tab("Samples", (section) => perRun(section, runs, samplesPanel));
-  if (runs.some((run) => run.videos.length)) tab("Videos", (section) => perRun(section, runs, videosPanel));
+  if (runs.some(hasEpisodes)) tab("Episodes", (section) => perRun(section, runs, episodesPanel));
   tab("Configuration", (section) => perRun(section, runs, configPanel));
 }

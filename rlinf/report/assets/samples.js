@@ -53,13 +53,6 @@ function responseText(row, colouring, clip) {
   return text;
 }
 
-function traceOf(row) {
-  const node = el("div");
-  const traces = Object.entries(row.trace).map(([name, y]) => ({ y, name, mode: "lines", visible: name === "reward" || name === "advantage" ? true : "legendonly" }));
-  whenSeen(node, () => plot(node, traces, { height: 230, xaxis: { title: { text: "decision" } } }));
-  return node;
-}
-
 function responseCard(row, colouring, clip) {
   const clipped = clippedTokens(row, clip);
   const facts = [
@@ -70,7 +63,7 @@ function responseCard(row, colouring, clip) {
   return el("div", { class: `card response ${row.verdict || ""}` },
     el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),
     row.response !== undefined || row.pieces ? responseText(row, colouring, clip) : null,
-    row.trace ? traceOf(row) : null);
+    row.trace ? tracePlot(row.trace) : null);
 }
 
 function groupWords(rows) {
@@ -79,6 +72,7 @@ function groupWords(rows) {
   if (rows.length > 1 && rewards.every((reward) => reward === rewards[0])) {
     return `All ${rows.length} have reward ${number(mean)}: this group teaches nothing.`;
   }
+  if (rows.length === 1) return "1 row.";
   return `${rows.length} rows, mean reward ${number(mean)}, best ${number(Math.max(...rewards))}.`;
 }
 

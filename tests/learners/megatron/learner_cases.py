@@ -29,7 +29,7 @@ def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4) -> 
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=16 if family == "qwen3" else 8,
+        head_dim=16 if family.startswith("qwen3") else 8,
         max_position_embeddings=128,
         tie_word_embeddings=tied,
         initializer_range=0.2,
@@ -37,6 +37,7 @@ def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4) -> 
         eos_token_id=1,
         pad_token_id=0,
         **({"rope_parameters": _LLAMA3} if family == "llama" else {}),
+        **(_EXPERTS if family == "qwen3_moe" else {}),
     )
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -47,6 +48,7 @@ def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4) -> 
     return model.eval()
 
 
+_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 24, "norm_topk_prob": True}
 _LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 500_000.0,
@@ -57,8 +59,8 @@ _LLAMA3 = {
 }
 
 
-def policy_of(model: Any) -> CausalLMPolicy:
-    return CausalLMPolicy(model, sampling=SAMPLING)
+def policy_of(model: Any, *, value_head: bool = False) -> CausalLMPolicy:
+    return CausalLMPolicy(model, sampling=SAMPLING, value_head=value_head)
 
 
 def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
@@ -88,18 +90,29 @@ def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
         group_ids=group,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),
         advantages=torch.randn(rows, 1, generator=random) * mask,
+        returns=torch.randn(rows, slots, generator=random) * mask,
     )
 
 
-def make_stage(*, minibatches: int = 1, epochs: int = 1, reference: bool = False, grad_clip: float = 1.0) -> Stage:
-    """A clipped objective with entropy bonus and, where there is a reference, a KL term; weight decay on."""
+def make_stage(
+    *, minibatches: int = 1, epochs: int = 1, reference: bool = False, grad_clip: float = 1.0, critic: bool = False
+) -> Stage:
+    """A clipped objective with entropy bonus and, where there is a reference, a KL term; weight decay on.
+
+    With ``critic`` the values are regressed too, at a learning rate of their own.
+    """
     objective = Objective(
-        "actor", clip_ratio_high=0.28, entropy_bonus=0.01, kl_beta=0.05 if reference else 0.0, calculate_entropy=True
+        "actor_critic" if critic else "actor",
+        clip_ratio_high=0.28,
+        entropy_bonus=0.01,
+        kl_beta=0.05 if reference else 0.0,
+        calculate_entropy=True,
     )
     return Stage(
         name="train",
         objective=objective,
         lr=1e-3,
+        critic_lr=1e-2 if critic else None,
         # Adam divides by the gradient: without this, rounding decides where a gradient is nearly zero.
         eps=1e-5,
         weight_decay=0.1,

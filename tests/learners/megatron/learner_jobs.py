@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from allocations import PeakBytes
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
+from rlinf.learners.offload import STAY
 from rlinf.learners.stage import Stage
+from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Batch, Metrics, PolicyOutput
 
 Evaluated = tuple[Tensor, PolicyOutput]
@@ -23,20 +27,24 @@ def make_learner(
     family: str = "qwen2",
     tied: bool = True,
     dtype: torch.dtype = torch.float32,
+    offload: OffloadConfig = STAY,
 ) -> Any:
     from rlinf.learners.megatron.learner import MegatronLearner
 
+    learner_stage = stage or make_stage()
     model = tiny_model(family, tied=tied)
-    state = dict(model.named_parameters())
+    state = dict(by_expert(model.named_parameters()))
     return MegatronLearner(
         model.config,
         lambda name: state[name].detach(),
         layout=layout,
-        stage=stage or make_stage(),
+        stage=learner_stage,
         sampling=SAMPLING,
         seed=5,
         micro_batch_tokens=MICRO_BATCH_TOKENS,
         dtype=dtype,
+        offload=offload,
+        value_head=bool(learner_stage.objective.needs & {"values"}),
     )
 
 
@@ -48,16 +56,22 @@ def round_trip(layout: MegatronConfig, family: str, tied: bool) -> dict[str, Ten
 
 def first_logits(layout: MegatronConfig, family: str, tied: bool) -> list[tuple[Tensor, Tensor]]:
     """(tokens, logits of the real vocabulary [N, V]) of each micro-batch, on ranks of the last stage."""
+    from megatron.core import parallel_state
     from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region
 
     from rlinf.learners.megatron.schedule import run_forward
 
     learner = make_learner(layout, family=family, tied=tied)
     batch = make_batch()
-    pieces = learner._packed(batch, [torch.tensor([0, 1]), torch.tensor([5])])
+    # Interleaved stages want an even number; what is beyond the first two does not matter.
+    pieces = learner._packed(batch, [torch.tensor([0, 1]), torch.tensor([5])], 2)
+    context = parallel_state.get_context_parallel_group()
 
     def whole(piece: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
         full = gather_from_tensor_model_parallel_region(logits)
+        everyone = [torch.empty_like(full) for _ in range(context.size())]
+        dist.all_gather(everyone, full.contiguous(), group=context)
+        full = torch.cat(everyone, dim=1)
         return piece.tokens.clone(), full[0, :, : learner.source.vocab_size].clone()
 
     found: list[tuple[Tensor, Tensor]] = run_forward(learner.chunks, pieces, whole)
@@ -85,38 +99,41 @@ def with_columns(learner: Any, batch: Any) -> Any:
     """Proximal and reference log-probabilities, gathered over ranks as the learner pool does it."""
     if not learner.stage.old_is_current:
         batch = batch.replace(old_logprobs=gathered(learner.evaluate(batch), batch.num_rows))
+    if "values" in learner.stage.objective.needs:
+        batch = batch.replace(values=gathered(learner.evaluate(batch), batch.num_rows, "values"))
     if learner.stage.reference:
         batch = batch.replace(ref_logprobs=gathered(learner.evaluate(batch, reference=True), batch.num_rows))
     return batch
 
 
-def gathered(evaluated: Evaluated, rows: int) -> Tensor:
-    """The log-probabilities of all rows, on every rank."""
-    import torch.distributed as dist
-
+def gathered(evaluated: Evaluated, rows: int, column: str = "logprobs") -> Tensor:
+    """The log-probabilities (or another column) of all rows, on every rank."""
     parts: list[Any] = [evaluated]
     if dist.is_initialized():
         parts = [None] * dist.get_world_size()
         dist.all_gather_object(parts, evaluated)
+    parts = [part for part in parts if len(part[0])]
     order = torch.cat([part[0] for part in parts])
     assert sorted(order.tolist()) == list(range(rows))
-    return torch.cat([part[1].logprobs for part in parts])[torch.argsort(order)]
+    return torch.cat([getattr(part[1], column) for part in parts])[torch.argsort(order)]
 
 
 def save_then_continue(
-    layout: MegatronConfig, stage: Stage, folder: Path, done: int
+    layout: MegatronConfig, stage: Stage, folder: Path, done: int, family: str = "qwen2"
 ) -> tuple[list[Metrics], dict[str, Tensor]]:
     """``done`` steps, a checkpoint, two more steps: the metrics and weights of the latter."""
-    learner = make_learner(layout, stage)
+    learner = make_learner(layout, stage, family=family)
     for step in range(done):
         take_step(learner, step)
     learner.save(folder)
     return _continued(learner)
 
 
-def load_and_continue(layout: MegatronConfig, stage: Stage, folder: Path) -> tuple[list[Metrics], dict[str, Tensor]]:
+def load_and_continue(
+    layout: MegatronConfig, stage: Stage, folder: Path, family: str = "qwen2"
+) -> tuple[list[Metrics], dict[str, Tensor]]:
     """The same last two steps from the checkpoint."""
-    learner = make_learner(layout, stage)
+    learner = make_learner(layout, stage, family=family)
     learner.load(folder)
     return _continued(learner)
 
@@ -124,6 +141,70 @@ def load_and_continue(layout: MegatronConfig, stage: Stage, folder: Path) -> tup
 def _continued(learner: Any) -> tuple[list[Metrics], dict[str, Tensor]]:
     metrics = [take_step(learner, step) for step in (2, 3)]
     return metrics, {name: tensor.clone() for name, tensor in learner.weights(version=4).tensors.items()}
+
+
+def weights_in_parts(
+    layout: MegatronConfig | None, family: str, bucket_bytes: int
+) -> tuple[dict[str, Tensor], list[int], int]:
+    """(all weights, bytes of each part, most bytes of new tensors alive on this rank meanwhile). No layout is FSDP."""
+    learner = make_fsdp_learner(family=family) if layout is None else make_learner(layout, family=family)
+    known = list(learner.resident_weights())
+    numbers, sizes, parts, number = {}, [], 1, 0
+    with PeakBytes(known) as allocations:
+        while number < parts:
+            update = learner.weights(version=3, part=number, bucket_bytes=bucket_bytes)
+            assert (update.version, update.part) == (3, number)
+            sizes.append(sum(tensor.nbytes for tensor in update.tensors.values()))
+            # What a sampler keeps is not this rank's memory: numpy's copy is not counted.
+            numbers |= {name: tensor.numpy().copy() for name, tensor in update.tensors.items()}
+            parts, number = update.parts, number + 1
+            del update
+    return {name: torch.from_numpy(array) for name, array in numbers.items()}, sizes, allocations.peak
+
+
+def sleep_between_steps(
+    layout: MegatronConfig | None, offload: OffloadConfig, dtype: torch.dtype, family: str
+) -> tuple[list[Metrics], dict[str, Tensor], list[tuple[int, int, int]]]:
+    """Three updates with sleep before each: metrics, weights, and (bytes awake, bytes asleep, bytes moved) each time.
+
+    No layout is the FSDP learner."""
+    if layout is None:
+        learner = make_fsdp_learner(make_stage(reference=True), family, offload)
+    else:
+        learner = make_learner(layout, make_stage(reference=True), family=family, dtype=dtype, offload=offload)
+
+    def held() -> int:
+        from rlinf.learners.megatron.optimizer import gradient_buffers
+
+        tensors = [*learner.resident_weights(), *learner.resident_state()]
+        tensors += [] if layout is None else gradient_buffers(learner.chunks)
+        storages = {tensor.untyped_storage()._cdata: tensor.untyped_storage() for tensor in tensors}
+        return sum(storage.nbytes() for storage in storages.values())
+
+    metrics, sizes = [], []
+    for step in range(3):
+        awake = held()
+        moved = int(learner.sleep()["offload_bytes"])
+        sizes.append((awake, held(), moved))
+        learner.wake()
+        assert held() == awake
+        metrics.append(take_step(learner, step))
+    return metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}, sizes
+
+
+def grouped_experts() -> tuple[tuple[Tensor, Tensor], list[tuple[Tensor, Tensor]]]:
+    """(outputs of the experts one by one, and in one product), and the gradients of input and weights of both."""
+    from rlinf.learners.megatron.experts import Experts
+
+    learner = make_learner(MegatronConfig(), family="qwen3_moe")
+    experts = next(module for module in learner.chunks[0].modules() if isinstance(module, Experts))
+    torch.manual_seed(0)
+    counts = torch.tensor([3, 0, 5, 1, 4, 0, 2, 2])
+    tokens, weights = torch.randn(17, 32, requires_grad=True), torch.rand(17)
+    leaves = [tokens, experts.local_experts[2].linear_fc1.weight, experts.local_experts[4].linear_fc2.weight]
+    outputs = experts(tokens, counts, weights)[0], experts.grouped(tokens, counts, weights)
+    found = [torch.autograd.grad(output.square().sum(), leaves) for output in outputs]
+    return (outputs[0].detach(), outputs[1].detach()), list(zip(*found, strict=True))
 
 
 def export(layout: MegatronConfig, folder: Path, family: str) -> None:
@@ -146,11 +227,13 @@ def train_on_nan(layout: MegatronConfig) -> tuple[bool, bool]:
     return False, False
 
 
-def make_fsdp_learner(stage: Stage | None = None, family: str = "qwen2") -> Any:
+def make_fsdp_learner(stage: Stage | None = None, family: str = "qwen2", offload: OffloadConfig = STAY) -> Any:
     from rlinf.learners.fsdp import FSDPLearner
 
-    policy = policy_of(tiny_model(family))
-    return FSDPLearner(policy, stage=stage or make_stage(), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+    learner_stage = stage or make_stage()
+    critic = bool(learner_stage.objective.needs & {"values"})
+    policy = policy_of(tiny_model(family), value_head=critic)
+    return FSDPLearner(policy, stage=learner_stage, seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS, offload=offload)
 
 
 def evaluate_and_train_fsdp(

@@ -10,6 +10,7 @@ from rlinf.config.schema.learner import MegatronConfig
 from rlinf.types import SamplingParams
 
 pytestmark = pytest.mark.megatron
+_EXPERTS = {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": []}
 
 
 @pytest.mark.parametrize(
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.megatron
         ({"use_sliding_window": True}, MegatronConfig(), "use_sliding_window"),
         ({"attention_bias": True}, MegatronConfig(), "attention_bias"),
         ({"hidden_act": "gelu"}, MegatronConfig(), "gelu"),
-        ({}, MegatronConfig(context_parallel=2), "context_parallel"),
         ({}, MegatronConfig(expert_parallel=2), "expert_parallel"),
-        ({}, MegatronConfig(offload=True), "offload"),
+        ({"model_type": "qwen3_moe", "decoder_sparse_step": 2}, MegatronConfig(), "every layer"),
+        ({**_EXPERTS}, MegatronConfig(tensor_parallel=2, expert_parallel=2), "sequence_parallel"),
     ],
 )
 def test_models_and_layouts(change: dict[str, object], layout: MegatronConfig, word: str) -> None:

@@ -1,0 +1,122 @@
+"""What `env.isolation: process` costs: a vector step in this process against one behind a socket.
+
+    python benchmarks/isolation.py [--steps 2000] [--python PYTHON] [--write]
+
+CPU time is that of both processes, per vector step; wall-clock time is the median over steps, which other work on the
+machine disturbs least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.vectorize import make_lanes
+
+RESULTS = Path(__file__).resolve().parent / "results" / "isolation.md"
+_CASES = (("CartPole-v1", 8), ("CartPole-v1", 64), ("isolation:Picture-v0", 8))
+
+
+class Picture(gymnasium.Env):
+    """An image of 84 x 84 pixels that costs nothing to draw: what is left is its transport."""
+
+    observation_space = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.image = np.arange(84 * 84 * 3, dtype=np.uint8).reshape(84, 84, 3)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[np.ndarray, dict[str, object]]:
+        super().reset(seed=seed)
+        return self.image, {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
+        return self.image, 0.0, False, False, {}
+
+
+if "Picture-v0" not in gymnasium.registry:
+    gymnasium.register("Picture-v0", entry_point=Picture)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one vector step, in microseconds."""
+
+    wall: float
+    cpu: float
+
+
+def measure(options: EnvOptions, num_lanes: int, steps: int) -> Cost:
+    lanes = make_lanes(options, num_lanes)
+    everyone = list(range(num_lanes))
+    actions = np.random.default_rng(0).integers(0, 2, (steps, num_lanes))
+    lanes.reset(everyone, everyone)
+    walls, before = [], cpu_seconds()
+    for action in actions:
+        began = time.perf_counter()
+        result = lanes.step(everyone, action)
+        walls.append(time.perf_counter() - began)
+        over = np.nonzero(result.terminated | result.truncated)[0].tolist()
+        if over:
+            lanes.reset(over, over)
+    spent = cpu_seconds() - before
+    lanes.close()
+    return Cost(statistics.median(walls) * 1e6, spent / steps * 1e6)
+
+
+def cpu_seconds() -> float:
+    """Of this process and of the environments' process that it has started."""
+    ticks = 0
+    for line in (Path("/proc/self/task") / str(os.getpid()) / "children").read_text().split():
+        fields = (Path("/proc") / line / "stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def table(python: str | None, steps: int) -> str:
+    lines = [
+        "| environment | lanes | in process, CPU us | isolated, CPU us | in process, median us | isolated, median us |",
+        "|---|---|---|---|---|---|",
+    ]
+    for env_id, num_lanes in _CASES:
+        here = measure(EnvOptions(env_id, vectorization="sync"), num_lanes, steps)
+        there = measure(EnvOptions(env_id, isolation="process", python=python), num_lanes, steps)
+        name = env_id.replace("isolation:Picture-v0", "84 x 84 x 3 image")
+        lines.append(
+            f"| {name} | {num_lanes} | {here.cpu:.0f} | {there.cpu:.0f} | {here.wall:.0f} | {there.wall:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--python", help="the other interpreter (default: this one)")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    options = parser.parse_args(arguments)
+    os.chdir(Path(__file__).parent)  # the other process finds this module here
+    told = table(options.python, options.steps)
+    print(told)
+    if options.write:
+        RESULTS.write_text(
+            "## Isolated environments\n\n"
+            f"`python benchmarks/isolation.py --steps {options.steps} --write`, one vector step of all lanes in this "
+            "process and in\nanother interpreter (`env.isolation: process`). CPU time is that of both processes; the "
+            f"machine's load was {os.getloadavg()[0]:.0f}\non two cores, so wall-clock times say little.\n\n{told}\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Seconds and bytes of a weight update through Ray, by transport: learner and sampler are two processes of one node.
+
+    python benchmarks/weight_update.py [--repeats 7] [--sizes 30m,300m] [--samplers hf,vllm] [--write]
+
+An update is everything between the learner's weights and a sampler whose next token follows them. The model is a random
+Qwen2 in float32. The first two updates of a process are not counted: they allocate what the others reuse. ``arriving``
+is the part before the sampler has the tensors in hand, the rest is its own copy into place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "weight_update.md"
+WAYS = ("shared_memory", "collective", "object_store")
+ARCHITECTURES = {
+    "30m": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 10, "num_attention_heads": 8},
+    "300m": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 19, "num_attention_heads": 8},
+}
+VOCABULARY = 512
+UNCOUNTED = 2
+
+
+def build_model(size: str) -> Any:
+    """A random Qwen2 of about this many parameters."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    sizes = ARCHITECTURES[size]
+    return Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=VOCABULARY,
+            num_key_value_heads=sizes["num_attention_heads"] // 2,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            **sizes,
+        )
+    )
+
+
+class ModelHolder:
+    """As much of a learner as an update takes."""
+
+    def __init__(self, size: str) -> None:
+        self.named = {name: parameter.detach() for name, parameter in build_model(size).named_parameters()}
+
+    def weights(self, *, version: int) -> Any:
+        from rlinf.types import WeightUpdate
+
+        return WeightUpdate(version, self.named)
+
+
+def build_learner(size: str, _info: Any) -> Any:
+    from rlinf.train.ends import LearnerEnd
+
+    return LearnerEnd(ModelHolder(size), {}, rank=0)
+
+
+def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
+    from rlinf.config.schema.rollout import RolloutConfig, VllmConfig
+    from rlinf.samplers import SamplerSpec
+    from rlinf.samplers.build import build_sampler as build
+    from rlinf.train.ends import SamplerEnd
+
+    config = RolloutConfig(sampler=sampler, vllm=VllmConfig(dtype="float32"))  # type: ignore[arg-type]
+    spec = SamplerSpec(str(folder), (1,), 0, seed=0, max_model_len=256, dtype="float32", random_weights=True)
+    return SamplerEnd(build(config, spec))
+
+
+def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[str, Any]]:
+    """Every transport with one learner and one sampler."""
+    from rlinf.cluster import connect
+    from rlinf.config import Config
+    from rlinf.config.schema.cluster import ClusterConfig
+    from rlinf.samplers import environment
+    from rlinf.train.sampler_pool import SamplerPool
+    from rlinf.train.weight_transport import choose
+
+    rows = []
+    with connect(ClusterConfig(start_timeout_s=600.0, env=environment(sampler, device="cpu"))) as cluster:
+        learner = cluster.spawn("learner", functools.partial(build_learner, size))
+        group = cluster.spawn("sampler", functools.partial(build_sampler, sampler, folder))
+        version = 0
+        for way in WAYS:
+            config = Config()
+            config = replace(config, rollout=replace(config.rollout, weight_transport=way))
+            pool = SamplerPool(group, cluster, choose(config, learner, group, cuda=False))
+            whole, inside = [], []
+            for _ in range(UNCOUNTED + repeats):
+                version += 1
+                began = time.perf_counter()
+                numbers = pool.send_weights(version)
+                whole.append(time.perf_counter() - began)
+                inside.append(numbers["weight_update_s"])
+            del whole[:UNCOUNTED], inside[:UNCOUNTED]
+            rows.append(
+                {
+                    "sampler": sampler,
+                    "size": size,
+                    "way": way,
+                    "bytes": numbers["weight_update_bytes"],
+                    "whole": whole,
+                    "arriving": [w - i for w, i in zip(whole, inside, strict=True)],
+                }
+            )
+            print(sampler, size, way, f"{statistics.median(whole):.3f} s", flush=True)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Markdown, medians with the range of the whole."""
+    lines = ["| parameters | sampler | transport | MB | seconds (min to max) | arriving |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        whole = row["whole"]
+        lines.append(
+            f"| {row['size']} | {row['sampler']} | {row['way']} | {row['bytes'] / 1e6:.0f} "
+            f"| {statistics.median(whole):.3f} ({min(whole):.3f} to {max(whole):.3f}) "
+            f"| {statistics.median(row['arriving']):.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--sizes", default=",".join(ARCHITECTURES))
+    parser.add_argument("--samplers", default="hf,vllm")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    options = parser.parse_args()
+    sys.path[:0] = [str(ROOT), str(ROOT / "envs")]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for size in options.sizes.split(","):
+            folder = Path(scratch) / size
+            build_model(size).config.save_pretrained(folder)
+            for sampler in options.samplers.split(","):
+                rows += measure(sampler, size, options.repeats, folder)
+    print(table(rows))
+    if options.write:
+        RESULTS.write_text(
+            "## Weight updates\n\n"
+            f"`python benchmarks/weight_update.py --repeats {options.repeats} --sizes {options.sizes} "
+            f"--samplers {options.samplers} --write`: from the learner's weights to a sampler whose next token follows "
+            f"them, two processes of one node through Ray, float32, one thread each; medians of {options.repeats} "
+            f"updates after {UNCOUNTED} that are not counted. Load average {os.getloadavg()[1]:.0f} on "
+            f"{os.cpu_count()} cores (shared with other work).\n\n" + table(rows) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

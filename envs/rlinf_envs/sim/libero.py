@@ -1,0 +1,124 @@
+"""LIBERO: manipulation tasks told in language and seen by cameras, with start states from the benchmark's own files.
+
+Its pins (robosuite 1.4, bddl, robomimic) clash with ours, so it lives in a virtual environment of its own:
+`env.isolation: process`. Its assets come from a hub and are the user's to download; nothing is fetched or asked here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlinf_envs.sim import Split
+from rlinf_envs.sim.camera import check_frame, use_offscreen_gl, without_shadows
+from rlinf_envs.sim.libero_files import import_libero, load_init_states
+from rlinf_envs.spaces import FreeText
+
+_EVALUATION_SHARE = 5
+"""One of so many start states is for evaluation: the last ones, 10 of LIBERO's 50."""
+_PROPRIOCEPTION = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
+_REST = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
+"""No motion, the gripper open."""
+
+
+class LiberoEnv(gymnasium.Env):
+    """Task number ``task`` of a ``suite`` (`libero_spatial`, `_object`, `_goal`, `_10`, `_90`).
+
+    Observations: image and wrist_image [H, W, 3] upright, state [9] (place, quaternion, gripper) and the instruction.
+    The reward is 1 at success and 0 else; ``info["success"]`` is the benchmark's own criterion (its goal predicates).
+    An episode begins with ``settle_steps`` at rest, while objects fall into place. ``shadows`` also has reflections.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+
+    def __init__(
+        self,
+        suite: str = "libero_spatial",
+        task: int = 0,
+        split: Split = "train",
+        max_steps: int = 300,
+        image_size: int = 128,
+        settle_steps: int = 10,
+        shadows: bool = False,
+        assets: str | None = None,
+        end_on_success: bool = True,
+        render_mode: str | None = None,
+    ) -> None:
+        use_offscreen_gl()
+        libero = import_libero(assets)
+        from libero.libero import benchmark
+        from libero.libero.envs import OffScreenRenderEnv
+
+        suites = benchmark.get_benchmark_dict()
+        if suite not in suites:
+            raise ValueError(f"LIBERO has no suite {suite!r}; there are {', '.join(sorted(suites))}")
+        tasks = suites[suite]()
+        if not 0 <= task < tasks.get_num_tasks():
+            raise ValueError(f"{suite} has tasks 0 to {tasks.get_num_tasks() - 1}, not {task}")
+        chosen = tasks.get_task(task)
+        folder = Path(libero.get_libero_path("init_states")) / chosen.problem_folder
+        states = load_init_states(folder / chosen.init_states_file)
+        training = len(states) - len(states) // _EVALUATION_SHARE
+        self.starts = states[:training] if split == "train" else states[training:]
+        self.instruction = str(chosen.language)
+        self.max_steps, self.settle_steps, self.end_on_success = max_steps, settle_steps, end_on_success
+        self.shadows, self.render_mode = shadows, render_mode
+        self._env: Any = OffScreenRenderEnv(
+            bddl_file_name=tasks.get_task_bddl_file_path(task), camera_heights=image_size, camera_widths=image_size
+        )
+        self._env.seed(0)
+        self._env.reset()
+        self._steps, self._checked, self._seen = 0, False, np.zeros((image_size, image_size, 3), np.uint8)
+        self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
+        image = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
+        self.observation_space = spaces.Dict(
+            {
+                "image": image,
+                "wrist_image": image,
+                "state": spaces.Box(-np.inf, np.inf, (9,), np.float32),
+                "instruction": FreeText(512),
+            }
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """The seed picks the start state; without one, the next of this env's own stream."""
+        super().reset(seed=seed)
+        self._env.reset()
+        if not self.shadows:
+            without_shadows(self._env.sim._render_context_offscreen.scn)  # a reset makes a new one
+        observation = self._env.set_init_state(self.starts[int(self.np_random.integers(len(self.starts)))])
+        for _ in range(self.settle_steps):
+            observation, _, _, _ = self._env.step(_REST)
+        self._steps = 0
+        return self._observation(observation), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, _, _, _ = self._env.step(np.asarray(action, dtype=np.float64))
+        self._steps += 1
+        success = bool(self._env.check_success())
+        terminated = self.end_on_success and success
+        truncated = self._steps >= self.max_steps and not terminated
+        return self._observation(observation), float(success), terminated, truncated, {"success": success}
+
+    def render(self) -> np.ndarray:
+        """The newest frame of `agentview`."""
+        return self._seen
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _observation(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
+        # OpenGL counts rows from below.
+        image, wrist = (
+            np.ascontiguousarray(observation[f"{camera}_image"][::-1]) for camera in ("agentview", "robot0_eye_in_hand")
+        )
+        if not self._checked:
+            check_frame(image, "agentview", "MuJoCo's offscreen renderer")
+            self._checked = True
+        self._seen = image
+        state = np.concatenate([observation[name] for name in _PROPRIOCEPTION]).astype(np.float32)
+        return {"image": image, "wrist_image": wrist, "state": state, "instruction": self.instruction}

@@ -1,0 +1,91 @@
+"""What LIBERO reads from the disk, without what it does there by itself: ask on stdin, download, unpickle anything."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import pickle
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlinf_envs.sim import MissingSimulatorError
+
+# All that a pickled array of numbers needs. LIBERO's files hold nothing else.
+_ARRAY_PARTS = {
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("_codecs", "encode"),
+}
+
+
+class LiberoFileError(RuntimeError):
+    """A file of LIBERO's that is not there, or not what it should be."""
+
+
+def import_libero(assets: str | None) -> Any:
+    """The module `libero.libero`, with a configuration and with assets.
+
+    LIBERO asks on stdin where its configuration file does not exist, and downloads assets where its own folder has
+    none: the one is written to a temporary folder first, the other refused.
+    """
+    spec = importlib.util.find_spec("libero")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingSimulatorError("LIBERO", requirements="requirements/libero.txt")
+    package = Path(next(iter(spec.submodule_search_locations))) / "libero"
+    folder = Path(assets) if assets else package / "assets"
+    if not folder.is_dir():
+        raise LiberoFileError(
+            f"LIBERO's assets are not at {folder}: download them (https://libero-project.github.io) and write "
+            "env.kwargs: {assets: the folder}"
+        )
+    configured = Path(os.environ.get("LIBERO_CONFIG_PATH", Path.home() / ".libero")) / "config.yaml"
+    if not configured.exists():
+        own = Path(tempfile.mkdtemp(prefix="libero_"))
+        places = {"benchmark_root": "", "bddl_files": "bddl_files", "init_states": "init_files"}
+        paths = {name: str(package / part) for name, part in places.items()}
+        paths |= {"datasets": str(own / "datasets"), "assets": str(folder)}
+        (own / "config.yaml").write_text(json.dumps(paths))  # JSON is YAML
+        os.environ["LIBERO_CONFIG_PATH"] = str(own)
+    module = importlib.import_module("libero.libero")
+    # What `get_assets_path` looks at first, before it would download.
+    module._assets_path_cache = str(folder)  # type: ignore[attr-defined]
+    return module
+
+
+class _ArraysOnly(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        if (module_name, global_name) not in _ARRAY_PARTS:
+            raise LiberoFileError(f"it wants {module_name}.{global_name}, which no array of numbers needs")
+        if module_name.endswith("multiarray"):
+            module_name = "numpy._core.multiarray" if int(np.__version__[0]) > 1 else "numpy.core.multiarray"
+        return super().find_class(module_name, global_name)
+
+
+def load_init_states(path: Path) -> np.ndarray:
+    """The start states of a task, [N, D] float64, from what `torch.save` made of an array.
+
+    Neither torch nor code from the file is run.
+
+    Raises:
+        LiberoFileError: the file is missing, or holds anything else than an array of numbers.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            name = next(entry for entry in archive.namelist() if entry.endswith("/data.pkl"))
+            with archive.open(name) as file:
+                states = _ArraysOnly(file).load()
+    except LiberoFileError as error:
+        raise LiberoFileError(f"{path} is refused: {error}") from error
+    except (OSError, StopIteration, zipfile.BadZipFile, pickle.UnpicklingError, EOFError) as error:
+        raise LiberoFileError(f"{path} holds no start states: {type(error).__name__}: {error}") from error
+    if not isinstance(states, np.ndarray) or states.ndim != 2 or states.dtype.kind != "f":
+        raise LiberoFileError(f"{path} holds no start states [N, D], but {type(states).__name__}")
+    return np.asarray(states, dtype=np.float64)

@@ -1,0 +1,115 @@
+"""The gymnasium environment `rlinf_envs:rlinf/Tabletop-v0`."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlinf_envs.sim.tabletop.expert import expert_action
+from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, solved, spoilt, start_state
+from rlinf_envs.sim.tabletop.view import draw
+from rlinf_envs.sim.tabletop.world import TIP_RADIUS
+
+_INSTRUCTION_LENGTH = 48
+_LETTERS = "abcdefghijklmnopqrstuvwxyz "
+_PICTURE = 256  # pixels of what people look at
+
+
+class TabletopEnv(gymnasium.Env):
+    """An arm tip over a table of coloured shapes, told in words what to touch or where to push it.
+
+    Observation: ``image`` uint8 [size, size, 3] from above, ``state`` float32 [2] (the tip, table lengths) and
+    ``instruction``. Action: the tip's move, [-1, 1] along x and y. Reward: 1 when the task is solved, else 0;
+    solving it ends the episode, and so does touching another body where one is to be touched.
+
+    Args:
+        task: `touch` the named body, or `push` it to the named edge.
+        split: start states of training, or others that training never sees.
+        num_states: how many start states there are; a reset's seed picks one. ``options={"reset_state_id": n}`` of
+            reset names it.
+        bodies: how many lie on the table, all different.
+        image_size: pixels of a side.
+        max_steps: the episode is cut after so many.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: Task = "touch",
+        split: Split = "train",
+        num_states: int = 512,
+        bodies: int = 3,
+        image_size: int = 32,
+        max_steps: int = 32,
+        render_mode: str | None = None,
+    ) -> None:
+        if task not in ("touch", "push") or split not in ("train", "eval"):
+            raise ValueError(f"task is touch or push and split train or eval, not {task!r} and {split!r}")
+        if not 1 <= bodies <= 4 or num_states < 1 or image_size < 16 or max_steps < 1:
+            raise ValueError(
+                f"bodies must be 1 to 4, num_states and max_steps at least 1, image_size at least 16; "
+                f"got {bodies}, {num_states}, {max_steps} and {image_size}"
+            )
+        self.task, self.split, self.num_states, self.max_steps = task, split, num_states, max_steps
+        self.render_mode = render_mode
+        self._bodies, self._size = bodies, image_size
+        self._start: Start = start_state(task, split, 0, bodies)
+        self._world = deepcopy(self._start.world)
+        self._steps = 0
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.observation_space = spaces.Dict(
+            {
+                "image": spaces.Box(0, 255, (image_size, image_size, 3), np.uint8),
+                "state": spaces.Box(TIP_RADIUS, 1.0 - TIP_RADIUS, (2,), np.float32),
+                "instruction": spaces.Text(_INSTRUCTION_LENGTH, charset=_LETTERS),
+            }
+        )
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(self.num_states))
+        if options is not None and "reset_state_id" in options:
+            number = int(options["reset_state_id"])
+            if not 0 <= number < self.num_states:
+                raise ValueError(f"reset_state_id {number} is not among 0 to {self.num_states - 1}")
+        self._start = start_state(self.task, self.split, number, self._bodies)
+        self._world = deepcopy(self._start.world)
+        self._steps = 0
+        return self._observation(), {"reset_state_id": number}
+
+    def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
+        touched = self._world.move(np.asarray(action, dtype=np.float64))
+        self._steps += 1
+        goal = self._start.goal
+        # Both at once counts as spoilt: the wrong body was touched, whatever else was.
+        spoiled = spoilt(goal, touched)
+        success = solved(goal, self._world, touched) and not spoiled
+        over = success or spoiled
+        truncated = self._steps >= self.max_steps and not over
+        return self._observation(), float(success), over, truncated, {"success": success}
+
+    def expert_action(self) -> np.ndarray:
+        """What the scripted demonstrator does now: float32 [2]."""
+        return expert_action(self._start.goal, self._world)
+
+    def render(self) -> np.ndarray:
+        """The table from above, uint8 [256, 256, 3]."""
+        return self._frame(_PICTURE)
+
+    def _observation(self) -> dict[str, Any]:
+        return {
+            "image": self._frame(self._size),
+            "state": np.clip(self._world.tip, TIP_RADIUS, 1.0 - TIP_RADIUS).astype(np.float32),
+            "instruction": self._start.goal.instruction,
+        }
+
+    def _frame(self, size: int) -> np.ndarray:
+        return draw(size, self._world.tip, self._world.bodies, self._start.looks)

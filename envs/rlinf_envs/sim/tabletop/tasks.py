@@ -1,0 +1,91 @@
+"""What is asked of the arm: start states by number, instructions, and when a task is solved or spoilt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from rlinf_envs.sim.tabletop.world import BODY_RADIUS, TIP_RADIUS, World
+
+Task = Literal["touch", "push"]
+Split = Literal["train", "eval"]
+
+COLOURS = ("red", "green", "blue", "yellow")
+SHAPES = ("disc", "square", "triangle")
+SIDES = {"left": (0, 0.0), "right": (0, 1.0), "far": (1, 1.0), "near": (1, 0.0)}
+"""Name of an edge -> (axis, position): near is the bottom of the image."""
+GOAL_DEPTH = 0.2
+"""`push` is done when the body's centre is within so much of the edge."""
+_CLEARANCE = 0.02
+_SIDE_ROOM = BODY_RADIUS + 2 * TIP_RADIUS + _CLEARANCE
+"""From every edge to a body's centre: the tip fits behind it, so that it can be pushed anywhere."""
+_START_STRIP = 0.15
+"""The tip starts within so much of the near edge; no body reaches into it."""
+_SPLITS = {"train": 0, "eval": 1}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The body that is named, and the edge it is to go to (`touch`: none)."""
+
+    body: int
+    side: str | None
+    instruction: str
+
+
+@dataclass(frozen=True)
+class Start:
+    """A start state: a function of split and number alone."""
+
+    world: World
+    looks: tuple[tuple[str, str], ...]
+    """(colour, shape) of each body, all different."""
+    goal: Goal
+
+
+def start_state(task: Task, split: Split, number: int, bodies: int) -> Start:
+    """Start state ``number`` of a split. The splits draw from different streams: they share none."""
+    draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence([_SPLITS[split], number])))
+    kinds = [(colour, shape) for colour in COLOURS for shape in SHAPES]
+    looks = tuple(kinds[int(kind)] for kind in draw.permutation(len(kinds))[:bodies])
+    goal = _goal(task, draw, looks)
+    while True:
+        placed = _scatter(draw, bodies)
+        if goal.side is None or not solved(goal, placed, set()):
+            return Start(placed, looks, goal)
+
+
+def solved(goal: Goal, world: World, touched: set[int]) -> bool:
+    """`touch`: the named body was touched. `push`: it lies at the named edge."""
+    if goal.side is None:
+        return goal.body in touched
+    axis, edge = SIDES[goal.side]
+    return abs(float(world.bodies[goal.body, axis]) - edge) <= GOAL_DEPTH
+
+
+def spoilt(goal: Goal, touched: set[int]) -> bool:
+    """`touch`: another body was touched. Pushing may move anything aside."""
+    return goal.side is None and bool(touched - {goal.body})
+
+
+def _goal(task: Task, draw: np.random.Generator, looks: tuple[tuple[str, str], ...]) -> Goal:
+    body = int(draw.integers(len(looks)))
+    name = " ".join(looks[body])
+    if task == "touch":
+        return Goal(body, None, f"touch the {name}")
+    side = list(SIDES)[int(draw.integers(len(SIDES)))]
+    return Goal(body, side, f"push the {name} to the {side} edge")
+
+
+def _scatter(draw: np.random.Generator, bodies: int) -> World:
+    """Tip at the near edge, bodies anywhere beyond it, apart from each other by a gap that the tip fits through."""
+    tip = np.array([draw.uniform(TIP_RADIUS, 1 - TIP_RADIUS), draw.uniform(TIP_RADIUS, _START_STRIP)])
+    gap = 2 * (BODY_RADIUS + TIP_RADIUS) + _CLEARANCE
+    lowest = _START_STRIP + TIP_RADIUS + BODY_RADIUS + _CLEARANCE
+    while True:
+        centres = draw.uniform([_SIDE_ROOM, lowest], 1 - _SIDE_ROOM, size=(bodies, 2))
+        apart = np.sqrt(np.square(centres[:, None] - centres[None]).sum(-1)) + 2.0 * np.eye(bodies)
+        if (apart > gap).all():
+            return World(tip, centres)

@@ -1,0 +1,48 @@
+"""Vision-language-action policies: what their towers are made of, and what they can not do."""
+
+from __future__ import annotations
+
+from rlinf.config.checks.algorithm import OFF_POLICY_LOSS
+from rlinf.config.context import Context
+from rlinf.config.schema import TowerConfig
+
+_EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
+
+
+def check_vla(context: Context) -> None:
+    """A tower has one origin, images have three channels, and decisions are drawn."""
+    config = context.config
+    if config.policy.name != "vla" or config.policy.path is not None:
+        return
+    towers = {"language": config.policy.vla.language, "vision": config.policy.vla.vision}
+    for name, tower in towers.items():
+        _check_tower(context, f"policy.vla.{name}", tower, _EXAMPLES[name])
+    for name in ("image_mean", "image_std"):
+        values = getattr(config.policy.vla, name)
+        if values is not None and (len(values) != 3 or (name == "image_std" and min(values) <= 0)):
+            message = f"policy.vla.{name} needs three numbers{' above 0' if name == 'image_std' else ''}, not {values}."
+            context.error(f"policy.vla.{name}", message, "For example: [0.5, 0.5, 0.5].")
+    if config.policy.tokenizer.path is not None or config.policy.vla.language.path is not None:
+        for name in ("vocab_size", "split_digits"):
+            why = "is not read: the tokenizer is loaded, not trained."
+            reads = ("policy.tokenizer.path", "policy.vla.language.path")
+            context.unread(f"policy.tokenizer.{name}", why, "Take it out.", reads=reads)
+    if config.rollout.temperature == 0:
+        message = "rollout.temperature 0 would make every member of a group do the same: nothing could be compared."
+        context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=("policy.name",))
+    if config.algorithm.loss_type == OFF_POLICY_LOSS:
+        message = "policy.name: vla draws discretised actions, and loss_type: sac learns continuous ones."
+        fix = "Choose adv_type: grpo with loss_type: actor, or policy.name: actor_critic."
+        context.error("policy.name", message, fix, reads=("algorithm.loss_type",))
+
+
+def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -> None:
+    if tower.path is not None:
+        why = f"is not read: {key}.path ({tower.path}) brings its own."
+        context.unread(f"{key}.architecture", why, "Keep one.", reads=(f"{key}.path",))
+    elif tower.architecture and "model_type" not in tower.architecture:
+        message = f"{key}.architecture does not say which architecture it is."
+        context.error(f"{key}.architecture", message, f"Add model_type: {example}, for example.")
+    if tower.freeze and tower.path is None:
+        message = f"{key}.freeze would keep random weights as they are."
+        context.error(f"{key}.freeze", message, f"Take it out, or set {key}.path.", reads=(f"{key}.path",))

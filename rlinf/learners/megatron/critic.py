@@ -1,0 +1,43 @@
+"""A value head on the last pipeline stage: it reads the states that the output layer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
+
+# isort: split
+import torch
+from megatron.core.transformer.transformer_config import TransformerConfig
+from megatron.core.utils import unwrap_model
+from torch import Tensor, nn
+
+
+class ValueHead(nn.Linear):
+    """One number per token. ``values`` are those of the last forward pass, with gradient."""
+
+    def __init__(self, config: TransformerConfig, device: torch.device) -> None:
+        super().__init__(config.hidden_size, 1, device=device, dtype=config.params_dtype)
+        for parameter in self.parameters():
+            # In sequence parallel each rank sees other tokens: the gradient is summed over tensor-parallel ranks.
+            parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+        self.values: Tensor | None = None
+
+    def watch(self, layer: nn.Module) -> None:
+        """Judges whatever ``layer`` is given: states [n, 1, H]."""
+        layer.register_forward_pre_hook(self._judge)
+
+    def _judge(self, _layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        bias = self.bias.float()
+        self.values = nn.functional.linear(inputs[0].float(), self.weight.float(), bias)[:, 0, 0]
+
+
+def values_of(chunks: Iterable[nn.Module]) -> Tensor | None:
+    """[n] of the forward pass that has just ended, where this rank has a value head."""
+    for chunk in chunks:
+        head = getattr(unwrap_model(chunk), "value_head", None)
+        if head is not None:
+            values: Tensor = head.values
+            return values
+    return None

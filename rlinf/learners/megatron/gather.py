@@ -1,0 +1,90 @@
+"""Whole parameters from the parts of all ranks, a bounded number of bytes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlinf.learners.megatron.convert import Book, Entry, named_parameters, part_of
+from rlinf.learners.megatron.layout import Place
+
+# isort: split
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from rlinf.learners.buckets import cut
+
+
+@dataclass
+class _Held:
+    """One parameter: the shape of its parts, and the first rank that holds each."""
+
+    entry: Entry
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    parts: int
+    owners: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return self.parts * self.dtype.itemsize * torch.Size(self.shape).numel()
+
+
+class Gatherer:
+    """Knows where every part of every parameter is. All ranks must make one, and call its methods together."""
+
+    def __init__(self, chunks: Iterable[nn.Module], book: Book, place: Place) -> None:
+        self.book, self.place = book, place
+        # A tied embedding has two names and stands on the first and the last stage: it goes by the first one's.
+        self.mine: dict[str, Tensor] = {}
+        facts = []
+        for name, parameter in named_parameters(chunks):
+            if book.is_exported(name):
+                entry = book.entry(name)
+                self.mine[entry.name] = parameter
+                facts.append((name, tuple(parameter.shape), parameter.dtype, *part_of(entry, place)))
+        world: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(world, facts)
+        self.held: dict[str, _Held] = {}
+        for rank, facts in enumerate(world):
+            for name, shape, dtype, part, parts in facts:
+                entry = book.entry(name)
+                held = self.held.setdefault(entry.name, _Held(entry, shape, dtype, parts))
+                held.owners.setdefault(part, rank)
+
+    def buckets(self, limit: int | None) -> list[list[str]]:
+        """The parameters, in order, in runs of at most ``limit`` bytes when whole (one parameter at least)."""
+        return cut(((name, held.bytes) for name, held in self.held.items()), limit)
+
+    @torch.no_grad()
+    def whole(self, names: Iterable[str] | None = None) -> Iterator[tuple[str, Tensor]]:
+        """(Hugging Face name, whole tensor on the CPU), one parameter at a time, on global rank 0; all if no names.
+
+        Every rank must run through it; the others yield nothing. No rank holds more than its share and one parameter.
+        """
+        for name in self.held if names is None else names:
+            held = self.held[name]
+            parts = self._collect(self.mine.get(name), held)
+            if self.place.rank == 0:
+                yield from zip(held.entry.sources, self.book.give(held.entry, parts), strict=True)
+
+    def _collect(self, mine: Tensor | None, held: _Held) -> Sequence[Tensor]:
+        """On rank 0 all parts, on the CPU; their owners send, the others have nothing to do."""
+        owners = [held.owners[part] for part in range(held.parts)]
+        if self.place.rank != 0:
+            if self.place.rank in owners and mine is not None:
+                dist.send(mine.detach().contiguous(), dst=0)
+            return []
+        device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")
+        parts = []
+        for owner in owners:
+            if owner == 0:
+                assert mine is not None
+                parts.append(mine.detach().cpu())
+                continue
+            part = torch.empty(held.shape, dtype=held.dtype, device=device)
+            dist.recv(part, src=owner)
+            parts.append(part.cpu())
+        return parts

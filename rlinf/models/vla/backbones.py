@@ -1,0 +1,107 @@
+"""The two towers, from Hugging Face folders or from architectures with random weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlinf.models.loading import PolicyError, architecture_config
+
+SMALL_LANGUAGE: Mapping[str, Any] = {
+    "model_type": "qwen2",
+    "hidden_size": 96,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+}
+"""Where nobody names a language model: small enough for a laptop."""
+SMALL_VISION: Mapping[str, Any] = {
+    "model_type": "siglip_vision_model",
+    "hidden_size": 96,
+    "intermediate_size": 192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "patch_size": 8,
+    "vision_use_head": False,
+}
+"""Where nobody names a vision tower."""
+_HALF = (0.5, 0.5, 0.5)
+
+
+def language_config(path: str | None, architecture: Mapping[str, Any], tokenizer: Any) -> Any:
+    """The transformers configuration of the language model."""
+    if path is not None:
+        config = _config(path)
+        return getattr(config, "text_config", config)
+    return architecture_config(architecture or SMALL_LANGUAGE, tokenizer)
+
+
+def vision_config(path: str | None, architecture: Mapping[str, Any], image_size: int) -> Any:
+    """The transformers configuration of the vision tower; built from nothing, it takes the camera's own size."""
+    if path is not None:
+        config = _config(path)
+        config = getattr(config, "vision_config", config)
+        if not hasattr(config, "patch_size"):
+            raise PolicyError(f"{path!r} holds a {config.model_type}, which has no vision tower of image patches")
+        return config
+    from transformers import AutoConfig
+
+    options = dict(architecture or SMALL_VISION)
+    model_type = options.pop("model_type", None)
+    if model_type is None:
+        raise PolicyError("policy.vla.vision.architecture needs model_type (siglip_vision_model, dinov2, ...)")
+    return AutoConfig.for_model(model_type, **{"image_size": image_size, **options})
+
+
+def random_tower(config: Any) -> Any:
+    """Random float32 weights, from torch's own generator."""
+    from transformers import AutoModel
+
+    return AutoModel.from_config(config, dtype=torch.float32)
+
+
+def load_tower(path: str, config: Any) -> Any:
+    """The weights of a folder or hub name, float32. Of a model with several towers the one that ``config`` names."""
+    from transformers import AutoModel
+
+    try:
+        tower, info = AutoModel.from_pretrained(path, config=config, dtype=torch.float32, output_loading_info=True)
+    except Exception as error:
+        raise PolicyError(f"no {config.model_type} could be loaded from {path!r}: {error}") from error
+    if info["missing_keys"]:
+        missing = sorted(info["missing_keys"])
+        raise PolicyError(
+            f"{path!r} holds no whole {config.model_type}: {len(missing)} weights are missing ({missing[0]}, ...)"
+        )
+    return tower
+
+
+def pixel_statistics(path: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation that a checkpoint's images were normalised with; halves where it does not say."""
+    file = Path(path or "") / "preprocessor_config.json"
+    if path is None or not file.exists():
+        return _HALF, _HALF
+    written = json.loads(file.read_text())
+    return tuple(written.get("image_mean", _HALF)), tuple(written.get("image_std", _HALF))
+
+
+def rebuilt(written: Mapping[str, Any]) -> Any:
+    """The configuration that ``to_dict`` gave."""
+    from transformers import AutoConfig
+
+    options = dict(written)
+    return AutoConfig.for_model(options.pop("model_type"), **options)
+
+
+def _config(path: str) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(path)
+    except Exception as error:
+        raise PolicyError(f"no configuration could be read from {path!r}: {error}") from error

@@ -1,0 +1,39 @@
+"""Vision-language-action policies on disk: weights, options, spaces and the tokenizer, in one folder."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from rlinf.models.loading import load_tokenizer
+from rlinf.models.vla.options import VlaOptions
+
+Spaces = tuple[spaces.Space, spaces.Space]
+
+
+def save_exported(policy: nn.Module, folder: str, both: Spaces, options: VlaOptions, tokenizer: Any) -> None:
+    """Writes everything that :func:`load_exported` reads into ``folder``, which is made."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in policy.state_dict().items()}
+    save_file(weights, target / "model.safetensors")
+    (target / "vla.json").write_text(json.dumps(asdict(options), indent=2))
+    (target / "spaces.pkl").write_bytes(pickle.dumps(both))
+    tokenizer.save_pretrained(str(target))
+
+
+def load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tensor]]:
+    """Spaces, options, tokenizer and weights. Spaces are unpickled, which can run code: only folders that you trust."""
+    source = Path(folder)
+    written = json.loads((source / "vla.json").read_text())
+    for name in ("image_mean", "image_std"):
+        written[name] = tuple(written[name])
+    both: Spaces = pickle.loads((source / "spaces.pkl").read_bytes())
+    return both, VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

@@ -1,0 +1,101 @@
+"""Images and state as tokens of the language model's width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlinf.models.actor_critic.encoders import VectorEncoder, is_image, leaf_encoder
+from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.actor_critic.spaces import observation_leaves
+from rlinf.models.vla.options import VlaOptions
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The leaves of an observation by what they are."""
+
+    images: dict[str, spaces.Box]
+    texts: list[str]
+    states: dict[str, spaces.Space]
+
+
+def sort_leaves(space: spaces.Space) -> Leaves:
+    """uint8 with two dimensions or more is an image, Text an instruction, anything else part of the state."""
+    found = Leaves({}, [], {})
+    for name, part in observation_leaves(space).items():
+        if isinstance(part, spaces.Text):
+            found.texts.append(name)
+        elif isinstance(part, spaces.Box) and is_image(part):
+            found.images[name] = part
+        else:
+            found.states[name] = part
+    return found
+
+
+class ImageTokens(nn.Module):
+    """Cameras [N, H, W, 3] or [N, 3, H, W], uint8, to patch tokens [N, count, width]; all through one tower."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, tower: Any, leaves: Mapping[str, spaces.Box], width: int, options: VlaOptions) -> None:
+        super().__init__()
+        self.tower = tower
+        self.names = tuple(leaves)
+        for name, space in leaves.items():
+            if len(space.shape) != 3 or 3 not in (space.shape[0], space.shape[-1]):
+                raise ValueError(
+                    f"{name}: a vision tower reads colour images [H, W, 3] or [3, H, W], not {space.shape}"
+                )
+        self._last = {name: space.shape[-1] == 3 for name, space in leaves.items()}
+        size = tower.config.image_size
+        self._size = (size, size) if isinstance(size, int) else tuple(size)
+        self.register_buffer("mean", torch.tensor(options.image_mean).reshape(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(options.image_std).reshape(3, 1, 1), persistent=False)
+        self.project = nn.Sequential(nn.LayerNorm(tower.config.hidden_size), nn.Linear(tower.config.hidden_size, width))
+        with torch.no_grad():
+            patches = tower(pixel_values=torch.zeros(1, 3, *self._size)).last_hidden_state.shape[1]
+        self.count = patches * len(self.names)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        pixels = torch.stack([self._pixels(name, inputs[name]) for name in self.names], dim=1)
+        seen = self.tower(pixel_values=pixels.flatten(0, 1)).last_hidden_state
+        return self.project(seen).reshape(len(pixels), self.count, -1)
+
+    def _pixels(self, name: str, images: Tensor) -> Tensor:
+        """Normalised, channels first, at the tower's size: float32 [N, 3, h, w]."""
+        pixels = images.to(self.mean.device)
+        pixels = (pixels.movedim(-1, 1) if self._last[name] else pixels).float() / 255.0
+        if tuple(pixels.shape[-2:]) != self._size:
+            pixels = functional.interpolate(pixels, self._size, mode="bilinear", antialias=True)
+        return (pixels - self.mean) / self.std
+
+
+class StateToken(nn.Module):
+    """Everything that is neither image nor text, as one token [N, 1, width]."""
+
+    def __init__(self, leaves: Mapping[str, spaces.Space], width: int, normalize: bool) -> None:
+        super().__init__()
+        options = ActorCriticOptions(encoder="mlp", normalize_observations=normalize)
+        self.names = tuple(leaves)
+        encoders: list[Any] = [leaf_encoder(name, space, options) for name, space in leaves.items()]
+        self.encoders = nn.ModuleList(encoders)
+        self.project = nn.Linear(sum(encoder.out_features for encoder in encoders), width)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        device = self.project.weight.device
+        parts = [part(inputs[name].to(device)) for name, part in zip(self.names, self.encoders, strict=True)]
+        return self.project(torch.cat(parts, dim=1))[:, None]
+
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Running statistics of the true slots [B, T, ...]."""
+        for name, encoder in zip(self.names, self.encoders, strict=True):
+            if isinstance(encoder, VectorEncoder):
+                encoder.observe(inputs[name][mask])

@@ -1,0 +1,44 @@
+"""What a vision-language-action policy is built from, besides the two spaces and a tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlinf.granularity import Level
+
+
+@dataclass(frozen=True)
+class VlaOptions:
+    """Written beside the weights of an exported policy: enough to build it again without any other folder."""
+
+    language: Mapping[str, Any]
+    """A whole transformers configuration as a mapping, `model_type` included."""
+    vision: Mapping[str, Any] | None
+    """Likewise; None where the environment has no images."""
+    image_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """Of pixels in [0, 1], per channel: subtracted."""
+    image_std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    """Per channel: divided by."""
+    action_bins: int = 32
+    """Values that each number of a continuous action can take, evenly from low to high."""
+    num_action_chunks: int = 1
+    """Actions per decision (K)."""
+    temperature: float = 1.0
+    """Logits are divided by it, while acting and while evaluating."""
+    task: str | None = None
+    """The instruction where the environment gives none."""
+    max_instruction_tokens: int = 64
+    value_head: bool = False
+    freeze_vision: bool = False
+    freeze_language: bool = False
+    normalize_observations: bool = False
+    """State entries by running statistics; images always by `image_mean` and `image_std`."""
+    reward_type: Level = "chunk_level"
+    """What one value is of: a chunk, or each of its actions."""
+    logprob_type: Level = "chunk_level"
+    """What one log-probability is of."""
+    entropy_type: Level = "chunk_level"
+    dtype: str = "float32"
+    """Of activations (autocast); weights and statistics stay float32."""

@@ -1,0 +1,250 @@
+"""A vision-language-action policy: a vision tower and a language model that decide on a chunk of actions at once.
+
+The sequence of the language model is: instruction, image patches, state, one query per action token, and one for the
+value where there is a critic. All tokens of a decision are read off their queries in one pass (as OpenVLA-OFT does, and
+unlike its first version, which draws one after the other), so acting and evaluating cost the same one pass.
+
+Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in :meth:`VlaPolicy.evaluate`
+for C decisions of T / C slots (`rlinf.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Generator, Tensor, nn
+
+from rlinf.granularity import Granularity, Levels
+from rlinf.models.actor_critic.layers import orthogonal
+from rlinf.models.actor_critic.spaces import ROOT
+from rlinf.models.vla.action_tokens import ActionTokens
+from rlinf.models.vla.backbones import random_tower, rebuilt
+from rlinf.models.vla.export import load_exported, save_exported
+from rlinf.models.vla.instructions import Instructions
+from rlinf.models.vla.observation import ImageTokens, StateToken, sort_leaves
+from rlinf.models.vla.options import VlaOptions
+from rlinf.types import Costs, PolicyOutput
+
+_QUERY_STD = 0.02
+_TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
+
+
+class VlaPolicy(nn.Module):
+    """Fits `interfaces.Policy`. Without ``language`` and ``vision`` the towers have random weights."""
+
+    state_size = 0
+    slots_independent = True
+    noise_kind = "uniform"
+    action_dtype = np.int64
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        options: VlaOptions,
+        tokenizer: Any,
+        *,
+        language: Any = None,
+        vision: Any = None,
+    ) -> None:
+        super().__init__()
+        self.options = options
+        self._spaces = observation_space, action_space
+        leaves = sort_leaves(observation_space)
+        self.instructions = Instructions(tokenizer, leaves.texts, options.task, options.max_instruction_tokens)
+        self.language = language if language is not None else random_tower(rebuilt(options.language))
+        self.language.requires_grad_(not options.freeze_language)
+        width = self.language.config.hidden_size
+        self.images: ImageTokens | None = None
+        if leaves.images:
+            assert options.vision is not None
+            tower = vision if vision is not None else random_tower(rebuilt(options.vision))
+            self.images = ImageTokens(tower.requires_grad_(not options.freeze_vision), leaves.images, width, options)
+        self.state = StateToken(leaves.states, width, options.normalize_observations) if leaves.states else None
+        self.head = ActionTokens(
+            width,
+            action_space,
+            bins=options.action_bins,
+            chunk=options.num_action_chunks,
+            temperature=options.temperature,
+        )
+        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
+        self.granularity = Granularity.of(levels, actions=options.num_action_chunks, dimensions=self.head.per_action)
+        values = self.granularity.decision_rewards
+        self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
+        queries = self.head.count + int(options.value_head)
+        self.queries = nn.Parameter(torch.randn(queries, width) * _QUERY_STD)
+        self.noise_size = self.head.count
+        self.action_shape = (self.head.count,)
+
+    @torch.no_grad()
+    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Action tokens [N, Q], and ``state`` as it came; greedy where ``noise`` [N, Q] is None."""
+        logits, _ = self._read(inputs)
+        return self.head.mode(logits) if noise is None else self.head.sample(logits, noise), state
+
+    @torch.no_grad()
+    def act(
+        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
+    ) -> tuple[Tensor, PolicyOutput]:
+        """One decision for observations [N, ...]: what is said of it is [N], or [N, P] where it has P > 1 slots."""
+        leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
+        logits, values = self._read(leaves)
+        noise = None if greedy else torch.rand(len(logits), self.noise_size, generator=generator)
+        tokens = self.head.mode(logits) if noise is None else self.head.sample(logits, noise.to(logits.device))
+        logprobs, entropy, told = self._slots(logits, values, tokens, None, True)
+        if self.granularity.decision_slots == 1:
+            logprobs, entropy, told = logprobs[:, 0], entropy[:, 0], told[:, 0]
+        return tokens, PolicyOutput(logprobs, entropy, None if values is None else told)
+
+    def evaluate(
+        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
+    ) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
+        decided = self.granularity.decisions(mask)
+        places = decided.nonzero(as_tuple=True)
+        leaves = {name: tensor[places] for name, tensor in inputs.items() if name.startswith(ROOT)}
+        chosen, acted = actions[places], inputs["executed"][places] if "executed" in inputs else None
+        # Under gradient the learner has cut the batch already; without, the bound is kept here.
+        size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_decision)
+        parts = []
+        for at in torch.arange(len(chosen), device=mask.device).split(max(1, size)):
+            if len(at):
+                logits, told = self._read({name: leaf[at] for name, leaf in leaves.items()})
+                parts.append(self._slots(logits, told, chosen[at], None if acted is None else acted[at], with_entropy))
+        logprobs, entropy, values = ([part[column] for part in parts] for column in range(3))
+        return PolicyOutput(
+            logprobs=_in_place(logprobs, places, mask),
+            entropy=_in_place(entropy, places, mask) if with_entropy else None,
+            values=_in_place(values, places, mask) if self.value_head is not None else None,
+        )
+
+    def _slots(
+        self, logits: Tensor, told: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
+    ) -> tuple[Tensor, ...]:
+        """Log-probabilities, entropy and values [n, P] of n decisions with P slots each (`rlinf.granularity`).
+
+        ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for what is not asked for or not there.
+        """
+        slots = self.granularity
+        chunks = (-1, 1, slots.actions, slots.dimensions)
+        executed = None if acted is None else acted[:, None]
+        logprobs = slots.logprobs(self.head.log_prob(logits, chosen).view(chunks), executed)
+        nothing = torch.zeros_like(logprobs)
+        entropy = slots.entropy(self.head.entropy(logits).view(chunks), executed) if with_entropy else nothing
+        return logprobs, entropy, nothing if told is None else slots.spread(told)
+
+    @torch.no_grad()
+    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
+        """Critic [N] at observations [N, ...]: of a chunk, of its first action."""
+        _, values = self._read(inputs)
+        assert values is not None
+        return values[:, 0]
+
+    @torch.no_grad()
+    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+        """No memory: [B * T, 0]."""
+        return torch.zeros(shape.numel(), 0)
+
+    @torch.no_grad()
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Takes the states of the true slots into the running statistics, where there are any."""
+        if self.state is not None:
+            self.state.observe(inputs, self.granularity.decisions(mask))
+
+    @property
+    def tokens_per_decision(self) -> int:
+        """Positions of the language model for one decision, at most."""
+        patches = self.images.count if self.images is not None else 0
+        return self.options.max_instruction_tokens + patches + int(self.state is not None) + len(self.queries)
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """Tokens of the true decisions of each row."""
+        return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name."""
+        for name, tensor in self.state_dict().items():
+            yield name, tensor.detach()
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What the environment takes for tokens [N, Q]: [N, ...], with chunks [N, K, ...]."""
+        return self.head.to_env(actions)
+
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        """The tokens [N, Q] nearest to environment actions: what a demonstration is learned as."""
+        return self.head.from_env(actions)
+
+    def save_pretrained(self, folder: str) -> None:
+        """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
+        save_exported(self, folder, self._spaces, self.options, self.instructions.tokenizer)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str,
+        *,
+        levels: Levels | None = None,
+        temperature: float | None = None,
+        dtype: str | None = None,
+    ) -> Self:
+        """The policy of an exported folder; see `actor_critic.export.load_policy` on trusting it.
+
+        ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
+        """
+        both_spaces, options, tokenizer, weights = load_exported(folder)
+        options = replace(
+            options,
+            temperature=options.temperature if temperature is None else temperature,
+            dtype=options.dtype if dtype is None else dtype,
+        )
+        if levels is not None:
+            options = replace(options, **vars(levels))
+        policy = cls(*both_spaces, options, tokenizer)
+        policy.load_state_dict(weights)
+        return policy
+
+    def _read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
+        """Logits [N, Q, V] of the action tokens, and values [N, rewards of a decision], both float32."""
+        device = self.queries.device
+        rows = len(next(iter(leaves.values())))
+        with self._precision(device):
+            ids, present = self.instructions(dict(leaves), rows, device)
+            parts = [self.language.get_input_embeddings()(ids)]
+            if self.images is not None:
+                parts.append(self.images(leaves))
+            if self.state is not None:
+                parts.append(self.state(leaves))
+            parts.append(self.queries.expand(rows, -1, -1))
+            embedded = torch.cat([part.to(parts[0].dtype) for part in parts], dim=1)
+            rest = present.new_ones(rows, embedded.shape[1] - present.shape[1])
+            attention = torch.cat([present, rest], dim=1).long()
+            hidden = self.language(
+                inputs_embeds=embedded,
+                attention_mask=attention,
+                position_ids=(attention.cumsum(1) - 1).clamp(min=0),
+                use_cache=False,
+            ).last_hidden_state[:, -len(self.queries) :]
+        hidden = hidden.float()
+        values = None if self.value_head is None else self.value_head(hidden[:, -1])
+        return self.head(hidden[:, : self.head.count]), values
+
+    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
+        half = self.options.dtype == "bfloat16"
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
+
+
+def _in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:
+    """The slots [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
+    if not parts:
+        return torch.zeros(mask.shape, device=mask.device)
+    column = torch.cat(parts)
+    width = column.shape[1]
+    table = column.new_zeros(mask.shape[0], mask.shape[1] // width, width).index_put(places, column).flatten(1)
+    return torch.where(mask, table, 0.0)

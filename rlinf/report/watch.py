@@ -1,0 +1,151 @@
+"""`rlinf watch RUN`: what the policy does now. Episodes in a window or a video; answers of language models as text."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from rlinf.config import Config, load
+from rlinf.errors import UserError
+from rlinf.report.runs import is_run
+
+if TYPE_CHECKING:
+    from rlinf.train.run_dir import Checkpoint, RunDirectory
+
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """What the command line says; None leaves a choice to the run's evaluation."""
+
+    run: Path
+    step: int | None = None
+    episodes: int = 4
+    seed: int | None = None
+    deterministic: bool | None = None
+    out: Path | None = None
+    follow: bool = False
+    patience_s: float = 3600.0
+
+    def greedy(self, config: Config) -> bool:
+        return config.evaluation.temperature == 0.0 if self.deterministic is None else self.deterministic
+
+    def start_seed(self, config: Config) -> int:
+        return config.evaluation.seed if self.seed is None else self.seed
+
+
+class Show(Protocol):
+    """Shows a policy; ready when it is made, so that newer weights cost nothing but themselves."""
+
+    def show(self, checkpoint: Checkpoint) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when there is nothing more to show. Raises :class:`UserError` where there is nothing at all."""
+    options, overrides = _parse(arguments)
+    if not is_run(options.run):
+        raise UserError(f"{options.run} is no run directory: it has no config.yaml")
+    config = load(options.run / "config.yaml", ["cluster.backend=local", *overrides])
+    show: Show | None = None
+    try:
+        for checkpoint in checkpoints(options, config):
+            show = show or _show(config, options)
+            show.show(checkpoint)
+    finally:
+        if show is not None:
+            show.close()
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> tuple[WatchOptions, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="rlinf watch",
+        description="Show what a run's newest policy does: simulators in a window, or in a video where there is no "
+        "display; language models as prompts, responses and rewards.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory, finished or not")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the run's configuration")
+    parser.add_argument("--step", type=int, help="the checkpoint of this step (default: the newest)")
+    parser.add_argument("--episodes", type=int, default=4, help="episodes, or tasks of a text run (default: 4)")
+    parser.add_argument("--seed", type=int, help="other start states than those of the evaluation")
+    parser.add_argument(
+        "--deterministic",
+        action=argparse.BooleanOptionalAction,
+        help="the most likely action, or one that is drawn (default: as the evaluation does)",
+    )
+    parser.add_argument("--out", type=Path, help="write a video (.mp4) here, even where there is a display")
+    parser.add_argument("--follow", action="store_true", help="show every newer checkpoint while training goes on")
+    parser.add_argument(
+        "--patience", type=float, default=3600.0, metavar="SECONDS", help="how long to wait for one (default: 3600)"
+    )
+    found = parser.parse_args(arguments)
+    if found.episodes < 1:
+        parser.error("--episodes must be 1 or more")
+    if found.out is not None and found.out.suffix != ".mp4":
+        parser.error(f"--out {found.out}: the file must end in .mp4")
+    if found.follow and found.step is not None:
+        parser.error("--follow shows the newest checkpoints: leave --step out")
+    options = WatchOptions(
+        run=found.run,
+        step=found.step,
+        episodes=found.episodes,
+        seed=found.seed,
+        deterministic=found.deterministic,
+        out=found.out,
+        follow=found.follow,
+        patience_s=found.patience,
+    )
+    return options, found.overrides
+
+
+def checkpoints(options: WatchOptions, config: Config) -> Iterator[Checkpoint]:
+    """The checkpoint that was asked for; with ``follow`` every newer one, to the end of the run."""
+    from rlinf.train.run_dir import RunDirectory
+
+    directory = RunDirectory(options.run, only=options.step)
+    newest = directory.latest()
+    if newest is None and not options.follow:
+        raise UserError(_nothing(directory, options, config))
+    waited = time.monotonic()
+    shown: int | None = None
+    while True:
+        if newest is not None and newest.step != shown:
+            yield newest
+            shown, waited = newest.step, time.monotonic()
+        if not options.follow or (directory.summary() is not None and _caught_up(directory, shown)):
+            return
+        if time.monotonic() - waited > options.patience_s:
+            raise UserError(f"{options.run} wrote no newer checkpoint in {options.patience_s:.0f} s: is it training?")
+        time.sleep(_POLL_S)
+        newest = directory.latest()
+
+
+def _caught_up(directory: RunDirectory, shown: int | None) -> bool:
+    newest = directory.latest()
+    return newest is None or newest.step == shown
+
+
+def _nothing(directory: RunDirectory, options: WatchOptions, config: Config) -> str:
+    steps = ", ".join(str(step) for step in directory.steps())
+    if steps:
+        return f"{options.run} has no checkpoint of step {options.step}; there are those of {steps}"
+    every = config.checkpoint.every
+    when = f"each {every} steps" if every else "at the end"
+    return f"{options.run} has no checkpoint yet: one is written {when} (checkpoint.every). --follow waits for it."
+
+
+def _show(config: Config, options: WatchOptions) -> Show:
+    if config.policy.name == "causal_lm":
+        from rlinf.report.watch_text import TextShow
+
+        return TextShow(config, options)
+    from rlinf.report.watch_simulator import SimulatorShow
+
+    return SimulatorShow(config, options)

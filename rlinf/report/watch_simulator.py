@@ -1,0 +1,102 @@
+"""Episodes of a simulator run, in a window or as a video."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from rlinf.config import Config
+from rlinf.config.extras import Extra
+from rlinf.errors import UserError
+from rlinf.report.watch import WatchOptions
+from rlinf.rollouts.episodes import EpisodeCollector, EpisodeTask
+from rlinf.rollouts.filmable import filming_problem
+from rlinf.rollouts.filmed_lanes import FilmedLanes
+from rlinf.rollouts.lanes import InProcessLanes, Lanes
+from rlinf.rollouts.make_env import EnvOptions, make_env
+from rlinf.rollouts.offscreen import has_display, offscreen
+from rlinf.rollouts.records import EpisodeRecord
+from rlinf.streams import stream_seed
+from rlinf.train.run_dir import Checkpoint
+from rlinf.train.vector_graph import env_options, make_policy
+
+_WINDOW_MODE = "human"
+
+
+class SimulatorShow:
+    """Fits `watch.Show`. The start states are those of the evaluation, unless a seed says otherwise."""
+
+    def __init__(self, config: Config, options: WatchOptions) -> None:
+        self.config, self.options, self.console = config, options, Console()
+        overrides = config.evaluation.env_kwargs
+        env = env_options(config)
+        env = replace(env, kwargs={**env.kwargs, **(overrides or {})})
+        self.film: FilmedLanes | None = None
+        if options.out is None and has_display() and _opens_windows(env):
+            self.lanes: Lanes = _window(env)
+        else:
+            self.film = self.lanes = _film(env, options.episodes)
+        self.policy: Any = make_policy(config, self.lanes.observation_space, self.lanes.action_space).eval()
+        self.collector = EpisodeCollector(
+            self.lanes, seed=config.run.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
+        )
+
+    def show(self, checkpoint: Checkpoint) -> None:
+        """Plays the episodes with the weights of ``checkpoint``."""
+        state = torch.load(checkpoint.folder / "learner.pt", map_location="cpu", weights_only=True)
+        self.policy.load_state_dict(state["policy"])
+        seed = self.options.start_seed(self.config)
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(self.options.episodes)]
+        path = (self.options.out or self.options.run / "videos" / f"watch_step_{checkpoint.step:06d}.mp4").resolve()
+        filming = nullcontext() if self.film is None else self.film.filming(path, [task.start_seed for task in tasks])
+        with filming:
+            run = self.collector.run(self.policy, tasks, checkpoint.step, greedy=self.options.greedy(self.config))
+        self.console.print(_table(checkpoint.step, [episode.record for episode in run.episodes]))
+        if self.film is not None:
+            if self.film.problem is not None:
+                raise UserError(f"no video: {self.film.problem}")
+            self.console.print(f"Video: {path}", soft_wrap=True, highlight=False)
+
+    def close(self) -> None:
+        self.lanes.close()
+
+
+def _opens_windows(env: EnvOptions) -> bool:
+    probe = make_env(env)
+    try:
+        return _WINDOW_MODE in (probe.metadata.get("render_modes") or [])
+    finally:
+        probe.close()
+
+
+def _window(env: EnvOptions) -> InProcessLanes:
+    """One environment that draws itself into a window, at its own pace."""
+    return InProcessLanes(partial(make_env, env, render_mode=_WINDOW_MODE), 1, env.success_key, env.step_timeout_s)
+
+
+def _film(env: EnvOptions, episodes: int) -> FilmedLanes:
+    os.environ.update(offscreen())
+    extra = Extra("video", "a video")
+    if not extra.installed:
+        raise UserError(f"a video needs {extra.fix}")
+    problem = filming_problem(env)
+    if problem is not None:
+        raise UserError(problem)
+    return FilmedLanes(env, episodes)
+
+
+def _table(step: int, records: list[EpisodeRecord]) -> Table:
+    table = Table(title=f"step {step}")
+    for name in ("episode", "steps", "return", "success"):
+        table.add_column(name, justify="right")
+    for record in records:
+        success = "at the end" if record.success_at_end else "on the way" if record.success_once else "-"
+        table.add_row(str(record.key), str(record.length), f"{record.total:.4g}", success)
+    return table

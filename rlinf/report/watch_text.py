@@ -1,0 +1,61 @@
+"""Answers of a language model to held-out tasks, as they are given and graded."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import cast
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+
+from rlinf.cluster import connect
+from rlinf.config import Config
+from rlinf.report.watch import WatchOptions
+from rlinf.rollouts.rows import Row
+from rlinf.rollouts.text import TextRollout
+from rlinf.train.loop import Trainer
+from rlinf.train.progress import ProgressDisplay
+from rlinf.train.run import build_graph
+from rlinf.train.run_dir import Checkpoint, RunDirectory
+
+
+class TextShow:
+    """Fits `watch.Show`, with the processes of the run inside this one."""
+
+    def __init__(self, config: Config, options: WatchOptions) -> None:
+        self.config, self.options, self.console = config, options, Console()
+        self._open = ExitStack()
+        cluster = self._open.enter_context(connect(config.cluster))
+        display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
+        graph = build_graph(config, cluster, options.run)
+        self.trainer = Trainer(config, graph, RunDirectory(options.run), display)
+        self.rollout = cast(TextRollout, graph.rollout)
+
+    def show(self, checkpoint: Checkpoint) -> None:
+        """Asks the held-out tasks one after the other, so that each answer is there as soon as it is given."""
+        self.trainer.folder = RunDirectory(self.options.run, only=checkpoint.step)
+        self.trainer.resume()
+        graph, step = self.trainer.graph, self.trainer.progress.step
+        graph.send_weights(step)
+        self.console.rule(f"step {checkpoint.step}")
+        params = self.rollout.params
+        params = params.greedy() if self.options.greedy(self.config) else replace(params, temperature=1.0)
+        key = (self.options.start_seed(self.config), 0)
+        for task in range(self.options.episodes):
+            for row in self.rollout.converse("eval", [task], samples=1, params=params, key=key).rows:
+                self.console.print(_panel(row))
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def _panel(row: Row) -> Panel:
+    colour = "green" if row.verdict == "correct" else "red"
+    words = (
+        f"[dim]{escape(row.prompt_text)}[/]\n\n{escape(chr(10).join(row.answers))}\n\n"
+        f"[{colour}]{row.verdict}[/]  reward {row.total_reward:.2f}  answer {escape(row.answer)}  "
+        f"{sum(row.mask)} tokens"
+    )
+    return Panel(words, title=f"task {row.task_id}", title_align="left", border_style=colour)

@@ -1,0 +1,60 @@
+"""What text environments say to responses, row by row, whatever way and in whatever order they came to be graded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The environment's answer to one response."""
+
+    place: int
+    """Position of the conversation among those of the last reset."""
+    observation: str
+    reward: float
+    ended: bool
+    facts: Mapping[str, Any]
+    """The row's entries of the environment's infos."""
+
+
+@dataclass(frozen=True)
+class GradedColumns:
+    """The same for several rows, as columns in the order of the rows, and the seconds that it took."""
+
+    observations: Sequence[str]
+    rewards: Sequence[float]
+    terminated: Sequence[bool]
+    truncated: Sequence[bool]
+    infos: Mapping[str, Any]
+    seconds: float
+
+    def rows(self, places: Sequence[int]) -> Iterator[Graded]:
+        """One by one; ``places`` names the conversation of each."""
+        for index, place in enumerate(places):
+            yield Graded(
+                place,
+                self.observations[index],
+                float(self.rewards[index]),
+                bool(self.terminated[index]) or bool(self.truncated[index]),
+                {name: column[index] for name, column in self.infos.items()},
+            )
+
+
+def columns_of(
+    result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], rows: Sequence[int], *, seconds: float
+) -> GradedColumns:
+    """Some rows of what a vector environment's ``step`` returned; infos that are no columns are left out."""
+    observations, rewards, terminated, truncated, infos = result
+    count = len(observations)
+    columns = {name: value for name, value in infos.items() if hasattr(value, "__getitem__") and len(value) == count}
+    return GradedColumns(
+        [observations[row] for row in rows],
+        [float(rewards[row]) for row in rows],
+        [bool(terminated[row]) for row in rows],
+        [bool(truncated[row]) for row in rows],
+        {name: [column[row] for row in rows] for name, column in columns.items()},
+        seconds,
+    )

@@ -1,0 +1,102 @@
+"""The policy of a simulator run from its configuration, the same in every worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import Config
+from rlinf.granularity import Levels
+from rlinf.streams import stream_seed
+
+OFF_POLICY = "sac"
+
+
+def make_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None) -> Any:
+    """The network for two spaces; its first weights are drawn from the run's seed.
+
+    ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one.
+    """
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(config.run.seed, "policy"))
+        if config.policy.name == "vla":
+            return _vla(config, observation_space, action_space, tokenizer)
+        return _actor_critic(config, observation_space, action_space)
+
+
+def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> Any:
+    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+    from rlinf.models.soft_actor_critic import SoftActorCritic
+
+    off_policy, policy, levels = config.algorithm.loss_type == OFF_POLICY, config.policy, _levels(config)
+    if policy.path is not None:
+        if off_policy:
+            return SoftActorCritic.from_pretrained(policy.path)
+        return ActorCritic.from_pretrained(policy.path, levels)
+    options = ActorCriticOptions(
+        hidden_sizes=tuple(policy.hidden_sizes),
+        activation=policy.activation,
+        encoder=policy.encoder,
+        distribution=policy.distribution,
+        init_log_std=policy.init_log_std,
+        shared_critic=policy.shared_critic,
+        recurrent=policy.recurrent,
+        embedding_size=policy.embedding_size,
+        normalize_observations=config.env.normalize_observations,
+        num_action_chunks=config.env.num_action_chunks,
+        **vars(levels),
+    )
+    kind = SoftActorCritic if off_policy else ActorCritic
+    return kind(observation_space, action_space, options)
+
+
+def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> Any:
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.vla import VlaPolicy
+    from rlinf.models.vla.build import VlaSpec, build_vla
+
+    policy, wanted = config.policy, config.policy.vla
+    if policy.path is not None:
+        made = VlaPolicy.from_pretrained(
+            policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
+        )
+    else:
+        assert folder is not None
+        spec = VlaSpec(
+            language_path=wanted.language.path,
+            language=wanted.language.architecture,
+            vision_path=wanted.vision.path,
+            vision=wanted.vision.architecture,
+            image_mean=wanted.image_mean,
+            image_std=wanted.image_std,
+            action_bins=wanted.action_bins,
+            num_action_chunks=config.env.num_action_chunks,
+            temperature=config.rollout.temperature,
+            task=wanted.task,
+            max_instruction_tokens=wanted.max_instruction_tokens,
+            value_head=policy.value_head,
+            freeze_vision=wanted.vision.freeze,
+            freeze_language=wanted.language.freeze,
+            normalize_observations=config.env.normalize_observations,
+            dtype=_dtype(config),
+            levels=_levels(config),
+        )
+        made = build_vla(observation_space, action_space, spec, load_tokenizer(str(folder)))
+    if policy.gradient_checkpointing:
+        made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return made
+
+
+def _levels(config: Config) -> Levels:
+    algorithm = config.algorithm
+    return Levels(algorithm.reward_type, algorithm.logprob_type, algorithm.entropy_type)
+
+
+def _dtype(config: Config) -> str:
+    """Of activations; `auto` is float32 without a GPU."""
+    import torch
+
+    name = config.policy.dtype
+    return name if name != "auto" else "bfloat16" if torch.cuda.is_available() else "float32"

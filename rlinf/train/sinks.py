@@ -1,0 +1,130 @@
+"""Services that take a run's numbers: TensorBoard, Weights & Biases, MLflow. Each library enters here, when it is used.
+
+What a service calls a run is kept in `tracking.json` of the run directory: a resumed run goes on in the same place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rlinf.config import Config, to_mapping
+from rlinf.config.context import default_of, value_of
+from rlinf.config.names import leaves
+from rlinf.errors import UserError
+
+_KEPT = "tracking.json"
+_FORBIDDEN = re.compile(r"[^\w\-. :/]")
+_MOST_PARAMS = 100
+
+
+class Sink(Protocol):
+    """A service that takes numbers."""
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None: ...
+
+    def close(self, *, failed: bool) -> None: ...
+
+
+class TensorBoard:
+    def __init__(self, folder: Path, from_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=from_step + 1)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self, *, failed: bool) -> None:
+        self._writer.close()
+
+
+class WandB:
+    def __init__(self, folder: Path, project: str, config: Config) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=project,
+            name=config.run.name,
+            config=to_mapping(config),
+            dir=str(folder),
+            id=kept(folder).get("wandb"),
+            resume="allow",
+            # It would catch what the progress display draws.
+            settings=wandb.Settings(console="off"),
+        )
+        keep(folder, "wandb", self._run.id)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log(dict(metrics), step=step)
+
+    def close(self, *, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
+
+
+class MLflow:
+    def __init__(self, folder: Path, experiment: str, config: Config) -> None:
+        import mlflow
+
+        self._mlflow: Any = mlflow
+        mlflow.set_experiment(experiment)
+        known = kept(folder).get("mlflow")
+        run = mlflow.start_run(run_id=known, run_name=config.run.name)
+        keep(folder, "mlflow", run.info.run_id)
+        if known is None:
+            changed = {key: value_of(config, key) for key in leaves() if value_of(config, key) != default_of(key)}
+            mlflow.log_params(dict(list(changed.items())[:_MOST_PARAMS]))
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._mlflow.log_metrics({mlflow_name(name): value for name, value in metrics.items()}, step=step)
+
+    def close(self, *, failed: bool) -> None:
+        self._mlflow.end_run(status="FAILED" if failed else "FINISHED")
+
+
+def mlflow_name(name: str) -> str:
+    """MLflow knows few characters, and its folders can not hold `a/b` beside `a/b/c`.
+
+    >>> mlflow_name("eval/pass@2/ci_low")
+    'eval/pass_at_2_ci_low'
+    """
+    section, _, rest = name.partition("/")
+    plain = f"{section}/{rest.replace('/', '_')}" if rest else section
+    return _FORBIDDEN.sub("_", plain.replace("@", "_at_"))
+
+
+def start_sinks(folder: Path, config: Config, from_step: int) -> list[Sink]:
+    """Those that `logging` asks for. Raises UserError where a service does not take the run (no account, no server)."""
+    wanted = config.logging
+    sinks: list[Sink] = []
+    if wanted.tensorboard:
+        sinks.append(TensorBoard(folder, from_step))
+    if wanted.wandb_project is not None:
+        project = wanted.wandb_project
+        sinks.append(_started("logging.wandb_project", lambda: WandB(folder, project, config)))
+    if wanted.mlflow_experiment is not None:
+        experiment = wanted.mlflow_experiment
+        sinks.append(_started("logging.mlflow_experiment", lambda: MLflow(folder, experiment, config)))
+    return sinks
+
+
+def _started(key: str, start: Callable[[], Sink]) -> Sink:
+    try:
+        return start()
+    except Exception as error:  # each service has errors of its own
+        raise UserError(f"{key}: the service did not start: {error}") from error
+
+
+def kept(folder: Path) -> dict[str, str]:
+    """Service -> its name for this run; empty before the first start."""
+    path = folder / _KEPT
+    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def keep(folder: Path, service: str, name: str) -> None:
+    (folder / _KEPT).write_text(json.dumps({**kept(folder), service: name}))

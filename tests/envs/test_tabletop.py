@@ -1,0 +1,118 @@
+"""The tabletop: contact geometry, start states that a number fixes, goals in words, and a demonstrator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import rlinf_envs  # noqa: F401
+from gymnasium.utils.env_checker import check_env
+from rlinf_envs.sim.tabletop.tasks import Goal, solved, spoilt, start_state
+from rlinf_envs.sim.tabletop.view import draw
+from rlinf_envs.sim.tabletop.world import BODY_RADIUS, REACH, TIP_RADIUS, World
+
+CONTACT = BODY_RADIUS + TIP_RADIUS
+
+
+def _layouts(task: Any, split: Any) -> set[bytes]:
+    return {start_state(task, split, number, 3).world.bodies.tobytes() for number in range(100)}
+
+
+def make(**kwargs: Any) -> Any:
+    return gymnasium.make("rlinf/Tabletop-v0", disable_env_checker=True, **kwargs).unwrapped
+
+
+def test_a_pushed_body_moves_by_the_overlap_and_stays_where_it_is_left() -> None:
+    world = World(np.array([0.3, 0.5]), np.array([[0.3 + CONTACT + 0.02, 0.5], [0.8, 0.2]]))
+    assert world.move(np.array([1.0, 0.0])) == {0}
+    assert world.tip == pytest.approx([0.3 + REACH, 0.5])
+    assert world.bodies[0] == pytest.approx([0.3 + REACH + CONTACT, 0.5])
+    before = world.bodies.copy()
+    assert world.move(np.array([-1.0, 0.0])) == set()
+    assert np.array_equal(world.bodies, before)
+
+
+def test_a_body_pushes_the_next_and_the_edge_stops_them_and_the_tip() -> None:
+    world = World(np.array([0.5, 0.5]), np.array([[0.5 + CONTACT, 0.5], [0.5 + CONTACT + 2 * BODY_RADIUS, 0.5]]))
+    for _ in range(20):
+        world.move(np.array([1.0, 0.0]))
+    right = 1.0 - BODY_RADIUS
+    assert world.bodies[1] == pytest.approx([right, 0.5], abs=1e-3)
+    assert world.bodies[0, 0] == pytest.approx(right - 2 * BODY_RADIUS, abs=1e-3)
+    assert world.tip[0] == pytest.approx(right - 2 * BODY_RADIUS - CONTACT, abs=1e-3)
+
+
+def test_actions_beyond_their_bounds_are_cut() -> None:
+    world = World(np.array([0.5, 0.5]), np.zeros((0, 2)))
+    world.move(np.array([7.0, -7.0]))
+    assert world.tip == pytest.approx([0.5 + REACH, 0.5 - REACH])
+
+
+@pytest.mark.parametrize("task", ["touch", "push"])
+def test_gymnasium_finds_nothing_wrong(task: str) -> None:
+    check_env(make(task=task), skip_render_check=True)
+
+
+@pytest.mark.parametrize("task", ["touch", "push"])
+def test_one_number_is_one_start_and_the_splits_share_none(task: Any) -> None:
+    env = make(task=task)
+    first, _ = env.reset(seed=1, options={"reset_state_id": 7})
+    env.step(np.ones(2, dtype=np.float32))
+    again, info = env.reset(seed=2, options={"reset_state_id": 7})
+    assert info["reset_state_id"] == 7
+    assert all(np.array_equal(first[key], again[key]) for key in first)
+    by_seed, _ = env.reset(seed=11)
+    repeated, _ = make(task=task).reset(seed=11)
+    assert all(np.array_equal(by_seed[key], repeated[key]) for key in by_seed)
+    places = {split: _layouts(task, split) for split in ("train", "eval")}
+    assert len(places["train"]) == len(places["eval"]) == 100
+    assert not places["train"] & places["eval"]
+
+
+def test_a_start_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="reset_state_id 4 is not among 0 to 3"):
+        make(num_states=4).reset(options={"reset_state_id": 4})
+    with pytest.raises(ValueError, match="bodies must be 1 to 4"):
+        make(bodies=5)
+
+
+def test_touch_is_spoilt_by_another_body_and_push_is_not() -> None:
+    touch, push = Goal(1, None, ""), Goal(0, "left", "")
+    world = World(np.zeros(2), np.array([[0.15, 0.5], [0.5, 0.5]]))
+    assert solved(touch, world, {1})
+    assert spoilt(touch, {0, 1})
+    assert solved(push, world, set())
+    assert not spoilt(push, {1})
+    assert not solved(Goal(1, "left", ""), world, {1})
+
+
+@pytest.mark.parametrize(("task", "steps", "least"), [("touch", 32, 0.98), ("push", 64, 0.95)])
+def test_the_demonstrator_solves_nearly_every_start(task: str, steps: int, least: float) -> None:
+    env, solved_ones = make(task=task, split="eval", max_steps=steps), 0
+    for number in range(200):
+        env.reset(options={"reset_state_id": number})
+        over = False
+        while not over:
+            _, reward, terminated, truncated, info = env.step(env.expert_action())
+            over = terminated or truncated
+            assert reward == float(info["success"])
+        solved_ones += info["success"]
+    assert solved_ones >= least * 200
+
+
+def test_the_instruction_names_the_goal_and_the_picture_shows_it() -> None:
+    start = start_state("touch", "train", 3, 3)
+    colour, shape = start.looks[start.goal.body]
+    assert start.goal.instruction == f"touch the {colour} {shape}"
+    size = 64
+    image = draw(size, start.world.tip, start.world.bodies, start.looks)
+    for centre, (name, _) in zip(start.world.bodies, start.looks, strict=True):
+        pixel = image[int((1 - centre[1]) * size), int(centre[0] * size)].astype(int)
+        strongest = {"red": 0, "green": 1, "blue": 2}.get(name)
+        if strongest is not None:
+            assert pixel.argmax() == strongest
+        else:
+            assert pixel[2] < 100 < min(pixel[0], pixel[1])
+    assert image[int((1 - start.world.tip[1]) * size), int(start.world.tip[0] * size)].max() < 60

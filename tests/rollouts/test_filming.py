@@ -1,0 +1,158 @@
+"""Evaluation episodes on film: what is played is what is measured, and a film that fails harms nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.filmable import filming_problem
+from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.offscreen import offscreen
+from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
+
+av = pytest.importorskip("av", reason="needs the extra video")
+pytest.importorskip("PIL", reason="needs the extra video")
+
+
+class Walk(gymnasium.Env):
+    """A point that walks: 12 to 15 steps, by the seed; succeeds where it comes out above 0. Draws where it is."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
+    observation_space = gymnasium.spaces.Box(-20, 20, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None, breaks_at: int = -1) -> None:
+        self.render_mode, self.breaks_at, self.drawn = render_mode, breaks_at, 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.place, self.left = 0.0, 12 + int(self.np_random.integers(4))
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.place += 1.0 if self.np_random.random() < 0.5 + 0.2 * (action - 0.5) else -1.0
+        self.left -= 1
+        over = self.left == 0
+        return np.full(1, self.place, np.float32), self.place, over, False, {"success": over and self.place > 0}
+
+    def render(self) -> np.ndarray:
+        self.drawn += 1
+        if self.drawn == self.breaks_at:
+            raise OSError("the renderer is gone")
+        picture = np.full((51, 65, 3), 255, np.uint8)
+        picture[:, int(self.place) + 32] = 0
+        return picture
+
+
+class Blind(Walk):
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+
+class InThisProcess:
+    def __init__(self, workers: list[EnvWorker]) -> None:
+        self.workers, self.size = workers, len(workers)
+
+    def call(self, method: str, /, *args: Any, per_rank: Any = None) -> list[Any]:
+        rows = per_rank if per_rank is not None else [args] * self.size
+        return [getattr(worker, method)(*row) for worker, row in zip(self.workers, rows, strict=True)]
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    for name, kind in (("Walk", Walk), ("Blind", Blind)):
+        gymnasium.register(f"{name}-v0", kind)
+    yield
+    for name in ("Walk", "Blind"):
+        del gymnasium.registry[f"{name}-v0"]
+
+
+def build_policy(observation_space: Any, action_space: Any) -> ActorCritic:
+    torch.manual_seed(0)
+    return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,)))
+
+
+def rollout(workers: int = 1, **kwargs: Any) -> VectorRollout:
+    options = EnvWorkerOptions(EnvOptions("Walk-v0", kwargs), seed=3, num_steps=8, traced_episodes=3)
+    group = InThisProcess([EnvWorker(options, part, build_policy) for part in lane_ranges(4, workers)])
+    return VectorRollout(group, VectorOptions(seed=3, layout="fragments", filmed_episodes=3))
+
+
+def frames(path: Path) -> list[np.ndarray]:
+    with av.open(str(path)) as film:
+        stream = film.streams.video[0]
+        assert (stream.codec_context.name, stream.pix_fmt) == ("h264", "yuv420p")
+        return [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_filmed_episodes_are_the_evaluated_ones(tmp_path: Path, workers: int, greedy: bool) -> None:
+    plain = rollout().evaluate(8, greedy=greedy)
+    filmed = rollout(workers).evaluate(8, greedy=greedy, video=tmp_path / "videos" / "one.mp4")
+    assert filmed == plain
+    assert [record.key for record in plain.records] == list(range(8))
+    assert [trace.record for trace in plain.traces] == plain.records[:3]
+    assert [path.name for path in (tmp_path / "videos").iterdir()] == ["one.mp4"]
+    pictures = frames(tmp_path / "videos" / "one.mp4")
+    # The start, and every step until the longest of the three is over.
+    assert len(pictures) == 1 + max(record.length for record in plain.records[:3])
+    assert all(side % 2 == 0 for side in pictures[0].shape[:2])
+
+
+def test_the_video_shows_each_episode_and_how_it_ended(tmp_path: Path) -> None:
+    it = rollout()
+    done = it.evaluate(3, video=tmp_path / "one.mp4")
+    last = frames(tmp_path / "one.mp4")[-1].astype(int)
+    height, width = last.shape[0] // 2, last.shape[1] // 2
+    for number, record in enumerate(done.records):
+        tile = last[number // 2 * height :][:height, number % 2 * width :][:, :width]
+        border = tile[height // 2 : -8, :2].mean((0, 1))
+        # Green for success, amber for an end without it.
+        assert (border[1] > border[0]) == record.success_once
+        # The point is drawn where the last observation says; the picture is 65 wide and grew by whole pixels.
+        dark = tile[40:-4, 4:-4].mean((0, 2)).argmin() + 4
+        place = 32 + done.traces[number].rewards[-1]
+        assert abs(dark / width * 65 - place) < 1.5
+
+
+def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
+    broken = rollout(breaks_at=9).evaluate(8, video=tmp_path / "one.mp4")
+    plain = rollout().evaluate(8)
+    assert broken.records == plain.records
+    assert broken.problem == "OSError: the renderer is gone"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path) -> None:
+    it = rollout()
+    it.evaluate(8, video=tmp_path / "one.mp4")
+    it.evaluate(8, video=tmp_path / "two.mp4")
+    one, two = frames(tmp_path / "one.mp4"), frames(tmp_path / "two.mp4")
+    assert all((a == b).all() for a, b in zip(one, two, strict=True))
+
+
+def test_what_can_not_be_filmed_is_said_before() -> None:
+    assert filming_problem(EnvOptions("Walk-v0")) is None
+    assert "its render modes are none" in str(filming_problem(EnvOptions("Blind-v0")))
+    assert "the renderer is gone" in str(filming_problem(EnvOptions("Walk-v0", {"breaks_at": 1})))
+
+
+def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MUJOCO_GL", "glfw")
+    assert "MUJOCO_GL" not in offscreen()
+    monkeypatch.delenv("MUJOCO_GL")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: name)
+    assert offscreen()["MUJOCO_GL"] == "egl"
+    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: name == "OSMesa" or None)
+    assert offscreen()["MUJOCO_GL"] == "osmesa"
+    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: None)
+    assert "MUJOCO_GL" not in offscreen()

@@ -1,0 +1,168 @@
+"""Whole sweeps on Ray, as a command given in a folder of one's own: with failures, kills and every scheduler."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sweep_files import write_base
+
+from rlinf.sweep.records import SweepRecord, TrialRecord, read_sweep
+
+pytest.importorskip("ray.tune")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+LR = "learner.optimizer.lr"
+
+
+class Command:
+    """`rlinf sweep sweep.yaml`, given in ``folder``; paths in the file are relative to there."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder = folder
+        write_base(folder, evaluation={"every": 1}, sft={"steps": 0})
+        (folder / "sweep.yaml").write_text(f"base: base.yaml\ndir: out\nmetric: rollout/response_length\n{text}")
+
+    def start(self) -> subprocess.Popen[str]:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "envs")])
+        return subprocess.Popen(
+            [sys.executable, "-m", "rlinf.cli", "sweep", "sweep.yaml"],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, expected: int = 0) -> str:
+        process = self.start()
+        told, _ = process.communicate(timeout=400)
+        assert process.returncode == expected, told
+        return told
+
+    def kill_when(self, reached: Callable[[], object]) -> None:
+        """SIGKILL to the driver as soon as something is so."""
+        process = self.start()
+        deadline = time.monotonic() + 300
+        while not reached() and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        process.kill()
+        process.communicate(timeout=60)
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def sweep(self) -> SweepRecord:
+        return read_sweep(self.out)
+
+    def statuses(self) -> list[str]:
+        return sorted(trial.status for trial in self.sweep().trials)
+
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in self.out.glob("trials/*/log.txt"))
+
+
+def last_line(trial: TrialRecord) -> dict[str, float]:
+    """The last step's metrics."""
+    return json.loads((trial.run_dir / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    command = Command(tmp_path, f"budget: {{steps: 3}}\nspace: {{{LR}: {{grid: [1.0e-3, 1.0e+38]}}}}")
+    told = command.run(expected=1)
+    assert "Traceback" in told
+    assert "failed, and will be tried again" in told
+    assert "failed for good" in told
+    assert command.statuses() == ["failed", "finished"]
+    assert [trial.failures for trial in command.sweep().trials] == [0, 2]
+    assert (command.out / "report.html").exists()
+
+
+def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    command = Command(tmp_path, "budget: {steps: 60}\nset: {checkpoint.every: 5}\nseeds: [0, 1, 2]")
+    command.kill_when(lambda: list(command.out.glob("trials/*/run/checkpoints/step_*")))
+    told = command.run()
+    assert command.statuses() == ["finished"] * 3
+    assert "continuing from step_" in command.logs()
+    assert "Best:" in told
+    assert "every trial is at its end already" in command.run()
+
+
+def test_a_trial_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
+    command = Command(tmp_path, "budget: {steps: 60}\nset: {checkpoint.every: 5}")
+    process = command.start()
+    deadline = time.monotonic() + 300
+    while not list(command.out.glob("trials/*/run/checkpoints/step_*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    listed = subprocess.run(["pgrep", "-f", f"trial_process {command.out}"], capture_output=True, text=True, check=True)
+    os.kill(int(listed.stdout.split()[0]), signal.SIGKILL)
+    told, _ = process.communicate(timeout=400)
+    assert process.returncode == 0
+    assert "the run was killed by SIGKILL" in told
+    [trial] = command.sweep().trials
+    assert (trial.status, trial.failures) == ("finished", 1)
+    assert "continuing from step_" in command.logs()
+
+
+def test_a_population_copies_the_better_and_trains_with_what_it_changed(tmp_path: Path) -> None:
+    text = f"""
+scheduler: {{name: pbt, perturb_every: 2, quantile: 0.5}}
+space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}}}
+budget: {{trials: 3, steps: 8}}
+"""
+    command = Command(tmp_path, text)
+    command.kill_when(lambda: command.out.exists() and any(trial.lineage for trial in command.sweep().trials))
+    told = command.run()
+    trials = command.sweep().trials
+    assert command.statuses() == ["finished"] * 3
+    copied = [(trial, taken) for trial in trials for taken in trial.lineage]
+    assert copied
+    for trial, taken in copied:
+        assert taken["step"] % 2 == 0
+        assert taken["from"] != trial.folder.name
+    for trial in trials:
+        assert last_line(trial)["step"] == 8
+        assert last_line(trial)["train/lr"] == pytest.approx(trial.setting[LR])
+    assert "goes on with" in told
+    assert "step " in (command.out / "trials.csv").read_text()
+
+
+@pytest.mark.parametrize("scheduler", ["none", "{name: asha, grace_steps: 100}", "{name: pbt, perturb_every: 10}"])
+def test_a_sweep_out_of_time_goes_on_with_the_next_call(tmp_path: Path, scheduler: str) -> None:
+    steps = "budget: {trials: 2, steps: 300, wall_time_s: 25}\nset: {checkpoint.every: 5}"
+    command = Command(tmp_path, f"scheduler: {scheduler}\nspace: {{{LR}: {{uniform: [1e-4, 1e-3]}}}}\n{steps}")
+    assert "Out of time" in command.run()
+    assert "out of time" in command.statuses()
+    (tmp_path / "sweep.yaml").write_text((tmp_path / "sweep.yaml").read_text().replace(", wall_time_s: 25", ""))
+    command.run()
+    assert command.statuses() == ["finished"] * 2
+    assert "continuing from step_" in command.logs()
+
+
+def test_optuna_suggests_after_what_it_has_seen_also_after_a_kill(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    text = f"""
+search: optuna
+seeds: [0, 1]
+space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}, algorithm.gamma: {{choice: [0.9, 1.0]}}}}
+budget: {{trials: 3, steps: 3}}
+resources: {{max_parallel: 2}}
+"""
+    command = Command(tmp_path, text)
+    command.kill_when(lambda: command.out.exists() and "finished" in command.statuses())
+    command.run()
+    trials = command.sweep().trials
+    assert command.statuses() == ["finished"] * 6
+    assert [trial.seed for trial in trials] == [0, 1] * 3
+    assert len({trial.setting[LR] for trial in trials}) == 3

@@ -1,0 +1,149 @@
+"""Unfinished responses are kept and continued under the next weights, token by token under the weights they say."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlinf.cluster import connect
+from rlinf.config import ConfigErrors
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.rollouts.partial import OverSamplingRollout
+from rlinf.rollouts.prompts import PromptRenderer
+from rlinf.rollouts.tasks import TaskOrder
+from rlinf.samplers.hf import HFSampler
+from rlinf.train import run
+from rlinf.train.ends import SamplerEnd
+from rlinf.train.sampler_pool import SamplerPool
+from rlinf.types import SamplingParams, WeightUpdate
+from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
+from tests.samplers.tiny_models import forward_logprobs
+from tests.train.tiny_runs import config
+
+CAP, PROMPTS, GROUP = 120, 4, 2
+
+
+def weights(version: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(version)
+    return {
+        name: parameter.detach() + 0.02 * version * torch.randn(parameter.shape, generator=generator)
+        for name, parameter in tiny().named_parameters()
+    }
+
+
+class Run:
+    """A rollout over two samplers of this process, and the steps it has made."""
+
+    def __init__(self, extra: int) -> None:
+        def build(_info: Any) -> SamplerEnd:
+            sampler = HFSampler(
+                tiny(), eos_token_ids=[EOS], pad_token_id=PAD, seed=7, generation_batch_size=64, max_model_len=400
+            )
+            return SamplerEnd(sampler)
+
+        cluster = connect(ClusterConfig(backend="local"))
+        self.group = cluster.spawn("sampler", build, n=2)
+        self.rollout = OverSamplingRollout(
+            SamplerPool(self.group, cluster, None),  # type: ignore[arg-type]  # weights are loaded below
+            Echo(1),
+            PromptRenderer(Letters()),
+            TaskOrder(50, seed=0, shuffle=True),
+            extra=extra,
+            params=SamplingParams(max_new_tokens=CAP),
+            prompts=PROMPTS,
+            group_size=GROUP,
+            seed=0,
+            max_turns=1,
+            max_prompt_length=200,
+            pad_token_id=PAD,
+        )
+
+    def step(self, number: int, version: int) -> Any:
+        self.group.call("load", WeightUpdate(version, weights(version)))
+        return self.rollout.collect(number)
+
+
+def rows_of(batch: Any) -> list[tuple[Any, ...]]:
+    return [
+        (task, *(column[row, : int(length)].tolist() for column in (batch.actions, batch.policy_version)))
+        for row, (task, length) in enumerate(
+            zip(batch.metadata["task_id"], batch.inputs["response_lengths"], strict=True)
+        )
+    ]
+
+
+def test_every_token_follows_the_weights_that_it_names() -> None:
+    talk = Run(extra=4)
+    mixed = 0
+    for step in range(4):
+        batch, metrics = talk.step(step, step)
+        assert batch.num_rows == PROMPTS * GROUP
+        assert batch.group_ids.unique().numel() == PROMPTS
+        told = rows_of(batch)
+        stale = sum(version != step for row in told for version in row[2])
+        assert metrics["rollout/stale_tokens"] == stale
+        for row, (_, tokens, versions) in enumerate(told):
+            assert versions == sorted(versions)
+            assert tokens[-1] == EOS or len(tokens) == CAP
+            mixed += len(set(versions)) > 1
+            prompt = tuple(batch.inputs["prompt_ids"][row, : int(batch.inputs["prompt_lengths"][row])].tolist())
+            for version in set(versions):
+                model = tiny()
+                model.load_state_dict(weights(version), strict=False)
+                expected = forward_logprobs(model, prompt, tuple(tokens))
+                under = torch.tensor(versions) == version
+                torch.testing.assert_close(
+                    batch.logprobs[row, : len(tokens)][under], expected[under], atol=1e-4, rtol=0
+                )
+    assert mixed > 0, "some response must have been continued, or this test shows nothing"
+
+
+def test_under_equal_weights_a_continued_response_is_the_uninterrupted_one() -> None:
+    cut, whole = Run(extra=4), Run(extra=0)
+    # The first eight tasks are begun in step 0 either way: their random streams have the same names.
+    whole.rollout.prompts = PROMPTS + 4
+    expected = {(task, at % GROUP): tokens for at, (task, tokens, _) in enumerate(rows_of(whole.step(0, 0)[0]))}
+    compared = 0
+    for step in range(3):
+        for at, (task, tokens, _) in enumerate(rows_of(cut.step(step, 0)[0])):
+            if (task, at % GROUP) in expected:
+                assert tokens == expected[task, at % GROUP]
+                compared += 1
+    assert compared > PROMPTS * GROUP, "some of them must have been finished in a later step"
+
+
+def test_what_is_kept_is_part_of_a_checkpoint() -> None:
+    straight = Run(extra=4)
+    straight.step(0, 0)
+    state = copy.deepcopy(straight.rollout.state_dict())
+    assert state["kept"]
+    resumed = Run(extra=4)
+    resumed.rollout.load_state_dict(state)
+    for step in (1, 2):
+        assert rows_of(straight.step(step, step)[0]) == rows_of(resumed.step(step, step)[0])
+
+
+def test_a_run_over_samples_and_resumes_exactly(tmp_path: Path) -> None:
+    rollout = {"over_sampling": 0.5, "max_new_tokens": 12}
+    once = run(config(tmp_path / "once", rollout=rollout))
+    run(config(tmp_path / "twice", rollout=rollout, run={"max_steps": 2}))
+    twice = run(config(tmp_path / "twice", rollout=rollout))
+    assert once.metrics == pytest.approx(twice.metrics, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"rollout": {"sampler": "server", "server": {"base_url": "http://x:1/v1"}}}, "a server can not"),
+        ({"env": {"max_turns": 3}}, "max_turns 3 does not allow"),
+        ({"algorithm": {"dynamic_sampling": True}}, "collects a step several times"),
+    ],
+)
+def test_what_it_does_not_go_with_is_said(tmp_path: Path, sections: dict[str, Any], words: str) -> None:
+    sections = {**sections, "rollout": {**sections.get("rollout", {}), "over_sampling": 0.5}}
+    with pytest.raises(ConfigErrors, match=words):
+        config(tmp_path, **sections)

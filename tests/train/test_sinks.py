@@ -1,0 +1,116 @@
+"""Metric services, with fakes in their place: names, resuming, and what happens when one fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny_runs import config
+
+from rlinf.errors import UserError
+from rlinf.train.metric_log import MetricLog
+from rlinf.train.sinks import kept, mlflow_name
+
+
+class FakeRun:
+    def __init__(self, name: str, calls: list[Any]) -> None:
+        self.id, self.calls = name, calls
+        self.info = SimpleNamespace(run_id=name)
+
+    def log(self, metrics: dict[str, float], step: int) -> None:
+        self.calls.append(("log", step, metrics))
+
+    def finish(self, exit_code: int) -> None:
+        self.calls.append(("finish", exit_code))
+
+
+@pytest.fixture
+def services(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Calls that reach the fakes."""
+    calls: list[Any] = []
+
+    def init(**options: Any) -> FakeRun:
+        calls.append(("init", options["id"], options["dir"]))
+        return FakeRun(options["id"] or "first", calls)
+
+    def start_run(run_id: str | None, run_name: str) -> FakeRun:
+        calls.append(("start_run", run_id, run_name))
+        return FakeRun(run_id or "one", calls)
+
+    wandb = SimpleNamespace(init=init, Settings=lambda **given: given)
+    mlflow = SimpleNamespace(
+        set_experiment=lambda name: calls.append(("experiment", name)),
+        start_run=start_run,
+        log_params=lambda params: calls.append(("params", params)),
+        log_metrics=lambda metrics, step: calls.append(("metrics", step, metrics)),
+        end_run=lambda status: calls.append(("end", status)),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    return calls
+
+
+def test_a_resumed_run_goes_on_in_the_same_place(tmp_path: Path, services: list[Any]) -> None:
+    wanted = config(tmp_path, logging={"wandb_project": "p", "mlflow_experiment": "e"})
+    with MetricLog(tmp_path, wanted, from_step=0) as log:
+        log.write(1, {"eval/pass@2": 0.5, "eval/pass@2/ci_low": 0.1})
+    with MetricLog(tmp_path, wanted, from_step=1) as log:
+        log.write(2, {"a": 1.0})
+    assert kept(tmp_path) == {"wandb": "first", "mlflow": "one"}
+    assert [call for call in services if call[0] == "init"] == [
+        ("init", None, str(tmp_path)),
+        ("init", "first", str(tmp_path)),
+    ]
+    assert [call[1] for call in services if call[0] == "start_run"] == [None, "one"]
+    assert ("metrics", 1, {"eval/pass_at_2": 0.5, "eval/pass_at_2_ci_low": 0.1}) in services
+    params = [call[1] for call in services if call[0] == "params"]
+    assert len(params) == 1
+    assert params[0]["run.name"] == "tiny"
+    assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2]
+
+
+def test_a_run_that_fails_is_told_so(tmp_path: Path, services: list[Any]) -> None:
+    wanted = config(tmp_path, logging={"wandb_project": "p", "mlflow_experiment": "e"})
+    with pytest.raises(KeyError), MetricLog(tmp_path, wanted, from_step=0):
+        raise KeyError
+    assert ("finish", 1) in services
+    assert ("end", "FAILED") in services
+
+
+def test_a_service_that_goes_away_does_not_stop_the_run(
+    tmp_path: Path, services: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(metrics: dict[str, float], step: int) -> None:
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr(sys.modules["mlflow"], "log_metrics", lost)
+    said: list[str] = []
+    wanted = config(tmp_path, logging={"mlflow_experiment": "e"})
+    with MetricLog(tmp_path, wanted, from_step=0, say=said.append) as log:
+        log.write(1, {"a": 1.0})
+        log.write(2, {"a": 2.0})
+    assert said == ["MLflow does not take metrics (metrics.jsonl has them): no route to host"]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+    assert ("end", "FINISHED") in services
+
+
+def test_a_service_that_does_not_start_names_the_key(
+    tmp_path: Path, services: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(name: str) -> None:
+        raise ValueError("no such server")
+
+    monkeypatch.setattr(sys.modules["mlflow"], "set_experiment", refused)
+    with pytest.raises(UserError, match=r"logging.mlflow_experiment: the service did not start: no such server"):
+        MetricLog(tmp_path, config(tmp_path, logging={"mlflow_experiment": "e"}), from_step=0)
+
+
+def test_names_that_mlflow_takes() -> None:
+    assert mlflow_name("eval/return/ci_low") == "eval/return_ci_low"
+    assert mlflow_name("train/loss") == "train/loss"
+    assert mlflow_name("loss") == "loss"
+    assert mlflow_name("reward_terms/a,b") == "reward_terms/a_b"

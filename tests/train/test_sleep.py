@@ -1,0 +1,62 @@
+"""Samplers free their memory while the learner works: in the loop's order, without any effect on a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlinf.learners.torch import TorchLearner
+from rlinf.train import run
+from rlinf.train.ends import SamplerEnd
+from rlinf.train.text_graph import _sleeps
+from tests.train.tiny_runs import config
+
+
+def test_samplers_sleep_between_collecting_and_new_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def watched(owner: type, name: str) -> None:
+        method = getattr(owner, name)
+
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            calls.append(name)
+            return method(self, *args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for name in ("stream_portions", "sleep", "wake", "load"):
+        watched(SamplerEnd, name)
+    watched(TorchLearner, "update")
+    small = {"sft": {"steps": 0}, "evaluation": {"size": 0, "env_kwargs": None}, "run": {"max_steps": 2}}
+    slept = run(config(tmp_path / "slept", rollout={"sleep": "always"}, **small))
+    step = ["stream_portions", "sleep", "update", "wake", "load"]
+    assert calls == ["load", *step, *step]
+    calls.clear()
+    awake = run(config(tmp_path / "awake", **small))
+    assert "sleep" not in calls
+    times = ("time/", "speed/", "weights/weight_update_s")
+    left, right = ({k: v for k, v in one.metrics.items() if not k.startswith(times)} for one in (slept, awake))
+    assert left == pytest.approx(right, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("sleep", "placement", "gpus", "ahead", "expected"),
+    [
+        ("auto", "colocated", 0.5, 0, True),
+        ("auto", "separate", 1.0, 0, False),
+        ("auto", "colocated", 0.0, 0, False),
+        ("auto", "colocated", 0.5, 1, False),
+        ("never", "colocated", 0.5, 0, False),
+        ("always", "separate", 1.0, 0, True),
+    ],
+)
+def test_auto_is_where_a_card_is_shared(
+    tmp_path: Path, sleep: str, placement: str, gpus: float, ahead: int, expected: bool
+) -> None:
+    given = config(tmp_path)
+    cluster = replace(given.cluster, placement=placement, gpus_per_learner=gpus, gpus_per_sampler=gpus)  # type: ignore[arg-type]
+    rollout = replace(given.rollout, sleep=sleep, ahead=ahead)  # type: ignore[arg-type]
+    assert _sleeps(replace(given, cluster=cluster, rollout=rollout)) is expected

@@ -1,0 +1,148 @@
+"""The three ways from learner to samplers through Ray: equal weights, versions, and a sampler that dies on the way."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from rlinf.cluster import Cluster, ClusterError, connect
+from rlinf.config import Config
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.samplers import environment
+from rlinf.train.sampler_pool import SamplerPool
+from rlinf.train.weight_transport import Collective, SharedMemory, choose
+from rlinf.types import SamplingParams
+from tests.samplers.tiny_models import forward_logprobs, make_requests, tiny_qwen2
+from tests.train.transport_workers import build_hf, build_learner, build_vllm, digest, weights_of
+
+WAYS = ("shared_memory", "collective", "object_store")
+PARAMS = SamplingParams(max_new_tokens=16, ignore_eos=True)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    config = ClusterConfig(
+        start_timeout_s=120.0, call_timeout_s=60.0, max_restarts=2, env=environment("vllm", device="cpu")
+    )
+    with connect(config) as found:
+        yield found
+
+
+def pool(cluster: Cluster, way: str, build: Any, folder: Path, samplers: int = 2) -> SamplerPool:
+    """Its groups are called by the way, so that several can be there at a time."""
+    learner = cluster.spawn(f"learner_{way}", build_learner)
+    group = cluster.spawn(f"sampler_{way}", functools.partial(build, folder), n=samplers)
+    config = Config()
+    config = replace(config, rollout=replace(config.rollout, weight_transport=way, ahead=1))
+    return SamplerPool(group, cluster, choose(config, learner, group, cuda=False))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_arrive_and_a_death_on_the_way_is_made_good(cluster: Cluster, way: str, tmp_path: Path) -> None:
+    samplers = pool(cluster, way, build_hf, tmp_path)
+    assert samplers.transport.name == way
+    size = sum(tensor.numel() * tensor.element_size() for tensor in weights_of(1).values())
+    for version in (1, 2):
+        numbers = samplers.send_weights(version)
+        assert numbers["weight_update_bytes"] == size
+        assert samplers.group.call("digest") == [(digest(weights_of(version)), version)] * 2
+    (tmp_path / "poison_1").touch()
+    began = time.monotonic()
+    samplers.send_weights(3)
+    assert time.monotonic() - began < 60
+    assert samplers.restarts == 1
+    assert samplers.group.call("digest") == [(digest(weights_of(3)), 3)] * 2
+    samplers.send_weights(4)
+    assert samplers.group.call("digest") == [(digest(weights_of(4)), 4)] * 2
+    samplers.group.close()
+    samplers.transport.learner.close()  # type: ignore[attr-defined]
+
+
+def test_auto_takes_shared_memory_on_one_node(cluster: Cluster, tmp_path: Path) -> None:
+    samplers = pool(cluster, "auto", build_hf, tmp_path, samplers=1)
+    assert isinstance(samplers.transport, SharedMemory)
+    nodes = samplers.group.nodes
+    samplers.group.nodes = lambda: ["10.0.0.9"]  # type: ignore[method-assign]
+    learner = samplers.transport.learner
+    config = Config()
+    assert isinstance(choose(config, learner, samplers.group, cuda=False), Collective)
+    config = replace(config, rollout=replace(config.rollout, weight_transport="shared_memory"))
+    with pytest.raises(ClusterError, match="2 nodes"):
+        choose(config, learner, samplers.group, cuda=False)
+    samplers.group.nodes = nodes  # type: ignore[method-assign]
+    samplers.group.close()
+    learner.close()
+
+
+def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(cluster: Cluster, tmp_path: Path) -> None:
+    samplers = pool(cluster, "collective", build_hf, tmp_path)
+    samplers.send_weights(1)
+    requests = make_requests(SamplingParams(max_new_tokens=100, ignore_eos=True), prompts=8, n=8)
+    expected = samplers.sample(requests)
+    redone = kill_in_the_middle(samplers, requests)
+    # Equal but for rounding: what is redone stands in a smaller batch.
+    assert [done.token_ids for done in redone] == [done.token_ids for done in expected]
+    for done, before in zip(redone, expected, strict=True):
+        assert done.logprobs == pytest.approx(before.logprobs, abs=1e-4)
+    assert samplers.restarts == 1
+    assert 0 < samplers.redone <= 32
+    samplers.send_weights(2)
+    assert samplers.group.call("digest") == [(digest(weights_of(2)), 2)] * 2
+    samplers.group.close()
+    samplers.transport.learner.close()  # type: ignore[attr-defined]
+
+
+def kill_in_the_middle(samplers: SamplerPool, requests: Any) -> Any:
+    """All completions in order, although sampler 0 is killed (kill -9) when the first one is there."""
+    pid = samplers.group.call_one(0, "pid")
+    stream = samplers.stream(requests)
+    done = [next(stream)]
+    os.kill(pid, signal.SIGKILL)
+    done += stream
+    return sorted(done, key=lambda one: (one.request_id, one.sample_index))
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_vllm_engine_follows_the_weights_and_is_redone_when_it_is_killed(
+    cluster: Cluster, way: str, tmp_path: Path
+) -> None:
+    tiny_qwen2(head_dim=32).save_pretrained(tmp_path / "model")
+    samplers = pool(cluster, way, build_vllm, tmp_path, samplers=1)
+    requests = make_requests(PARAMS, prompts=6, n=4)
+    for version in (1, 2):
+        samplers.send_weights(version)
+        expected = samplers.sample(requests)
+        assert gap(version, requests, expected) < 5e-5
+        assert {v for done in expected for v in done.policy_version} == {version}
+    redone = kill_in_the_middle(samplers, requests)
+    assert samplers.restarts == 1
+    assert [done.token_ids for done in redone] == [done.token_ids for done in expected]
+    assert gap(2, requests, redone) < 5e-5
+    assert {v for done in redone for v in done.policy_version} == {2}
+    samplers.send_weights(3)
+    assert gap(3, requests, samplers.sample(requests)) < 5e-5
+    samplers.group.close()
+    samplers.transport.learner.close()  # type: ignore[attr-defined]
+
+
+def gap(version: int, requests: Any, completions: Any) -> float:
+    """Largest difference between the reported log-probabilities and those of the version's weights."""
+    model = tiny_qwen2(head_dim=32)
+    model.load_state_dict(weights_of(version), strict=False)
+    model.tie_weights()
+    prompts = {request.request_id: request.prompt_ids for request in requests}
+    told = [torch.tensor(done.logprobs) for done in completions]
+    expected = [forward_logprobs(model, prompts[done.request_id], done.token_ids) for done in completions]
+    return max(float((one - other).abs().max()) for one, other in zip(told, expected, strict=True))
