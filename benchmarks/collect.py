@@ -12,6 +12,8 @@ ORDER = (
     "weight_update",
     "learner_parity",
     "simulators",
+    "sim_recipes",
+    "sim_vs_sb3",
     "sweeps",
 )
 HEAD = """# What was measured
