@@ -15,6 +15,8 @@ ORDER = (
     "simulators",
     "robots",
     "isolation",
+    "sim_recipes",
+    "sim_vs_sb3",
     "sweeps",
 )
 HEAD = """# What was measured
