@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from rich.markup import escape
 
-from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
 from rlinf.config.memory import needs_reference
@@ -22,10 +21,11 @@ from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
 from rlinf.train.options import algorithm_options, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
+from rlinf.train.resampling import collect_varied
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_episodes, write_samples
 from rlinf.train.warm_starts import WarmStartCache
-from rlinf.types import Batch, Metrics, concatenate
+from rlinf.types import Batch, Metrics
 
 
 class BadBatch(RuntimeError):
@@ -107,31 +107,13 @@ class Trainer:
         return state
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
-        """The batch of a step; with dynamic sampling, rollouts until enough groups differ in reward."""
-        wanted = self.config.algorithm
-        self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
-        batch, metrics = self.graph.rollout.collect(step)
+        """The batch of a step; with dynamic sampling, from as many rollouts as it takes."""
+        wanted, once = self.config.algorithm, functools.partial(self.graph.rollout.collect, step)
+        if not self.batches.ahead:
+            self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
         if not wanted.dynamic_sampling:
-            return batch, metrics
-        groups = self.config.rollout.batch_size
-        kept = [_varied(batch)]
-        rounds = 0
-        while _groups(kept) < groups and rounds < wanted.max_resample:
-            more, again = self.graph.rollout.collect(step)
-            if "rollout/tokens" in again:
-                metrics["rollout/tokens"] += again["rollout/tokens"]
-            offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
-            kept.append(_varied(more.replace(group_ids=more.group_ids + offset)))
-            rounds += 1
-        kept = [part for part in kept if part.num_rows] or [batch]
-        full = concatenate(kept)
-        chosen = full.group_ids.unique()[:groups]
-        full = full.select(torch.isin(full.group_ids, chosen).nonzero()[:, 0])
-        return full, {
-            **metrics,
-            "dynamic_sampling/rounds": float(rounds),
-            "dynamic_sampling/groups": float(len(chosen)),
-        }
+            return once()
+        return collect_varied(once, groups=self.config.rollout.batch_size, max_rounds=wanted.max_resample)
 
     def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
         """What the learner says of the batch (proximal, reference, critic), then rewards and advantages."""
@@ -356,12 +338,3 @@ def speed(metrics: Metrics, seconds: float) -> Metrics:
     if "rollout/env_steps" in metrics:
         rates["speed/steps_per_s"] = metrics["rollout/env_steps"] / seconds
     return rates
-
-
-def _varied(batch: Batch) -> Batch:
-    outcomes = batch.rewards if batch.rewards.ndim == 1 else batch.rewards.sum(dim=1)
-    return batch.select(dynamic_sampling(outcomes, batch.group_ids).nonzero()[:, 0])
-
-
-def _groups(batches: list[Batch]) -> int:
-    return sum(len(batch.group_ids.unique()) for batch in batches)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,15 @@ from rlinf.rollouts.text import TextRollout
 from rlinf.rollouts.text_env import TextEnvWorker
 from rlinf.samplers.build import SamplerSpec, build_sampler
 from rlinf.streams import numpy_generator, stream_seed
-from rlinf.train.ends import LearnerEnd, SamplerEnd
+from rlinf.train.ends import SamplerEnd
 from rlinf.train.evaluation import TextEvaluator
 from rlinf.train.graph import Graph, gpus_of, nothing
 from rlinf.train.kept_tokenizer import kept_tokenizer
-from rlinf.train.learner_ranks import StagedLearner, first_stage, join_group, torch_learner
 from rlinf.train.options import sampling_params
 from rlinf.train.pools import LearnerPool, TextEnvPool
 from rlinf.train.reward_graph import learned_reward
 from rlinf.train.sampler_pool import SamplerPool
+from rlinf.train.text_learner import build_learner, language_model
 from rlinf.train.weight_transport import choose
 from rlinf.types import Batch
 
@@ -48,7 +47,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     learner_gpus, sampler_gpus = gpus_of(config)
     learners = cluster.spawn(
         "learner",
-        functools.partial(_build_learner, config, path),
+        functools.partial(build_learner, config, path),
         n=config.learner.num_workers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
         rendezvous=config.learner.num_workers > 1,
@@ -82,7 +81,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
-        reward_model=learned_reward(config, cluster, functools.partial(_model, config, path)),
+        reward_model=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         save_tokenizer=tokenizer.save_pretrained,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
@@ -163,115 +162,6 @@ def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) 
         )
 
     return kept_tokenizer(folder / "tokenizer", make)
-
-
-def _model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
-    """The language model, the same in every worker."""
-    import torch
-
-    from rlinf.models.loading import build_causal_lm, load_causal_lm, load_tokenizer
-
-    if config.policy.path is not None:
-        return load_causal_lm(config.policy.path, dtype=dtype or torch.float32, attention=config.policy.attention)
-    tokenizer = load_tokenizer(tokenizer_path)
-    model = build_causal_lm(config.policy.architecture, tokenizer, seed=stream_seed(config.run.seed, "policy"))
-    return model.to(dtype or torch.float32)
-
-
-def _build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerEnd:
-    """The learner that ``learner.backend`` names, with the stages of this run."""
-    learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    ranked = StagedLearner(learner, config)
-    return LearnerEnd(ranked, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
-
-
-def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    return torch_learner(config, info, functools.partial(_policy, config, tokenizer_path), first_stage(config))
-
-
-def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    from rlinf.learners.fsdp import FSDPLearner
-
-    device = join_group(config, info)
-    return FSDPLearner(
-        _policy(config, tokenizer_path, device.type),
-        stage=first_stage(config),
-        seed=config.run.seed,
-        micro_batch_tokens=config.learner.micro_batch_tokens,
-        device=device,
-        offload=config.learner.offload,
-    )
-
-
-def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    from rlinf.learners.megatron.learner import MegatronLearner
-    from rlinf.learners.shards import SafetensorsFolder
-    from rlinf.models.checkpoint_names import by_expert
-    from rlinf.models.loading import activation_dtype
-
-    device = join_group(config, info)
-    if config.policy.path is not None:
-        from transformers import AutoConfig
-
-        source = AutoConfig.from_pretrained(config.policy.path)
-        read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
-    else:
-        model = _model(config, tokenizer_path)
-        source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
-    layout = config.learner.megatron
-    if config.policy.gradient_checkpointing and layout.recompute == "none":
-        layout = replace(layout, recompute="full")
-    return MegatronLearner(
-        source,
-        read,
-        layout=layout,
-        stage=first_stage(config),
-        sampling=sampling_params(config),
-        seed=config.run.seed,
-        micro_batch_tokens=config.learner.micro_batch_tokens,
-        device=device,
-        dtype=activation_dtype(config.policy.dtype, device.type),
-        value_head=config.policy.value_head,
-        offload=config.learner.offload,
-    )
-
-
-LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Any]] = {
-    "torch": _torch_learner,
-    "fsdp": _fsdp_learner,
-    "megatron": _megatron_learner,
-}
-"""``learner.backend`` -> what makes one rank of it."""
-
-
-def _policy(config: Config, tokenizer_path: str, device: str) -> Any:
-    """The language model as a policy of a PyTorch learner, with adapters and value head where they are asked for."""
-    import torch
-
-    from rlinf.models.causal_lm import CausalLMPolicy
-    from rlinf.models.loading import activation_dtype, add_lora
-
-    model = _model(config, tokenizer_path)
-    if config.policy.gradient_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    lora = config.policy.lora
-    if lora.rank > 0:
-        model = add_lora(
-            model,
-            rank=lora.rank,
-            alpha=lora.alpha,
-            dropout=lora.dropout,
-            target_modules=lora.target_modules,
-            seed=stream_seed(config.run.seed, "lora"),
-        )
-    dtype = activation_dtype(config.policy.dtype, device)
-    return CausalLMPolicy(
-        model,
-        sampling=sampling_params(config),
-        value_head=config.policy.value_head,
-        pack_rows=config.learner.pack,
-        autocast=None if dtype == torch.float32 else dtype,
-    )
 
 
 def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerEnd:
