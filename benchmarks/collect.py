@@ -8,10 +8,15 @@ ORDER = (
     "quickstart",
     "grpo_vs_trl",
     "recipes",
+    "reward_model",
     "generation",
     "weight_update",
     "learner_parity",
     "simulators",
+    "robots",
+    "isolation",
+    "sim_recipes",
+    "sim_vs_sb3",
     "sweeps",
 )
 HEAD = """# What was measured

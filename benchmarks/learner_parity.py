@@ -2,7 +2,8 @@
 
     python benchmarks/learner_parity.py
 
-Four gloo processes on the CPU, a random Qwen2 of 0.9 million parameters, one batch of 32 responses. Columns: largest
+Four gloo processes on the CPU, a random Qwen2 of 0.9 million parameters and a Qwen3-MoE of 16 experts, one batch of 32
+responses; each against the torch learner of the same model. Columns: largest
 difference of log-probabilities and entropies (nats); relative difference of loss and gradient norm; largest difference
 of a weight after one optimiser step; packed tokens per second of the update, and those of the torch learner (data
 parallel) with as many processes; tokens per CPU second of all processes together, which says what a layout computes
@@ -14,7 +15,7 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +27,37 @@ from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
 from rlinf.config.schema.learner import MegatronConfig
 from rlinf.learners.stage import Stage
+from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Batch, Metrics, SamplingParams
 
 VOCABULARY, PROCESSES, TIMED_STEPS = 2000, 4, 3
 SAMPLING = SamplingParams(max_new_tokens=48)
 MICRO_BATCH_TOKENS = 1024
 ONE = MegatronConfig()
-LAYOUTS: dict[str, tuple[str, MegatronConfig, int]] = {
-    "megatron, one rank": ("megatron", ONE, 1),
-    "megatron TP 2": ("megatron", MegatronConfig(tensor_parallel=2), 2),
-    "megatron TP 2, sequence parallel": ("megatron", MegatronConfig(tensor_parallel=2, sequence_parallel=True), 2),
-    "megatron PP 2": ("megatron", MegatronConfig(pipeline_parallel=2), 2),
-    "megatron PP 2, interleaved": ("megatron", MegatronConfig(pipeline_parallel=2, virtual_pipeline=2), 2),
-    "megatron DP 2": ("megatron", ONE, 2),
-    "megatron TP 2, PP 2": ("megatron", MegatronConfig(tensor_parallel=2, pipeline_parallel=2), 4),
-    "megatron TP 2, DP 2": ("megatron", MegatronConfig(tensor_parallel=2), 4),
-    "FSDP, 2 ranks": ("fsdp", ONE, 2),
-    "torch, one rank": ("torch", ONE, 1),
-    "torch, 2 ranks": ("torch", ONE, 2),
-    "torch, 4 ranks": ("torch", ONE, 4),
+SEQUENCE = MegatronConfig(tensor_parallel=2, sequence_parallel=True)
+DENSE, EXPERTS = "qwen2", "qwen3_moe"
+LAYOUTS: dict[str, tuple[str, MegatronConfig, int, str]] = {
+    "megatron, one rank": ("megatron", ONE, 1, DENSE),
+    "megatron TP 2": ("megatron", MegatronConfig(tensor_parallel=2), 2, DENSE),
+    "megatron TP 2, sequence parallel": ("megatron", SEQUENCE, 2, DENSE),
+    "megatron PP 2": ("megatron", MegatronConfig(pipeline_parallel=2), 2, DENSE),
+    "megatron PP 2, interleaved": ("megatron", MegatronConfig(pipeline_parallel=2, virtual_pipeline=2), 2, DENSE),
+    "megatron DP 2": ("megatron", ONE, 2, DENSE),
+    "megatron CP 2": ("megatron", MegatronConfig(context_parallel=2), 2, DENSE),
+    "megatron TP 2, PP 2": ("megatron", MegatronConfig(tensor_parallel=2, pipeline_parallel=2), 4, DENSE),
+    "megatron TP 2, DP 2": ("megatron", MegatronConfig(tensor_parallel=2), 4, DENSE),
+    "megatron TP 2, CP 2": ("megatron", replace(SEQUENCE, context_parallel=2), 4, DENSE),
+    "FSDP, 2 ranks": ("fsdp", ONE, 2, DENSE),
+    "torch, one rank": ("torch", ONE, 1, DENSE),
+    "torch, 2 ranks": ("torch", ONE, 2, DENSE),
+    "torch, 4 ranks": ("torch", ONE, 4, DENSE),
+    "experts: megatron, one rank": ("megatron", ONE, 1, EXPERTS),
+    "experts: megatron EP 2": ("megatron", MegatronConfig(expert_parallel=2), 2, EXPERTS),
+    "experts: megatron TP 2, EP 2": ("megatron", replace(SEQUENCE, expert_parallel=2), 2, EXPERTS),
+    "experts: megatron TP 2, DP 2, EP 4": ("megatron", replace(SEQUENCE, expert_parallel=4), 4, EXPERTS),
+    "experts: torch, one rank": ("torch", ONE, 1, EXPERTS),
+    "experts: torch, 2 ranks": ("torch", ONE, 2, EXPERTS),
+    "experts: torch, 4 ranks": ("torch", ONE, 4, EXPERTS),
 }
 
 
@@ -60,11 +73,14 @@ class Numbers:
     tokens_per_cpu_s: float
 
 
-def make_model() -> Any:
+_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 64, "norm_topk_prob": True}
+
+
+def make_model(family: str) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.for_model(
-        "qwen2",
+        family,
         vocab_size=VOCABULARY,
         hidden_size=128,
         intermediate_size=256,
@@ -74,6 +90,7 @@ def make_model() -> Any:
         max_position_embeddings=256,
         tie_word_embeddings=True,
         initializer_range=0.1,
+        **(_EXPERTS if family == EXPERTS else {}),
     )
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -102,8 +119,8 @@ def make_batch() -> Batch:
     )
 
 
-def make_learner(backend: str, layout: MegatronConfig) -> Any:
-    model = make_model()
+def make_learner(backend: str, layout: MegatronConfig, family: str) -> Any:
+    model = make_model(family)
     objective = Objective("actor", entropy_bonus=0.01)
     # eps: where a gradient is nearly zero, rounding would decide the sign of Adam's first step.
     stage = Stage(name="train", objective=objective, lr=1e-3, eps=1e-5)
@@ -111,7 +128,7 @@ def make_learner(backend: str, layout: MegatronConfig) -> Any:
     if backend == "megatron":
         from rlinf.learners.megatron.learner import MegatronLearner
 
-        read = dict(model.named_parameters()).__getitem__
+        read = dict(by_expert(model.named_parameters())).__getitem__
         return MegatronLearner(model.config, read, layout=layout, sampling=SAMPLING, **options)
     from rlinf.learners.fsdp import FSDPLearner
     from rlinf.learners.torch import TorchLearner
@@ -124,9 +141,9 @@ def make_learner(backend: str, layout: MegatronConfig) -> Any:
     return TorchLearner(policy, rank=rank, size=size, ranks=ONE_RANK if size == 1 else TorchRanks(), **options)
 
 
-def measure(backend: str, layout: MegatronConfig) -> Numbers:
+def measure(backend: str, layout: MegatronConfig, family: str) -> Numbers:
     """On all ranks of a layout; the same on each."""
-    learner, batch = make_learner(backend, layout), make_batch()
+    learner, batch = make_learner(backend, layout, family), make_batch()
     parts: list[Any] = [None] * dist.get_world_size()
     rows, output = learner.evaluate(batch)
     if backend == "torch":  # its learner leaves out the entropy where nobody reads it
@@ -154,12 +171,12 @@ def run_rank(rank: int, folder: str) -> None:
     """One process: takes part in every layout that has room for it."""
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    for number, (backend, layout, size) in enumerate(LAYOUTS.values()):
+    for number, (backend, layout, size, family) in enumerate(LAYOUTS.values()):
         if rank >= size:
             continue
         store = dist.FileStore(f"{folder}/store{number}", size)
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-        numbers = measure(backend, layout)
+        numbers = measure(backend, layout, family)
         if rank == 0:
             torch.save(numbers, f"{folder}/numbers{number}.pt")
         if backend == "megatron":
@@ -171,12 +188,12 @@ def run_rank(rank: int, folder: str) -> None:
 
 def table(found: dict[str, Numbers]) -> str:
     """One line per layout."""
-    truth = found["torch, one rank"]
     names = ("log-prob", "entropy", "loss", "grad norm", "weights", "tok/s", "torch tok/s", "tok/cpu-s")
     lines = [f"{'':34}" + "".join(f"{name:>13}" for name in names)]
     for name, numbers in found.items():
-        size = LAYOUTS[name][2]
-        peer = found[f"torch, {'one rank' if size == 1 else f'{size} ranks'}"]
+        _, _, size, family = LAYOUTS[name]
+        which = "experts: torch" if family == EXPERTS else "torch"
+        truth, peer = found[f"{which}, one rank"], found[f"{which}, {'one rank' if size == 1 else f'{size} ranks'}"]
         differences = (
             float((numbers.logprobs - truth.logprobs).abs().max()),
             float((numbers.entropy - truth.entropy).abs().max()),

@@ -105,7 +105,7 @@ def ours_pendulum(seed: int) -> dict[str, float]:
             steps = _step(trainer, step)["rollout/env_steps_total"]
             step += 1
         spent = time.process_time() - began
-        records = trainer.graph.rollout.evaluate(20)
+        records = trainer.graph.rollout.evaluate(20).records
         reached = statistics.mean(record.total for record in records)
         return {"cpu_s": spent, "steps_per_cpu_s": steps / spent, "return": reached}
 

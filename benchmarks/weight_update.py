@@ -64,7 +64,7 @@ class ModelHolder:
 def build_learner(size: str, _info: Any) -> Any:
     from rlinf.train.ends import LearnerEnd
 
-    return LearnerEnd(ModelHolder(size), {}, rank=0)
+    return LearnerEnd(ModelHolder(size), rank=0)
 
 
 def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:

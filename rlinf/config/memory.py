@@ -10,6 +10,8 @@ from rlinf.config.schema import Config
 
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
+# torch and fsdp make logits in pieces of so many values (`models/causal_lm.py`).
+_LOGITS_AT_ONCE = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,10 @@ def _activations(config: Config, decoder: Decoder, split: Split, size: int) -> i
 
 def _logits(config: Config, decoder: Decoder, split: Split, size: int) -> int:
     """The logits, float32 scores that the backward pass reads, their gradient in both precisions."""
-    tokens = micro_batch_tokens(config) // split.context
-    return tokens * decoder.vocabulary // split.tensor * (2 * size + 2 * 4)
+    values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
+    if config.learner.backend != "megatron":
+        values = min(values, _LOGITS_AT_ONCE)
+    return values * (2 * size + 2 * 4)
 
 
 def recomputes(config: Config) -> bool:

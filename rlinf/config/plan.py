@@ -155,19 +155,20 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
     if decoder.experts:
         trained += f", {decoder.active_parameters:,} for each token"
+    sampler = _named({"weights": memory.sampler_weights, "KV at most": memory.kv_cache})
     rows = [
         ("parameters", f"{memory.parameters:,}{trained}"),
-        ("a learner rank at most", f"{_size(memory.peak)}{_parts(memory)}"),
+        ("a learner rank at most", f"{size_text(memory.peak)}{_parts(memory)}"),
         (
             "each sampler",
-            f"{_size(memory.sampler)} (weights {_size(memory.sampler_weights)}, KV at most {_size(memory.kv_cache)})",
+            f"{size_text(memory.sampler)}{sampler}",
         ),
     ]
     if memory.host:
-        rows.append(("each learner on the host", f"{_size(memory.host)} (reference)"))
+        rows.append(("each learner on the host", f"{size_text(memory.host)} (reference)"))
     here = memory.peak * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
     if gpus == 0 and here > memory_bytes():
-        return rows, [f"about {_size(here)} are needed and this machine has {_size(memory_bytes())} of memory"]
+        return rows, [f"about {size_text(here)} are needed and this machine has {size_text(memory_bytes())} of memory"]
     card = config.cluster.gpu_memory_gb
     if gpus and card is not None:
         return _card(config, memory, card, rows)
@@ -183,7 +184,12 @@ def _parts(memory: Memory) -> str:
         "activations": memory.activations,
         "logits": memory.logits,
     }
-    return f" ({', '.join(f'{name} {_size(size)}' for name, size in parts.items() if size)})"
+    return _named(parts)
+
+
+def _named(parts: dict[str, int]) -> str:
+    """Those that are not empty, in brackets."""
+    return f" ({', '.join(f'{name} {size_text(size)}' for name, size in parts.items() if size)})"
 
 
 def _card(config: Config, memory: Memory, card: float, rows: Rows) -> tuple[Rows, list[str]]:
@@ -192,8 +198,8 @@ def _card(config: Config, memory: Memory, card: float, rows: Rows) -> tuple[Rows
     both = shared and not (config.learner.offload.weights and config.learner.offload.optimizer)
     needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
     words = "learner and sampler together" if both else "the larger of learner and sampler"
-    verdict = f"{_size(needed)} of {card:g} GB: {'fits' if needed <= card * 1e9 else 'does not fit'} ({words})"
-    warnings = [] if needed <= card * 1e9 else [f"a card of {card:g} GB does not hold {_size(needed)}: {words}"]
+    verdict = f"{size_text(needed)} of {card:g} GB: {'fits' if needed <= card * 1e9 else 'does not fit'} ({words})"
+    warnings = [] if needed <= card * 1e9 else [f"a card of {card:g} GB does not hold {size_text(needed)}: {words}"]
     return [*rows, ("a card", verdict)], warnings
 
 
@@ -201,7 +207,7 @@ def _traffic(config: Config, gpus: int) -> Rows:
     decoder = decoder_of(config.policy)
     if decoder is None or Split.of(config).ranks == 1:
         return []
-    return [(name, _size(sent)) for name, sent in traffic(config, decoder, gpus).items()]
+    return [(name, size_text(sent)) for name, sent in traffic(config, decoder, gpus).items()]
 
 
 def _evaluation(config: Config) -> Rows:
@@ -218,7 +224,8 @@ def _evaluation(config: Config) -> Rows:
     ]
 
 
-def _size(number: int) -> str:
+def size_text(number: int) -> str:
+    """So many bytes, in the unit that fits."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if number >= scale:
             return f"{number / scale:.1f} {unit}"

@@ -36,7 +36,12 @@ def main(arguments: Sequence[str]) -> int:
     if out.exists() and any(out.iterdir()):
         print(f"{out} is not empty: choose another folder")
         return 2
-    layout = MegatronConfig(tensor_parallel=options.tensor_parallel, pipeline_parallel=options.pipeline_parallel)
+    layout = MegatronConfig(
+        tensor_parallel=options.tensor_parallel,
+        pipeline_parallel=options.pipeline_parallel,
+        expert_parallel=options.expert_parallel,
+        sequence_parallel=options.tensor_parallel > 1,
+    )
     back = (folder / _CHECKPOINT).is_dir()
     rank = _convert(folder, out, layout, back=back)
     if rank == 0:
@@ -53,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("out", type=Path, metavar="OUT", help="an empty or new folder")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
     parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
+    parser.add_argument("--expert-parallel", type=int, default=1, help="processes that share the experts of a layer")
     return parser
 
 

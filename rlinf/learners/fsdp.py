@@ -190,7 +190,11 @@ class FSDPLearner(TorchLearner):
             with self._as_reference():
                 checkpoint.save({"policy": self._state()["policy"]}, checkpoint_id=folder / "reference")
         if self.rank == 0:
-            facts = {"stage": self.stage.name, "optimizer_steps": self.optimizer_steps}
+            facts = {
+                "stage": self.stage.name,
+                "optimizer_steps": self.optimizer_steps,
+                "steps_per_batch": self.stage.steps_per_batch,
+            }
             torch.save(facts, folder / "learner.pt")
         dist.barrier()
 
@@ -205,7 +209,7 @@ class FSDPLearner(TorchLearner):
             set_state_dict(
                 self.policy, self.optimizer, model_state_dict=state["policy"], optim_state_dict=state["optimizer"]
             )
-        self.optimizer_steps = facts["optimizer_steps"]
+        self.optimizer_steps = self.stage.place(facts)
         if self._host_reference is not None and (folder / "reference").exists():
             with self._as_reference():
                 reference = {"policy": self._state()["policy"]}

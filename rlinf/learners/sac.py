@@ -118,7 +118,7 @@ class SacLearner:
             self._log_alpha.grad = (entropy - self._target_entropy) * alpha
         self._actor_optimizer.step()
         with torch.no_grad():
-            torch._foreach_lerp_(self._target_parameters, self._critic_parameters, self.options.tau)
+            torch._foreach_lerp_(self._target_parameters, tuple(self._critic_parameters), self.options.tau)
         return {
             "critic_loss": critic_loss.detach(),
             "actor_loss": actor_loss.detach(),

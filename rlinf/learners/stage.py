@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.schedule import lr_factor
@@ -33,12 +35,28 @@ class Stage:
 
     @property
     def optimizer_steps(self) -> int:
-        return self.steps * self.epochs * self.minibatches
+        return self.steps * self.steps_per_batch
+
+    @property
+    def steps_per_batch(self) -> int:
+        return self.epochs * self.minibatches
+
+    def place(self, saved: Mapping[str, Any]) -> int:
+        """The optimiser steps behind this stage, from a checkpoint's ``optimizer_steps`` and ``steps_per_batch``.
+
+        They differ from the saved ones where batches are now cut otherwise (a population does so): the schedule goes on
+        at the same batch.
+
+        >>> Stage("train", None, 1e-3, epochs=2).place({"optimizer_steps": 40, "steps_per_batch": 8})
+        10
+        """
+        before = int(saved.get("steps_per_batch", self.steps_per_batch))
+        return int(saved["optimizer_steps"]) * self.steps_per_batch // before
 
     @property
     def old_is_current(self) -> bool:
         """With one optimiser step per batch the proximal policy is the current one: nothing to recompute."""
-        return self.epochs * self.minibatches == 1
+        return self.steps_per_batch == 1
 
     def lr_factor(self, done: int) -> float:
         """The share of the learning rate after ``done`` optimiser steps."""

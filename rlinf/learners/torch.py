@@ -211,6 +211,7 @@ class TorchLearner(Sleeper):
             state = {
                 "stage": self.stage.name,
                 "optimizer_steps": self.optimizer_steps,
+                "steps_per_batch": self.stage.steps_per_batch,
                 "policy": self.policy.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "reference": self.reference.state_dict() if self.reference is not None else None,
@@ -225,7 +226,7 @@ class TorchLearner(Sleeper):
         self.policy.load_state_dict(state["policy"])
         with own_options(self.optimizer):
             self.optimizer.load_state_dict(state["optimizer"])
-        self.optimizer_steps = state["optimizer_steps"]
+        self.optimizer_steps = self.stage.place(state)
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])
 

@@ -265,12 +265,8 @@ def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:
 def trace_of(episode: Episode) -> EpisodeTrace:
     """Rewards (a chunk's together) and actions as plain numbers, for reports; any action is a row of dimensions."""
     actions = episode.actions.reshape(len(episode.rewards), -1).T
-<<<<<<< HEAD
-    rewards = episode.rewards.sum(axis=1).tolist()
+    rewards = episode.rewards.reshape(len(episode.rewards), -1).sum(axis=1).tolist()
     return EpisodeTrace(episode.record, episode.task.start_seed, rewards, actions.tolist())
-=======
-    return EpisodeTrace(episode.record, episode.task.start_seed, episode.rewards.sum(axis=1).tolist(), actions.tolist())
->>>>>>> vla
 
 
 def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: int) -> Asking[Batch]:

@@ -51,8 +51,9 @@ def make_lanes(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> Lanes:
     if kind == "auto":
         kind = choose_lanes(options, num_lanes, cores=cores).kind
     if kind == "native":
-        make_native = SeededNativeLanes if takes_env_as_it_is(options) and can_be_seeded(options) else NativeLanes
-        return make_native(options, num_lanes)
+        if takes_env_as_it_is(options) and can_be_seeded(options):
+            return SeededNativeLanes(options, num_lanes)
+        return NativeLanes(options, num_lanes)
     make = ProcessLanes if kind == "async" else InProcessLanes
     return make(partial(make_env, options), num_lanes, options.success_key, options.step_timeout_s)
 

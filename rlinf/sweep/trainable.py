@@ -91,7 +91,8 @@ class Trial(tune.Trainable):
         """Whether the run waits at a step where it has not waited before; its checkpoint is the last thing written."""
         step = self.steps_seen
         saved = self.record.run_dir / "checkpoints" / f"step_{step:06d}"
-        if step % self.hold_every or step <= self.held_at or not saved.exists():
+        last = self.run_config.run.max_steps
+        if step % self.hold_every or not self.held_at < step < last or not saved.exists():
             return False
         self.held_at = step
         return True

@@ -142,7 +142,7 @@ class Trainer:
         judged: Metrics = {}
         if self.graph.reward_model is not None:
             batch, judged = self.graph.reward_model.score(batch)
-        stage, stale = training_stage(self.config), self.batches.ahead
+        stage, stale = self.stage, self.batches.ahead
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)

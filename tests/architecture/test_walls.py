@@ -131,6 +131,8 @@ def test_envs_is_a_folder_not_a_package() -> None:
     [
         ("rlinf, rlinf.config, rlinf.cli, rlinf.config.plan, rlinf.commands.listing, rlinf.commands.doctor", ()),
         ("rlinf.algorithms", ("torch",)),
+        # What the process of an isolated environment borrows.
+        ("rlinf.rollouts.lanes, rlinf.rollouts.make_env, rlinf.rollouts.remarks", ("gymnasium",)),
     ],
 )
 def test_light_modules_stay_light(modules: str, allowed: tuple[str, ...]) -> None:

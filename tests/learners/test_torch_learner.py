@@ -244,6 +244,20 @@ def test_a_saved_learner_continues_bit_for_bit(tmp_path: Path) -> None:
         assert torch.equal(left, right)
 
 
+def test_a_checkpoint_goes_on_with_another_learning_rate_at_the_same_place_of_the_schedule(tmp_path: Path) -> None:
+    """As population-based training continues it: weights and moments are the other one's, the options its own."""
+    donor = learner(stage(lr=1e-3, schedule="linear", steps=10, minibatches=2))
+    for step in range(5):
+        donor.update(batch(), step=step)
+    donor.save(tmp_path)
+    taker = learner(stage(lr=4e-3, schedule="linear", steps=10, minibatches=1))
+    taker.load(tmp_path)
+    assert_same(dict(donor.policy.state_dict()), dict(taker.policy.state_dict()))
+    assert taker.optimizer_steps == 5
+    assert len(taker.optimizer.state_dict()["state"]) == len(donor.optimizer.state_dict()["state"])
+    assert taker.update(batch(), step=5)["lr"] == pytest.approx(4e-3 * 0.5)
+
+
 def test_the_first_stage_of_another_name_is_not_loaded(tmp_path: Path) -> None:
     one = learner(stage(name="sft"))
     one.save(tmp_path)

@@ -260,6 +260,7 @@ SPACES = [
     spaces.Discrete(4, start=-1),
     spaces.MultiDiscrete([2, 5]),
     spaces.MultiBinary((2, 2)),
+    spaces.Text(20, min_length=0),
     spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Tuple((spaces.Discrete(3), spaces.Box(-1, 1))))]),
 ]
 

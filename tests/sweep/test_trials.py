@@ -123,6 +123,18 @@ def test_a_trial_goes_on_from_another_ones_checkpoint(sweep: Sweep, tmp_path: Pa
     assert TrialRecord.read(taker.record.folder).lineage == [taken]
 
 
+@pytest.mark.parametrize(("steps", "holds"), [(6, True), (3, False)])
+def test_a_run_holds_at_every_boundary_but_its_end(sweep: Sweep, steps: int, holds: bool) -> None:
+    """A trial that copied another one at its last step would count with a setting that it never trained with."""
+    trial = start(sweep, 0)
+    StandIn(trial.record.folder, trial.run_config, threads=1, hold_every=3)
+    trial.hold_every = 3
+    trial.run_config = replace(trial.run_config, run=replace(trial.run_config.run, max_steps=steps))
+    trial._read_values()
+    assert trial.steps_seen == 3
+    assert trial._holds() is holds
+
+
 def test_metrics_are_read_once_and_only_when_written_to_the_end(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     tail = MetricTail(path)

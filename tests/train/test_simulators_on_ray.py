@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,16 @@ def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
     there = summary(tmp_path / "there", kind, 2, [workers, "cluster.backend=ray"])
+    assert there["params_sha256"] == here["params_sha256"]
+    assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+def test_another_interpreter_gives_what_this_one_gives(tmp_path: Path, kind: str) -> None:
+    workers = f"env.num_workers={WORKERS}"
+    here = summary(tmp_path / "here", kind, 2, [workers])
+    isolated = ["env.isolation=process", f"env.python={sys.executable}"]
+    there = summary(tmp_path / "there", kind, 2, [*isolated, workers, "cluster.backend=ray"])
     assert there["params_sha256"] == here["params_sha256"]
     assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
 

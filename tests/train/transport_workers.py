@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from rlinf.config.schema.rollout import VllmConfig
 from rlinf.interfaces import Sampler
 from rlinf.samplers.hf import HFSampler
 from rlinf.train.ends import LearnerEnd, SamplerEnd
-from rlinf.types import Metrics, WeightUpdate
+from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
 
@@ -39,24 +40,33 @@ def digest(tensors: Any) -> str:
 
 
 class Learner:
-    def weights(self, *, version: int) -> WeightUpdate:
-        return WeightUpdate(version, weights_of(version))
+    """Its weights come in three parts."""
+
+    def weight_parts(self, bucket_bytes: int) -> int:
+        return 3
+
+    def weights(self, *, version: int, part: int, bucket_bytes: int) -> WeightUpdate:
+        named = list(weights_of(version).items())
+        return WeightUpdate(version, dict(named[part::3]), part, 3)
 
 
 class WatchedEnd(SamplerEnd):
-    """A sampler's end that can be looked into, and that dies over the update when it finds a file."""
+    """A sampler's end that can be looked into, and that dies (kill -9) over an update, or over its responses once the
+    first of them are sent, when it finds a file that says so."""
 
     def __init__(self, sampler: Sampler, poison: Path) -> None:
         super().__init__(sampler)
         self._poison = poison
         self.versions: list[int] = []
 
-    def pid(self) -> int:
-        return os.getpid()
-
     def digest(self) -> tuple[str, int]:
         assert isinstance(self._sampler, HFSampler)
         return digest(dict(self._sampler._model.named_parameters())), self._sampler._version
+
+    def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
+        for portion in super().stream_portions(requests):
+            yield portion
+            self._die("_response")
 
     def load(self, update: WeightUpdate) -> Metrics:
         self._die()
@@ -70,14 +80,15 @@ class WatchedEnd(SamplerEnd):
         self._die()
         return super().receive_weights(part=part, parts=parts)
 
-    def _die(self) -> None:
-        if self._poison.exists():
-            self._poison.unlink()
+    def _die(self, over: str = "") -> None:
+        poison = self._poison.with_name(self._poison.name + over)
+        if poison.exists():
+            poison.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
 def build_learner(_info: RankInfo) -> LearnerEnd:
-    return LearnerEnd(Learner(), rank=0)
+    return LearnerEnd(Learner(), rank=0, bucket_bytes=1 << 20)
 
 
 def build_hf(folder: Path, info: RankInfo) -> WatchedEnd:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 from rlinf.learners.megatron.critic import ValueHead
@@ -152,6 +153,19 @@ def inverse_frequencies(source: Any) -> Tensor:
     return 1.0 / rope["rope_theta"] ** (torch.arange(0, size, 2, dtype=torch.float32) / size)
 
 
+def _still_padding(padding: int, _module: Any, inputs: tuple[Any, ...], states: Tensor) -> Tensor:
+    """No gradient to the embedding of token ``padding`` where it is an input, as transformers has it.
+
+    Its row starts at zero, where the first norm's gradient is a thousand times that of any other row. States are
+    [1, n, H], or in sequence parallel this rank's part of [n, 1, H].
+    """
+    still = inputs[0] == padding
+    if states.shape[:2] != still.shape:
+        size, rank = states.shape[0], parallel_state.get_tensor_model_parallel_rank()
+        still = still.t()[rank * size : (rank + 1) * size]
+    return torch.where(still[..., None], states.detach(), states)
+
+
 def build_chunks(
     source: Any, config: TransformerConfig, layout: MegatronConfig, device: torch.device, *, value_head: bool = False
 ) -> list[GPTModel]:
@@ -172,6 +186,8 @@ def build_chunks(
             vp_stage=stage,
         )
         chunk.rotary_pos_emb = Rotary(frequencies)
+        if chunk.pre_process and source.pad_token_id is not None:
+            chunk.embedding.word_embeddings.register_forward_hook(partial(_still_padding, source.pad_token_id))
         if value_head and chunk.post_process:
             chunk.value_head = ValueHead(config, device)
             chunk.value_head.watch(chunk.output_layer)

@@ -40,11 +40,12 @@ class Router(TopKRouter):
         if not torch.is_grad_enabled():
             return weights, chosen
         real = None if padding_mask is None else ~padding_mask.reshape(-1)
-        self.load += (chosen if real is None else chosen[real]).sum(0).cpu()
+        # On the device: a copy to the host would wait for the layer.
+        self.load = self.load.to(chosen.device) + (chosen if real is None else chosen & real[:, None]).sum(0)
         coefficient = self.config.moe_aux_loss_coeff
         if coefficient > 0 and self.previous is not None:
             probabilities = logits.reshape(-1, chosen.shape[1]).float().softmax(-1)
-            wanted = probabilities if real is None else probabilities[real]
+            wanted = probabilities if real is None else probabilities * real[:, None]
             tokens = float(self.previous.sum()) / self.topk
             share = (self.previous / self.previous.sum()).float().to(logits.device)
             loss = coefficient * chosen.shape[1] * (wanted.sum(0) * share).sum() / tokens
@@ -57,7 +58,8 @@ class Experts(SequentialMLP):
 
     def forward(self, tokens: Tensor, tokens_per_expert: Tensor, weights: Tensor) -> tuple[Tensor, None]:
         """tokens [N, H] sorted by expert, their counts [experts], router weights [N] -> [N, H]."""
-        if tokens.device.type == "cuda" and tokens.dtype == torch.bfloat16 and self.tp_group.size() == 1:
+        fits = tokens.device.type == "cuda" and tokens.dtype == torch.bfloat16 and self.tp_group.size() == 1
+        if fits and tokens.shape[0]:
             return self.grouped(tokens, tokens_per_expert, weights), None
         out, _ = super().forward(tokens, tokens_per_expert, weights)
         return out, None
@@ -87,7 +89,7 @@ def collect_load(chunks: Sequence[nn.Module], *, layers: int, experts: int, devi
     load = torch.zeros(layers, experts, dtype=torch.float64)
     own = list(routers(chunks))
     for router in own:
-        load[router.layer_number - 1] += router.load
+        load[router.layer_number - 1] += router.load.cpu()
         router.load.zero_()
     load = load.to(device)
     dist.all_reduce(load)

@@ -299,6 +299,7 @@ class MegatronLearner(Sleeper):
                 "stage": self.stage.name,
                 "optimizer_steps": self.optimizer_steps,
                 "expert_load": None if self._load is None else self._load.tolist(),
+                "steps_per_batch": self.stage.steps_per_batch,
             }
             (folder / _FACTS).write_text(json.dumps(facts))
         dist.barrier()
@@ -308,9 +309,9 @@ class MegatronLearner(Sleeper):
         facts = json.loads((folder / _FACTS).read_text())
         if facts["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
-        self.optimizer_steps = facts["optimizer_steps"]
-        load_state(folder / "megatron", self.chunks, self.optimizer if self.optimizer_steps else None)
-        if not self.optimizer_steps:
+        self.optimizer_steps = self.stage.place(facts)
+        load_state(folder / "megatron", self.chunks, self.optimizer if facts["optimizer_steps"] else None)
+        if not facts["optimizer_steps"]:
             self.optimizer.reload_model_params()
         if facts["expert_load"] is not None:
             self._load = torch.tensor(facts["expert_load"], dtype=torch.float64)

@@ -1,6 +1,6 @@
 """Actor-critic policies for gymnasium spaces.
 
-The policy is loaded when it is asked for: `spaces` is read by environment processes too, which may have no torch.
+Both classes are loaded when they are asked for: `spaces` is read by environment processes too, which may have no torch.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rlinf.models.actor_critic.options import ActorCriticOptions
-
 if TYPE_CHECKING:
+    from rlinf.models.actor_critic.options import ActorCriticOptions
     from rlinf.models.actor_critic.policy import ActorCritic
 
 __all__ = ["ActorCritic", "ActorCriticOptions"]
+_HOMES = {"ActorCritic": "policy", "ActorCriticOptions": "options"}
 
 
 def __getattr__(name: str) -> Any:
-    if name != "ActorCritic":
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module("rlinf.models.actor_critic.policy").ActorCritic
+    return getattr(import_module(f"rlinf.models.actor_critic.{_HOMES[name]}"), name)

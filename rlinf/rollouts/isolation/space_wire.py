@@ -33,6 +33,8 @@ def describe(space: spaces.Space, name: str, arrays: Arrays) -> Description:
         return {"type": "MultiBinary", "shape": list(space.shape)}
     if isinstance(space, spaces.Discrete):
         return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+    if isinstance(space, spaces.Text):
+        return {"type": "Text", "max_length": int(space.max_length)}
     raise TypeError(f"{name}: a space of type {type(space).__name__} has no fixed shape")
 
 
@@ -52,4 +54,7 @@ def rebuild(description: Description, arrays: Arrays) -> spaces.Space:
         return spaces.MultiDiscrete(nvec, nvec.dtype.type)
     if kind == "MultiBinary":
         return spaces.MultiBinary(description["shape"])
+    if kind == "Text":
+        # Which characters there are stays behind: here a text is the bytes that came.
+        return spaces.Text(description["max_length"], min_length=0)
     return spaces.Discrete(description["n"], start=description["start"])

@@ -77,6 +77,7 @@ def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
     mask = valid & (torch.rand(rows, slots, generator=random) > 0.1)
     mask[:, 0] = True
     prompts = integers(2, VOCABULARY, (groups, width))[group]
+    prompts[:group_size, 0] = 0  # the padding token, where it is none: its embedding gets no gradient as an input
     return Batch(
         inputs={
             "prompt_ids": torch.where(torch.arange(width) < lengths[:, None], prompts, 0),

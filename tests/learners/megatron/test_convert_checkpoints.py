@@ -32,6 +32,22 @@ def test_there_and_back(gang: Gang, tmp_path: Path, there: tuple[int, int], back
     assert (tmp_path / "again" / "tokenizer.json").read_text() == "{}"
 
 
+def test_experts_there_and_back(gang: Gang, tmp_path: Path) -> None:
+    """Experts over two processes on the way in, over one on the way out; files name each expert."""
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
+
+    model = tiny_model("qwen3_moe", tied=False)
+    model.save_pretrained(tmp_path / "hf")
+    there = [str(tmp_path / "hf"), str(tmp_path / "megatron"), "--expert-parallel=2"]
+    assert gang.run(jobs.convert, there, ranks=2) == [0, 0]
+    assert gang.run(jobs.convert, [str(tmp_path / "megatron"), str(tmp_path / "again")], ranks=1) == [0]
+    names = load_file(tmp_path / "again" / "model.safetensors").keys()
+    assert names == load_file(tmp_path / "hf" / "model.safetensors").keys()
+    found = AutoModelForCausalLM.from_pretrained(tmp_path / "again").state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in model.state_dict().items())
+
+
 def test_a_folder_without_a_model_is_refused(gang: Gang, tmp_path: Path) -> None:
     assert gang.run(jobs.convert, [str(tmp_path), str(tmp_path / "out")], ranks=1) == [2]
 

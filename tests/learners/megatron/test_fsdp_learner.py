@@ -26,7 +26,7 @@ def test_one_step_is_that_of_the_torch_learner(gang: Gang, ranks: int) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["qwen2", "qwen3", "qwen3_moe"])
 def test_three_updates_give_the_same_metrics(gang: Gang, family: str) -> None:
     stage = make_stage(minibatches=2, reference=True)
     _, metrics, weights = expected(stage, 3, family)
@@ -34,6 +34,15 @@ def test_three_updates_give_the_same_metrics(gang: Gang, family: str) -> None:
     for answer in answers:
         assert_same_metrics(answer[1], metrics, 1e-4)
     assert_same_weights(answers[0][2], weights, 1e-4)
+
+
+def test_a_critic_learns_the_same(gang: Gang) -> None:
+    stage = make_stage(critic=True)
+    _, metrics, weights = expected(stage, 3, "qwen2")
+    answers = gang.run(jobs.evaluate_and_train_fsdp, stage, 3, "qwen2", ranks=2)
+    for answer in answers:
+        assert_same_metrics(answer[1], metrics, 1e-4)
+    assert_same_weights(answers[0][2], weights, 1e-5)
 
 
 @pytest.mark.parametrize("loading", [2, 1])

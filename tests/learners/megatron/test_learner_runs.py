@@ -11,13 +11,15 @@ import pytest
 from rlinf.config import load_mapping
 from rlinf.train import run
 
+SLEEPER: dict[str, Any] = {"offload": {"optimizer": True, "weights": True}, "weight_bucket_mb": 1}
+EXPERTS = {"model_type": "qwen3_moe", "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 LEARNERS: dict[str, dict[str, Any]] = {
     "megatron": {"num_workers": 2, "megatron": {"tensor_parallel": 2, "sequence_parallel": True}},
     "fsdp": {"num_workers": 2},
 }
 
 
-def settings(folder: Path, backend: str) -> dict[str, Any]:
+def settings(folder: Path, backend: str, learner: dict[str, Any], family: dict[str, Any]) -> dict[str, Any]:
     """A tiny policy, two minibatches, a reference policy; entropy keeps the gradient from being 0."""
     task = {"task": "chain_sum", "size": 200, "params": {"min_terms": 2, "max_terms": 2, "max_digits": 1}}
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -27,21 +29,21 @@ def settings(folder: Path, backend: str) -> dict[str, Any]:
         "data": {"max_prompt_length": 64},
         "policy": {
             "tokenizer": {"vocab_size": 300},
-            "architecture": {"model_type": "qwen2", "num_key_value_heads": 2, "tie_word_embeddings": True, **shape},
+            "architecture": {"num_key_value_heads": 2, "tie_word_embeddings": True, **shape, **family},
         },
         "sft": {"steps": 3, "batch_size": 8},
         "rollout": {"sampler": "hf", "batch_size": 4, "max_new_tokens": 4},
         "algorithm": {"group_size": 4, "num_minibatches": 2, "kl_beta": 0.05, "entropy_bonus": 0.01},
-        "learner": {"backend": backend, "optimizer": {"lr": 1e-3, "eps": 1e-5}, **LEARNERS.get(backend, {})},
+        "learner": {"backend": backend, "optimizer": {"lr": 1e-3, "eps": 1e-5}, **learner},
         "cluster": {"backend": "local" if backend == "torch" else "ray"},
         "evaluation": {"size": 8, "env_kwargs": {"split": "eval"}},
         "logging": {"progress": "none", "tensorboard": False},
     }
 
 
-def metrics(folder: Path, backend: str) -> list[dict[str, float]]:
+def metrics(folder: Path, backend: str, learner: dict[str, Any], family: dict[str, Any]) -> list[dict[str, float]]:
     """What the run logged, step by step, without what depends on the clock."""
-    run(load_mapping(settings(folder, backend), source="test"))
+    run(load_mapping(settings(folder, backend, learner, family), source="test"))
     lines = (folder / backend / "metrics.jsonl").read_text().splitlines()
     kept = ("train/", "reward/", "eval/accuracy", "rollout/")
     return [{k: v for k, v in json.loads(line).items() if k.startswith(kept)} for line in lines]
@@ -50,13 +52,29 @@ def metrics(folder: Path, backend: str) -> list[dict[str, float]]:
 @pytest.mark.slow
 @pytest.mark.megatron
 def test_three_steps_give_the_same_metrics(tmp_path: Path) -> None:
-    wanted = metrics(tmp_path, "torch")
+    family = {"model_type": "qwen2"}
+    wanted = metrics(tmp_path, "torch", {}, family)
     assert wanted[1]["train/grad_norm"] > 0
-    for backend in LEARNERS:
-        found = metrics(tmp_path, backend)
-        assert len(found) == len(wanted)
-        for here, there in zip(found, wanted, strict=True):
-            assert here.keys() == there.keys()
-            for name, value in there.items():
-                # The gap between sampler and learner is rounding itself.
-                assert "gap" in name or here[name] == pytest.approx(value, rel=1e-4, abs=1e-4), (backend, name)
+    for backend, learner in LEARNERS.items():
+        assert_same(metrics(tmp_path, backend, learner, family), wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.megatron
+def test_experts_that_sleep_while_samplers_answer(tmp_path: Path) -> None:
+    """Over two ranks, with weights that travel in parts; the log says what moved."""
+    wanted = metrics(tmp_path, "torch", {}, EXPERTS)
+    learner = {"num_workers": 2, "megatron": {"expert_parallel": 2}, **SLEEPER}
+    assert_same(metrics(tmp_path, "megatron", learner, EXPERTS), wanted)
+    last = json.loads((tmp_path / "megatron" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["weights/offload_bytes"] > 0
+    assert last["train/expert_load_max"] >= 1
+
+
+def assert_same(found: list[dict[str, float]], wanted: list[dict[str, float]]) -> None:
+    assert len(found) == len(wanted)
+    for here, there in zip(found, wanted, strict=True):
+        assert here.keys() - there.keys() <= {"train/expert_load_max", "train/expert_idle"}
+        for name, value in there.items():
+            # The gap between sampler and learner is rounding itself.
+            assert "gap" in name or here[name] == pytest.approx(value, rel=1e-4, abs=1e-4), name
