@@ -22,8 +22,8 @@ def test_every_file_is_a_valid_run(file: Path) -> None:
     try:
         assert isinstance(load(file), Config)
     except ConfigErrors as error:
-        if "there is no module" in str(error):
-            pytest.skip("the simulator is not installed here")
+        if "there is no module" in str(error) or "is no program that can be started" in str(error):
+            pytest.skip("the simulator, or the interpreter of its own, is not installed here")
         raise
 
 

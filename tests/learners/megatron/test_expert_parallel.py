@@ -79,17 +79,20 @@ def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, sa
 
 
 def test_balancing_does_not_depend_on_the_layout(gang: Gang) -> None:
-    """It changes the weights, alike over one rank and two, and has nothing to go by in the first step."""
+    """It changes the weights, alike over one rank and two, and has nothing to go by in the first step.
+
+    Two steps: from the third on, rounding can send a token whose two experts are nearly level to the other one.
+    """
     stage = make_stage()
-    _, plain, _ = expected(stage, 3, FAMILY)
+    _, plain, _ = expected(stage, 2, FAMILY)
     found = []
     for experts in (1, 2):
         layout = MegatronConfig(expert_parallel=experts, load_balance_coef=1.0)
-        found.append(gang.run(jobs.evaluate_and_train, layout, stage, 3, FAMILY, ranks=experts)[0])
-    assert_same_metrics(found[0][1], found[1][1], 2e-2)
+        found.append(gang.run(jobs.evaluate_and_train, layout, stage, 2, FAMILY, ranks=experts)[0])
+    assert_same_metrics(found[0][1], found[1][1], 1e-4)
     norms = [[metrics["grad_norm"] for metrics in run] for run in (found[0][1], plain)]
     assert norms[0][0] == pytest.approx(norms[1][0], rel=1e-4)
-    assert norms[0][1] != pytest.approx(norms[1][1], rel=1e-2)
+    assert norms[0][1] != pytest.approx(norms[1][1], rel=1e-3)
 
 
 def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path) -> None:
