@@ -12,7 +12,6 @@ ORDER = (
     "generation",
     "weight_update",
     "learner_parity",
-    "simulators",
     "robots",
     "isolation",
     "sim_recipes",
