@@ -70,6 +70,8 @@ class RolloutPart:
     traces: list[EpisodeTrace] = field(default_factory=list)
     problem: str | None = None
     """Why there is no video, where one was asked for."""
+    last_failure: str = ""
+    """Of an evaluation: an account of the newest failure of an environment."""
 
 
 class EnvWorker:
@@ -213,12 +215,14 @@ class EnvWorker:
     ) -> Course[RolloutPart]:
         def end() -> Asking[RolloutPart]:
             runs: list[EpisodeRun] = []
-            problem = None
+            problem, last_failure = None, ""
             if filmed and video is not None:
                 run, problem = yield from self._film(facts, version, filmed, greedy, video)
                 runs.append(run)
             if tasks:
-                runs.append((yield from self._evaluator(len(tasks)).play(facts, tasks, version, greedy=greedy)))
+                evaluator = self._evaluator(len(tasks))
+                runs.append((yield from evaluator.play(facts, tasks, version, greedy=greedy)))
+                last_failure = evaluator.last_failure
             run = joined(runs)
             return RolloutPart(
                 None,
@@ -227,6 +231,7 @@ class EnvWorker:
                 run.env_steps,
                 [trace_of(episode) for episode in run.episodes if episode.task.row < self._options.traced_episodes],
                 problem,
+                last_failure,
             )
 
         return Course([], end)

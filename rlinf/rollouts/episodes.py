@@ -105,6 +105,11 @@ class EpisodeCollector:
         self._tally = EpisodeTally(lanes.num_lanes)
         self._total_failures = 0
 
+    @property
+    def last_failure(self) -> str:
+        """An account of the newest failure of an environment; empty before the first."""
+        return self._lanes.last_failure
+
     def run(
         self, policy: SimulatorPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False
     ) -> EpisodeRun:

@@ -107,6 +107,7 @@ class VectorRollout:
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
         for part in parts:
             self._failures.update(part.failures)
+        self._require_few_failures(next((part.last_failure for part in parts if part.last_failure), ""))
         return VectorEvaluation(
             [record for part in parts for record in part.episodes],
             [trace for part in parts for trace in part.traces],
@@ -144,10 +145,13 @@ class VectorRollout:
         for part in parts:
             self._failures.update(part.failures)
             self._env_steps += part.env_steps
+        self._require_few_failures()
+
+    def _require_few_failures(self, newest: str = "") -> None:
         if self._failures.total() > self._options.max_failures:
             raise EnvFailureError(
                 f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than "
-                f"env.max_failures = {self._options.max_failures}"
+                f"env.max_failures = {self._options.max_failures}" + (f". The newest:\n{newest}" if newest else "")
             )
 
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:

@@ -49,6 +49,8 @@ class RememberingAsha(ASHAScheduler):
         self._path = path
         if path.exists():
             self.restore(str(path))
+            # Tune tells a scheduler its metric itself, and refuses one that has been told before.
+            self._metric, self._mode = None, None
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict) -> str:
         decision: str = super().on_trial_result(tune_controller, trial, result)

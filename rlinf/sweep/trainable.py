@@ -140,7 +140,12 @@ class Trial(tune.Trainable):
 
 
 def _check_name(metric: str, numbers: Mapping[str, Any]) -> None:
-    """An evaluation that lacks the metric tells so at once, instead of after the last step."""
+    """An evaluation that lacks the metric tells so at once, instead of after the last step.
+
+    One without a single whole episode, because the environment broke in all of them, lacks every metric.
+    """
+    if numbers.get("eval/failures") and not any(name.endswith("/n") for name in numbers):
+        return
     evaluated = [name for name in numbers if name.startswith("eval/") and name.count("/") == 1]
     if metric.startswith("eval/") and evaluated and metric not in numbers:
         raise TrialFailed(f"metric: {metric} is no metric of this run's evaluations: {', '.join(evaluated)}")

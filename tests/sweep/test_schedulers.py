@@ -22,7 +22,7 @@ def scheduler(folder: Path, text: str) -> Any:
     sweep = load_sweep(write_sweep_file(folder, text))
     sweep.folder.mkdir(exist_ok=True)
     found = scheduler_of(sweep)
-    found.set_search_properties("objective", "max")
+    assert found.set_search_properties("objective", "max"), "Tune would refuse it"
     return found
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from simulator_runs import SMALL, overrides, recipe, summary
 
+from rlinf.cluster import WorkerError
+
 
 @pytest.mark.parametrize("kind", sorted(SMALL))
 def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, kind: str) -> None:
@@ -93,6 +95,11 @@ def test_a_randomly_failing_environment_trains_to_the_end_with_everything_counte
         assert 0 < after["rollout/env_steps"] <= slots
         assert after["env/failures"] >= before["env/failures"]
     assert done["metrics"]["eval/failures"] + done["metrics"].get("eval/return/n", 0) >= 4
+
+
+def test_an_environment_that_always_breaks_is_told_with_its_traceback(tmp_path: Path) -> None:
+    with pytest.raises(WorkerError, match=r"(?s)more than env.max_failures allows.*a simulated fault"):
+        summary(tmp_path / "run", "ppo_faulty", 2, ["env.kwargs={raise_every: 1}", "env.max_failures=10"])
 
 
 @pytest.mark.slow
