@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+# What runs in the background of a script has SIGINT ignored, and its children inherit that; in a terminal it is not.
 DRIVER = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from rlinf.cluster import connect
 from rlinf.config.schema.cluster import ClusterConfig
 
