@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from train_once import train_once
 
 from rlinf.config import load
 from rlinf.train.statistics import wilson
@@ -62,28 +60,19 @@ def measure(recipe: str, seed: int, folder: Path, settings: Sequence[str]) -> Me
         return Measured(**json.loads(kept.read_text()))
     file = ROOT / "config" / "sim" / f"{recipe}.yaml"
     config = load(file, settings)
-    overrides = (
-        f"run.dir={path}",
-        f"run.seed={seed}",
-        f"evaluation.every={max(1, config.run.max_steps // (EVALUATIONS + 1))}",
-        *("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.every=0"),
-    )
-    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    command = [sys.executable, "-m", "rlinf.cli", "train", str(file), *overrides, *settings]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
-    told = json.loads((path / "summary.json").read_text())
+    evaluations = f"evaluation.every={max(1, config.run.max_steps // (EVALUATIONS + 1))}"
+    done = train_once(file, path, seed, (evaluations, "checkpoint.every=0", *settings))
+    told = done.summary["metrics"]
     measured = Measured(
         recipe,
         " ".join(str(part) for part in (config.env.id.rpartition(":")[2], config.env.kwargs.get("task", ""))).strip(),
         seed,
-        success=[line[SUCCESS] for line in lines if SUCCESS in line],
-        success_at_end=told["metrics"]["eval/success_at_end"],
-        episodes=int(told["metrics"][f"{SUCCESS}/n"]),
-        env_steps=int(max(line.get("rollout/env_steps_total", 0) for line in lines)),
-        seconds=time.monotonic() - started,
-        cpu_seconds=after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+        success=[line[SUCCESS] for line in done.lines if SUCCESS in line],
+        success_at_end=told["eval/success_at_end"],
+        episodes=int(told[f"{SUCCESS}/n"]),
+        env_steps=done.env_steps,
+        seconds=done.seconds,
+        cpu_seconds=done.cpu_seconds,
         load=os.getloadavg()[0],
     )
     kept.write_text(json.dumps(asdict(measured)))

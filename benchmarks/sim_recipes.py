@@ -12,15 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from recipes import T95
+from train_once import train_once
 
 from rlinf.config import load
 
@@ -66,22 +64,16 @@ def measure(recipe: str, seed: int, folder: Path) -> Measured:
     if kept.exists():
         return Measured(**json.loads(kept.read_text()))
     file = ROOT / "config" / "sim" / f"{recipe}.yaml"
-    overrides = (f"run.dir={path}", f"run.seed={seed}", "cluster.backend=local", "logging.progress=none")
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "rlinf.cli", "train", str(file), *overrides, "logging.tensorboard=false"]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = json.loads((path / "summary.json").read_text())
-    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    done = train_once(file, path, seed)
     measured = Measured(
         recipe,
         load(file).env.id,
         seed,
-        before=told["initial_metrics"]["eval/return"],
-        after=told["metrics"]["eval/return"],
-        episodes=int(told["metrics"]["eval/return/n"]),
-        env_steps=int(max(line.get("rollout/env_steps_total", 0) for line in lines)),
-        cpu_seconds=spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime,
+        before=done.summary["initial_metrics"]["eval/return"],
+        after=done.summary["metrics"]["eval/return"],
+        episodes=int(done.summary["metrics"]["eval/return/n"]),
+        env_steps=done.env_steps,
+        cpu_seconds=done.cpu_seconds,
         load=os.getloadavg()[0],
     )
     kept.write_text(json.dumps(asdict(measured)))
