@@ -2,6 +2,7 @@
 # Both make .venv where it is missing. PYTHON picks the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 BIN := .venv/bin
+VLLM_TESTS ?= tests/samplers tests/train
 EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
 
 .PHONY: quickstart test test-vllm check format docs clean
@@ -14,7 +15,7 @@ test: .venv/.installed-dev
 
 # Real vLLM engines on the CPU: installs vLLM into .venv (about 90 s, 2 GB).
 test-vllm: .venv/.installed-vllm
-	$(BIN)/python -m pytest -m vllm tests/samplers tests/train
+	$(BIN)/python -m pytest -m vllm $(VLLM_TESTS)
 
 check: .venv/.installed-dev
 	$(BIN)/ruff check .
