@@ -124,7 +124,10 @@ class Trainer:
         judged: Metrics = {}
         if self.graph.reward_model is not None:
             batch, judged = self.graph.reward_model.score(batch)
-        stage, stale = self.stage, self.batches.ahead
+        stage = self.stage
+        age = (self.progress.step - batch.policy_version)[batch.mask]
+        # One batch ahead, or with responses continued from an earlier step.
+        stale = bool((age > 0).any())
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
@@ -143,9 +146,7 @@ class Trainer:
         metrics = judged | {f"algorithm/{name}": value for name, value in numbers.items()}
         if mean_gap is not None:
             metrics["train/sampler_logprob_gap"] = mean_gap
-        if stale:
-            age = (self.progress.step - batch.policy_version)[batch.mask].double()
-            metrics["rollout/staleness"] = float(age.mean()) if len(age) else 0.0
+        metrics["rollout/staleness"] = float(age.double().mean()) if len(age) else 0.0
         return batch, {**metrics, "time/prepare_s": time.perf_counter() - began}
 
     def update(self, batch: Batch, step: int) -> Metrics:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
@@ -29,8 +30,6 @@ _LOOP = {
     "logprob_type",
     "entropy_type",
 }
-OFF_POLICY_LOSS = "sac"
-"""Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
 _OFF_POLICY = {
     "sac_tau",
     "sac_alpha",
