@@ -63,6 +63,8 @@ STEP_OPTIONS = (
     "kl_horizon",
     "overlong_penalty",
     "difficulty_mask",
+    "difficulty_low_threshold",
+    "difficulty_high_threshold",
     "max_len_mask",
     "filter_rewards",
     "rewards_lower_bound",

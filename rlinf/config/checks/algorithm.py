@@ -138,6 +138,10 @@ def _check_conditions(context: Context) -> None:
             f"algorithm.rewards_lower_bound {lower} is not below rewards_upper_bound {upper}: no group would stay."
         )
         context.error("algorithm.rewards_lower_bound", message, "Exchange the two.")
+    low, high = algorithm.difficulty_low_threshold, algorithm.difficulty_high_threshold
+    if low >= high:
+        message = f"algorithm.difficulty_low_threshold {low} is not below difficulty_high_threshold {high}."
+        context.error("algorithm.difficulty_low_threshold", message, "No group would stay: take 0.1 and 0.95, say.")
 
 
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
@@ -155,6 +159,8 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "max_resample": (algorithm.dynamic_sampling, "dynamic_sampling: true"),
         "rewards_lower_bound": (algorithm.filter_rewards, "filter_rewards: true"),
         "rewards_upper_bound": (algorithm.filter_rewards, "filter_rewards: true"),
+        "difficulty_low_threshold": (algorithm.difficulty_mask, "difficulty_mask: true"),
+        "difficulty_high_threshold": (algorithm.difficulty_mask, "difficulty_mask: true"),
         "entropy_type": (entropy, "calculate_entropy: true"),
         "reward_shift": (one_word, "reward_norm: group"),
         "reward_scale": (one_word, "reward_norm: group"),
