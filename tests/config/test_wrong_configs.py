@@ -84,6 +84,7 @@ WRONG = [
         "the model sees at most 600 tokens",
         "Set rollout.max_new_tokens to 88 or less.",
     ),
+    ("cluster: {address: 'ray://head:10001'}", "is Ray Client, which can't stream", "cluster.address: auto"),
     ("rollout: {sampler: server}", "rollout.sampler: server needs the address", "Set rollout.server.base_url"),
     ("rollout: {sampler: hf, vllm: {max_num_seqs: 8}}", "is not read by rollout.sampler: hf.", "sampler: vllm."),
     ("evaluation: {samples: 4}", "evaluation.samples 4 at temperature 0", "Set evaluation.temperature: 0.6"),
