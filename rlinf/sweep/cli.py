@@ -53,7 +53,7 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
         print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
-    print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
+    print(f"Tables: {sweep.folder}/settings.md; settings, trials and curves as .csv and .parquet")
     if outcome.interrupted:
         return INTERRUPTED
     return FAILED if failed else 0

@@ -16,6 +16,8 @@ from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
+PLACE = "place"
+"""Key of a searcher's suggestion: which of its setting's seeds a trial has."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,7 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
         # Population-based training changes the setting on the way; the folder keeps its name.
         given = config["trial"]
         return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
-    # A searcher numbers its suggestions; Tune's Repeater counts the seeds of each.
-    place = int(config.get("__trial_index__", 0))
+    place = int(config[PLACE])
     plan = TrialPlan(config["number"] * len(seeds) + place, dict(config["setting"]), seeds[place])
     return plan, plan.folder_name
 

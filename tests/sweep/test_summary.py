@@ -141,6 +141,13 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     assert table[0]["final_seeds"] == 3
     assert len((folder / "settings.md").read_text().splitlines()) > len(settings)
     assert len(list(csv.DictReader((folder / "trials.csv").open()))) == 15
+    curves = parquet.read_table(folder / "curves.parquet").to_pylist()
+    assert len(curves) == len(list(csv.DictReader((folder / "curves.csv").open()))) == 5 * 21
+    last = next(row for row in curves if row["rank"] == 1 and row["step"] == 20)
+    assert last["mean"] == pytest.approx(table[0]["final_mean"])
+    assert last["iqm"] == pytest.approx(table[0]["final_iqm"])
+    assert last["mean_low"] <= last["mean"] <= last["mean_high"]
+    assert (last["tokens"], last["minutes"], last["env_steps"]) == (21000, pytest.approx(21 * 0.5 / 60), None)
 
 
 def test_what_does_not_matter_is_not_told_from_chance() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from sweep_files import write_base
 
+from rlinf.sweep.load import load_sweep
 from rlinf.sweep.records import SweepRecord, TrialRecord, read_sweep
 
 pytest.importorskip("ray.tune")
@@ -151,18 +152,42 @@ def test_a_sweep_out_of_time_goes_on_with_the_next_call(tmp_path: Path, schedule
 
 
 def test_optuna_suggests_after_what_it_has_seen_also_after_a_kill(tmp_path: Path) -> None:
+    """Killed, and given a larger budget: still the settings of one who is asked anew with the same results."""
     pytest.importorskip("optuna")
+    from rlinf.sweep.search import searcher_of
+
     text = f"""
 search: optuna
-seeds: [0, 1]
 space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}, algorithm.gamma: {{choice: [0.9, 1.0]}}}}
-budget: {{trials: 3, steps: 3}}
+budget: {{trials: 11, steps: 2}}
 resources: {{max_parallel: 2}}
 """
     command = Command(tmp_path, text)
-    command.kill_when(lambda: command.out.exists() and "finished" in command.statuses())
+    command.kill_when(lambda: command.out.exists() and command.statuses().count("finished") > 3)
+    assert "finished" in command.statuses()
+    path = tmp_path / "sweep.yaml"
+    path.write_text(path.read_text().replace("trials: 11", "trials: 13"))
+    told = command.run()
+    trials = command.sweep().trials
+    assert command.statuses() == ["finished"] * 13
+    assert "13/13 trials" in told
+    searcher, running = searcher_of(load_sweep(path)).searcher, list[TrialRecord]()
+    for trial in trials:
+        while (suggestion := searcher.suggest(trial.folder.name)) is None:
+            first = running.pop(0)
+            value = last_line(first)["rollout/response_length"]
+            searcher.on_trial_complete(first.folder.name, result={"objective": value})
+        assert suggestion["setting"] == trial.setting
+        running.append(trial)
+
+
+def test_the_seeds_of_a_suggested_setting_are_side_by_side(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    space = f"{{{LR}: {{loguniform: [1e-5, 1e-2]}}}}"
+    command = Command(tmp_path, f"search: optuna\nseeds: [0, 1]\nspace: {space}\nbudget: {{trials: 2, steps: 2}}")
     command.run()
     trials = command.sweep().trials
-    assert command.statuses() == ["finished"] * 6
-    assert [trial.seed for trial in trials] == [0, 1] * 3
-    assert len({trial.setting[LR] for trial in trials}) == 3
+    assert command.statuses() == ["finished"] * 4
+    assert [trial.seed for trial in trials] == [0, 1] * 2
+    assert [trial.setting for trial in trials[::2]] == [trial.setting for trial in trials[1::2]]
+    assert len({trial.setting[LR] for trial in trials}) == 2
