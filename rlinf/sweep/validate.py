@@ -75,7 +75,9 @@ def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting) -> ConfigPro
     message = f"{problem.message} ({told})" if told else problem.message
     if problem.file != COMMAND_LINE:
         return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)
-    origin = sweep.places.get(problem.key)
+    # A key that does not exist is told up to where it goes wrong.
+    places = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
+    origin = next(places, None)
     return ConfigProblem(str(sweep.file), origin.line if origin else None, problem.key, message, problem.fix)
 
 

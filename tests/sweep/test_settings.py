@@ -96,6 +96,20 @@ def test_wrong_combinations_are_all_told_before_anything_starts(
     assert not (tmp_path / "out").exists()
 
 
+def test_mistakes_of_the_file_and_of_its_trials_are_told_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = "space:\n  algorithm.group_size: {grid: [1, 4]}\n  learner.optimzer.lr: {grid: [1.0e-3]}\n"
+    path = write_sweep_file(tmp_path, f"{space}seeds: [0, 0]\nscheduler: hyperband\n")
+    assert main(["sweep", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "sweep.yaml:5: adv_type: grpo" in told
+    assert "sweep.yaml:6: learner.optimzer is not a key" in told
+    assert "sweep.yaml:7: seeds must be different" in told
+    assert "sweep.yaml:8: scheduler must be one of none, asha, pbt" in told
+    assert "4 problems" in told
+
+
 def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:
     sweep = load_sweep(write_sweep_file(tmp_path, "set: {sft.lr: 0.5}\nbudget: {steps: 7}"))
     config = trial_config(sweep, {"algorithm.group_size": 2}, seed=3, run_dir=tmp_path / "here")
