@@ -30,6 +30,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "keys": list(sweep.keys),
         "short_names": short_names(sweep.keys),
         "verdict": summary.verdict.splitlines(),
+        "sure": summary.sure,
         "settings": [_setting(sweep.keys, one) for one in summary.settings],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
         "errors": _errors(summary),

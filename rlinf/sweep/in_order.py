@@ -38,7 +38,10 @@ class InOrder(Searcher):
             while self.told < len(self.trials) // self.seeds - ahead + 1:
                 if not self._tell():
                     return None
-            self.setting = self.searcher.suggest(trial_id)
+            suggested = self.searcher.suggest(trial_id)
+            if suggested is None:
+                return None
+            self.setting = suggested
         self.trials.append(trial_id)
         return {**self.setting, PLACE: place}
 

@@ -104,14 +104,16 @@ def test_a_clear_winner_is_named_and_sure(tmp_path: Path) -> None:
     summary = summarise(read_sweep(folder))
     assert summary.settings[0].setting == FOUR[3]
     assert "you can be sure" in summary.verdict
+    assert summary.sure is True
     assert summary.importance[0].key == LR
     assert summary.importance[0].matters
 
 
 def test_a_winner_by_luck_is_told_so(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.05, result=lambda s: 0.5)
-    verdict = summarise(read_sweep(folder)).verdict
-    assert "not distinguishable from noise" in verdict
+    summary = summarise(read_sweep(folder))
+    assert "not distinguishable from noise" in summary.verdict
+    assert summary.sure is False
     folder = write_sweep(tmp_path / "one", FOUR, seeds=1, result=lambda s: 0.5 + s[LR])
     assert "run more seeds" in summarise(read_sweep(folder)).verdict
 

@@ -15,6 +15,7 @@ import pytest
 from sweep_files import write_base
 
 from rlinf.sweep.load import load_sweep
+from rlinf.sweep.process import MetricTail
 from rlinf.sweep.records import SweepRecord, TrialRecord, read_sweep
 
 pytest.importorskip("ray.tune")
@@ -37,7 +38,7 @@ class Command:
         return subprocess.Popen(
             [sys.executable, "-m", "rlinf.cli", "sweep", "sweep.yaml"],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -49,15 +50,16 @@ class Command:
         assert process.returncode == expected, told
         return told
 
-    def kill_when(self, reached: Callable[[], object]) -> None:
-        """SIGKILL to the driver as soon as something is so."""
+    def kill_when(self, reached: Callable[[], object]) -> str:
+        """SIGKILL to the driver as soon as something is so; what it has told."""
         process = self.start()
         deadline = time.monotonic() + 300
         while not reached() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         process.kill()
-        process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=60)
+        return told
 
     @property
     def out(self) -> Path:
@@ -76,6 +78,12 @@ class Command:
 def last_line(trial: TrialRecord) -> dict[str, float]:
     """The last step's metrics."""
     return json.loads((trial.run_dir / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+def has_copied(trial: TrialRecord) -> bool:
+    """Whether it has gone on after its last copy."""
+    steps = [numbers["step"] for numbers in MetricTail(trial.run_dir / "metrics.jsonl").read()]
+    return bool(trial.lineage) and max(steps, default=0) > trial.lineage[-1]["step"]
 
 
 def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
@@ -123,8 +131,8 @@ space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}}}
 budget: {{trials: 3, steps: 8}}
 """
     command = Command(tmp_path, text)
-    command.kill_when(lambda: command.out.exists() and any(trial.lineage for trial in command.sweep().trials))
-    told = command.run()
+    told = command.kill_when(lambda: command.out.exists() and any(map(has_copied, command.sweep().trials)))
+    command.run()
     trials = command.sweep().trials
     assert command.statuses() == ["finished"] * 3
     copied = [(trial, taken) for trial in trials for taken in trial.lineage]

@@ -19,7 +19,8 @@ function number(value, digits = 4) {
   if (typeof value !== "number") return String(value);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
+  if (size < 1e5 && size >= 1e-3) return String(Number(value.toPrecision(digits)));
+  return Number(value.toPrecision(3)).toExponential();
 }
 
 function duration(seconds) {
