@@ -124,8 +124,10 @@ def test_a_trial_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
     assert "continuing from step_" in command.logs()
 
 
-def test_a_population_copies_the_better_and_trains_with_what_it_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["torch", "fsdp", pytest.param("megatron", marks=pytest.mark.megatron)])
+def test_a_population_copies_the_better_and_trains_with_what_it_changed(tmp_path: Path, backend: str) -> None:
     text = f"""
+set: {{learner.backend: {backend}}}
 scheduler: {{name: pbt, perturb_every: 2, quantile: 0.5}}
 space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}}}
 budget: {{trials: 3, steps: 8}}
@@ -157,6 +159,16 @@ def test_a_sweep_out_of_time_goes_on_with_the_next_call(tmp_path: Path, schedule
     command.run()
     assert command.statuses() == ["finished"] * 2
     assert "continuing from step_" in command.logs()
+
+
+@pytest.mark.megatron
+def test_a_trial_of_several_processes_has_a_ray_of_its_own(tmp_path: Path) -> None:
+    learner = "learner.backend: megatron, learner.num_workers: 2, learner.megatron: {tensor_parallel: 2}"
+    text = f"set: {{cluster.backend: ray, {learner}}}\nbudget: {{steps: 3}}\nspace: {{{LR}: {{grid: [1e-3, 2e-3]}}}}"
+    command = Command(tmp_path, f"{text}\nresources: {{max_parallel: 1}}")
+    command.run()
+    assert command.statuses() == ["finished"] * 2
+    assert [last_line(trial)["train/lr"] for trial in command.sweep().trials] == pytest.approx([1e-3, 2e-3])
 
 
 def test_optuna_suggests_after_what_it_has_seen_also_after_a_kill(tmp_path: Path) -> None:
