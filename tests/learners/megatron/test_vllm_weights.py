@@ -38,10 +38,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def sampler(request: pytest.FixtureRequest, folder: Path) -> Iterator[VllmSampler]:
-    """Over one tensor-parallel worker, and over two."""
-    config = VllmConfig(kv_cache_memory_mb=16, dtype="float32", max_num_seqs=64, tensor_parallel_size=request.param)
+@pytest.fixture(scope="module")
+def sampler(folder: Path) -> Iterator[VllmSampler]:
+    config = VllmConfig(kv_cache_memory_mb=16, dtype="float32", max_num_seqs=64)
     made = VllmSampler(folder, config, eos_token_ids=[1], seed=7, max_model_len=64)
     yield made
     made._engine.engine_core.shutdown()
