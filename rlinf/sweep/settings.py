@@ -16,6 +16,7 @@ from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
+_LONGEST_NAME = 120
 PLACE = "place"
 """Key of a searcher's suggestion: which of its setting's seeds a trial has."""
 
@@ -36,7 +37,8 @@ class TrialPlan:
         """
         names = short_names(list(self.setting))
         parts = [f"{names[key]}={_short(value)}" for key, value in self.setting.items()]
-        return "_".join([f"{self.number:04d}", *parts, f"seed={self.seed}"])[:120]
+        seed = f"_seed={self.seed}"
+        return "_".join([f"{self.number:04d}", *parts])[: _LONGEST_NAME - len(seed)] + seed
 
 
 def plan_trials(sweep: Sweep) -> list[TrialPlan]:

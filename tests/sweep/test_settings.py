@@ -9,7 +9,7 @@ from rlinf.cli import main
 from rlinf.config import ConfigErrors, to_mapping
 from rlinf.sweep.load import load_sweep
 from rlinf.sweep.multirun import sweep_of
-from rlinf.sweep.settings import plan_trials
+from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import trial_config, validate
 
 ROOT = Path(__file__).parents[2]
@@ -116,6 +116,13 @@ def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:
     assert (config.algorithm.group_size, config.run.seed, config.run.max_steps, config.sft.lr) == (2, 3, 7, 0.5)
     assert config.cluster.backend == "local"
     assert to_mapping(config)["run"]["dir"] == str(tmp_path / "here")
+
+
+def test_a_long_name_keeps_its_number_and_its_seed() -> None:
+    name = TrialPlan(7, {f"algorithm.a_key_with_a_long_name_{place}": place for place in range(9)}, 12).folder_name
+    assert len(name) == 120
+    assert name.startswith("0007_a_key_with_a_long_name_0=0_")
+    assert name.endswith("_seed=12")
 
 
 def test_a_grid_by_command_line(tmp_path: Path) -> None:
