@@ -151,7 +151,7 @@ def _trainer(recipe: str, seed: int, folder: str) -> Any:
     graph = build_graph(config, cluster, directory.path)
     display = ProgressDisplay(name="", mode="none", total=1, done=0)
     trainer = Trainer(config, graph, directory, display)
-    graph.load_weights(graph.learner.weights(version=0))
+    graph.send_weights(0)
     return trainer
 
 
