@@ -117,9 +117,8 @@ class Host:
 
     def _film(self, message: Message) -> Message:
         """Whether pictures can be drawn here."""
-        from rlinf.rollouts.isolation.wire import Message
-
         from rlinf.rollouts.filmable import filming_problem
+        from rlinf.rollouts.isolation.wire import Message
 
         _drawing()
         return Message("filmed", {"problem": filming_problem(_options(message))})
