@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import nn
 
 from rlinf.models.actor_critic.options import Activation
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU}
+# What a linear layer gives is read by nobody else, so the rectifier may write over it.
+_ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": partial(nn.ReLU, inplace=True),
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+}
 HIDDEN_GAIN = math.sqrt(2.0)
-
-
-def activation_module(name: Activation) -> nn.Module:
-    return _ACTIVATIONS[name]()
 
 
 def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = HIDDEN_GAIN) -> nn.Linear | nn.Conv2d:
@@ -29,6 +32,6 @@ def mlp(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequen
     """[..., inputs] -> [..., hidden[-1]]; the identity where ``hidden`` is empty."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [orthogonal(nn.Linear(inputs, width)), activation_module(activation)]
+        layers += [orthogonal(nn.Linear(inputs, width)), _ACTIVATIONS[activation]()]
         inputs = width
     return nn.Sequential(*layers)
