@@ -7,9 +7,10 @@ Ray is imported when a Ray cluster is connected to, and not before.
 
 from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Stream, WorkerGroup
 from rlinf.cluster.connect import connect
-from rlinf.cluster.errors import ClusterError, PlacementError, WorkerDied, WorkerError, WorkerTimeout
+from rlinf.cluster.errors import GONE, ClusterError, PlacementError, WorkerDied, WorkerError, WorkerTimeout
 
 __all__ = [
+    "GONE",
     "Cluster",
     "ClusterError",
     "Handle",

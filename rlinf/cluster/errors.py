@@ -36,3 +36,7 @@ class WorkerDied(WorkerError):
 
 class WorkerTimeout(WorkerError):
     """The worker lives, but a call went past its deadline; the message shows where the worker is."""
+
+
+GONE = (WorkerDied, WorkerTimeout)
+"""What ends a worker that can be started anew."""

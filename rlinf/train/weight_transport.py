@@ -10,9 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from rlinf.cluster import ClusterError, Handle, WorkerGroup
+from rlinf.cluster import GONE, ClusterError, Handle, WorkerGroup
 from rlinf.config import Config
-from rlinf.train.pools import GONE
 from rlinf.types import Metrics
 
 Revive = Callable[[int, Exception], None]

@@ -70,6 +70,12 @@ WRONG = [
     (SIMULATOR.replace("gae, loss_type: actor_critic", "gigpo"), "needs the state of a turn", "adv_type: grpo"),
     ("algorithm: {gae_lambda: 0.9}", "algorithm.gae_lambda is not read by adv_type: grpo", "read by adv_type: gae."),
     ("algorithm: {tis_cap: 3}", "algorithm.tis_cap is not read by", "It is read by loss_type: tis."),
+    ("algorithm: {difficulty_low_threshold: 0.1}", "is not read without difficulty_mask: true.", "Add difficulty_mask"),
+    (
+        "algorithm: {difficulty_mask: true, difficulty_low_threshold: 0.9, difficulty_high_threshold: 0.1}",
+        "difficulty_low_threshold 0.9 is not below difficulty_high_threshold 0.1",
+        "take 0.1 and 0.95",
+    ),
     ("algorithm: {max_resample: 9}", "is not read without dynamic_sampling: true.", "Add dynamic_sampling: true."),
     ("algorithm: {kl_coef: 0.1}", "is not read without add_token_level_kl: true.", "Add add_token_level_kl: true."),
     ("rollout: {max_new_tokens: 20000}", "can not hold one row", "Set learner.micro_batch_tokens to 20512 or more"),
