@@ -42,7 +42,10 @@ class TwinCritic(nn.Module):
 
     def __init__(self, inputs: int, hidden: Sequence[int], activation: Activation) -> None:
         super().__init__()
-        self.critics = nn.ModuleList(_customary(mlp(inputs, (*hidden, 1), activation)[:-1]) for _ in range(2))
+        self.critics = nn.ModuleList()
+        for _ in range(2):
+            body = mlp(inputs, hidden, activation)
+            self.critics.append(_customary(nn.Sequential(*body, nn.Linear(hidden[-1], 1))))
 
     def forward(self, features: Tensor, actions: Tensor) -> Tensor:
         joint = torch.cat([features, actions], dim=-1)
