@@ -20,6 +20,10 @@ _ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
 HIDDEN_GAIN = math.sqrt(2.0)
 
 
+def activation_module(name: Activation) -> nn.Module:
+    return _ACTIVATIONS[name]()
+
+
 def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = HIDDEN_GAIN) -> nn.Linear | nn.Conv2d:
     """Initialises in place: orthogonal weight of the given gain, zero bias."""
     nn.init.orthogonal_(layer.weight, gain)
@@ -32,6 +36,6 @@ def mlp(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequen
     """[..., inputs] -> [..., hidden[-1]]; the identity where ``hidden`` is empty."""
     layers: list[nn.Module] = []
     for width in hidden:
-        layers += [orthogonal(nn.Linear(inputs, width)), _ACTIVATIONS[activation]()]
+        layers += [orthogonal(nn.Linear(inputs, width)), activation_module(activation)]
         inputs = width
     return nn.Sequential(*layers)
