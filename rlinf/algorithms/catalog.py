@@ -26,6 +26,9 @@ class Entry:
     """Columns that must be there, beside those that all entries of its table read."""
 
 
+OFF_POLICY_LOSS = "sac"
+"""Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
+
 _GROUP = ("std_ddof", "singleton_group")
 _GRPO = ("std_ddof", "normalize_by_std", "singleton_group")
 _CLIP = ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high")
@@ -60,6 +63,8 @@ STEP_OPTIONS = (
     "kl_horizon",
     "overlong_penalty",
     "difficulty_mask",
+    "difficulty_low_threshold",
+    "difficulty_high_threshold",
     "max_len_mask",
     "filter_rewards",
     "rewards_lower_bound",

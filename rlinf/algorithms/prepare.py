@@ -125,7 +125,8 @@ def _kept(batch: Batch, outcomes: Tensor, given: Mapping[str, Any], ranks: Ranks
     if given.get("max_len_mask") and batch.truncated is not None:
         kept &= filters.max_len_mask(batch.truncated, batch.mask)
     if given.get("difficulty_mask"):
-        bounds = given["difficulty_mask"] if isinstance(given["difficulty_mask"], Mapping) else {}
+        names = {"low": "difficulty_low_threshold", "high": "difficulty_high_threshold"}
+        bounds = {side: given[name] for side, name in names.items() if name in given}
         kept &= filters.difficulty_mask(outcomes, batch.group_ids, ranks=ranks, **bounds)
     if given.get("filter_rewards"):
         kept &= filters.filter_rewards(

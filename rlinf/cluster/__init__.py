@@ -7,9 +7,18 @@ Ray is imported when a Ray cluster is connected to, and not before.
 
 from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Stream, WorkerGroup
 from rlinf.cluster.connect import connect
-from rlinf.cluster.errors import ClusterError, PlacementError, WorkerDied, WorkerError, WorkerTimeout
+from rlinf.cluster.errors import (
+    GONE,
+    ClusterError,
+    PlacementError,
+    UnreachableError,
+    WorkerDied,
+    WorkerError,
+    WorkerTimeout,
+)
 
 __all__ = [
+    "GONE",
     "Cluster",
     "ClusterError",
     "Handle",
@@ -17,6 +26,7 @@ __all__ = [
     "RankInfo",
     "Resources",
     "Stream",
+    "UnreachableError",
     "WorkerDied",
     "WorkerError",
     "WorkerGroup",

@@ -9,7 +9,7 @@ from rlinf.config.schema.cluster import ClusterConfig
 def connect(config: ClusterConfig) -> Cluster:
     """Starts Ray, joins the running cluster at ``config.address``, or makes the local one; use it with ``with``.
 
-    :raises ClusterError: nothing answers at the address.
+    :raises UnreachableError: nothing answers at the address.
     """
     if config.backend == "local":
         from rlinf.cluster.local import LocalCluster

@@ -9,6 +9,10 @@ class ClusterError(RuntimeError):
     """Base of everything that the cluster layer raises on its own account."""
 
 
+class UnreachableError(ClusterError, UserError):
+    """There is no cluster at the address."""
+
+
 class PlacementError(ClusterError, UserError):
     """The workers asked for do not fit on the machines; the message carries the arithmetic."""
 
@@ -36,3 +40,7 @@ class WorkerDied(WorkerError):
 
 class WorkerTimeout(WorkerError):
     """The worker lives, but a call went past its deadline; the message shows where the worker is."""
+
+
+GONE = (WorkerDied, WorkerTimeout)
+"""What ends a worker that can be started anew."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Stream, WorkerGroup
-from rlinf.cluster.errors import ClusterError
+from rlinf.cluster.errors import ClusterError, UnreachableError
 from rlinf.config.schema.cluster import ClusterConfig
 
 # Read by Ray when it is imported or started; what the user has set stays.
@@ -53,7 +53,7 @@ class RayCluster(Cluster):
             try:
                 ray.init(**_init_options(config))
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ClusterError(f"cannot reach Ray at cluster.address={config.address!r}: {error}") from None
+                raise UnreachableError(f"cannot reach Ray at cluster.address={config.address!r}: {error}") from None
             except BaseException:  # Ctrl-C while Ray starts
                 self.close()
                 raise
@@ -118,15 +118,15 @@ class RayCluster(Cluster):
 def _check_reachable(address: str | None) -> None:
     """Ray itself tries for minutes before it gives up on an address where nobody answers.
 
-    :raises ClusterError: nothing accepts a connection at ``host:port`` (``auto`` and null name no such place).
+    :raises UnreachableError: nothing accepts a connection at ``host:port`` (``auto`` and null name no such place).
     """
-    host, _, port = (address or "").removeprefix("ray://").partition("?")[0].rpartition(":")
+    host, _, port = (address or "").partition("?")[0].rpartition(":")
     if not port.isdecimal():
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
     except OSError as error:
-        raise ClusterError(f"nothing answers at cluster.address={address!r}: {error}") from None
+        raise UnreachableError(f"nothing answers at cluster.address={address!r}: {error}") from None
 
 
 def _handle(pending: Handle | Stream) -> RayHandle:

@@ -52,6 +52,8 @@ FLAT: Mapping[str, str] = {
     "add_token_level_kl": "algorithm.add_token_level_kl",
     "advantage_clip": "algorithm.advantage_clip",
     "difficulty_mask": "algorithm.difficulty_mask",
+    "difficulty_low_threshold": "algorithm.difficulty_low_threshold",
+    "difficulty_high_threshold": "algorithm.difficulty_high_threshold",
     "gamma": "algorithm.gamma",
     "kl_horizon": "algorithm.kl_horizon",
     "max_len_mask": "algorithm.max_len_mask",

@@ -67,8 +67,9 @@ class Minibatch:
         """The weighted sum over ``part``, the rows ``places`` as the policy sees them, and its metrics (on the CPU)."""
         device, stage = output.logprobs.device, self.stage
         old = part.old_logprobs
+        on_policy = old is None and stage.old_is_current
         if old is None:
-            old = output.logprobs.detach() if stage.old_is_current else part.logprobs
+            old = output.logprobs.detach() if on_policy else part.logprobs
         loss, metrics = stage.objective(
             logprobs=output.logprobs,
             old_logprobs=old,
@@ -84,7 +85,7 @@ class Minibatch:
             rollout_logprobs=part.logprobs,
             selected=None if self.selected is None else self.selected[places].to(device),
         )
-        if stage.old_is_current:
+        if on_policy:
             gap = torch.where(part.mask, (output.logprobs.detach() - part.logprobs).abs(), 0.0)
             metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
             metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()

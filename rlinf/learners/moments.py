@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, Protocol
 
-from torch.optim import Optimizer
+# What belongs to the moments though it lies with the options: fused Adams count their steps there.
+_NOT_OPTIONS = ("params", "step")
+
+
+class HasGroups(Protocol):
+    """An optimiser of torch or megatron."""
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]: ...
 
 
 @contextmanager
-def own_options(*optimizers: Optimizer) -> Iterator[None]:
+def own_options(*optimizers: HasGroups) -> Iterator[None]:
     """Around a load: moments come from the checkpoint, learning rates and the like stay those of the configuration.
 
     A run that goes on has them equal. Population-based training continues another trial's checkpoint with other ones.
     """
     own = [
-        {name: value for name, value in group.items() if name != "params"}
+        {name: value for name, value in group.items() if name not in _NOT_OPTIONS}
         for optimizer in optimizers
         for group in optimizer.param_groups
     ]

@@ -165,7 +165,8 @@ def _length(run: RunRecord) -> Finding | None:
     )
     if share > 0.5 or (after > 2 * before and share > 0.2):
         fix = "Raise rollout.max_new_tokens, or make length cost something (algorithm.overlong_penalty)."
-        return Finding("bad", "Length explosion", f"{told} {fix}")
+        title = "Length explosion" if after > 1.5 * before else "Most responses are cut"
+        return Finding("bad", title, f"{told} {fix}")
     if after > 1.5 * before or share > 0.2:
         return Finding("watch", "Length", f"{told} See whether accuracy grows with it.")
     if after < 0.4 * before:
@@ -185,7 +186,8 @@ def _reward_hacking(run: RunRecord) -> Finding | None:
     together = None
     for paid, meant in _REWARD_AND_GOAL:
         reward, goal = run.values(paid), run.values(meant)
-        if len(reward) < 5 or len(goal) < 5 or not any(goal):
+        # Many environments know no success; an accuracy that stays at 0 is one.
+        if len(reward) < 5 or len(goal) < 5 or ("success" in meant and not any(goal)):
             continue
         told = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
         told += f"to {late(goal):.3g}."

@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from rlinf.sweep.curves import curve
 from rlinf.sweep.export import setting_row, trial_row
 from rlinf.sweep.load import short_names
 from rlinf.sweep.records import read_sweep
-from rlinf.sweep.statistics import mean_band
-from rlinf.sweep.summary import SettingResult, SweepSummary, TrialResult, summarise
+from rlinf.sweep.summary import SettingResult, SweepSummary, summarise
 
 # Curves of so many of the best settings, beside which more could not be told apart.
 CURVES = 10
 _POINTS = 200
 _CURVE_METRICS = ("reward/mean", "rollout/accuracy", "rollout/return", "rollout/response_length", "train/entropy")
-_AXES = ("step", "axis/tokens", "axis/env_steps", "axis/minutes")
 
 
 def sweep_payload(folder: Path) -> dict[str, Any]:
@@ -33,6 +30,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "keys": list(sweep.keys),
         "short_names": short_names(sweep.keys),
         "verdict": summary.verdict.splitlines(),
+        "sure": summary.sure,
         "settings": [_setting(sweep.keys, one) for one in summary.settings],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
         "errors": _errors(summary),
@@ -66,21 +64,7 @@ def _curves(summary: SweepSummary) -> list[dict[str, Any]]:
 
 
 def _line(one: SettingResult, metric: str) -> dict[str, Any] | None:
-    columns = [_at_steps(trial, metric) for trial in one.counted]
-    steps = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
-    if not steps:
+    found = curve(one.counted, metric, points=_POINTS)
+    if found is None:
         return None
-    steps = [steps[place] for place in sorted({*range(0, len(steps), -(-len(steps) // _POINTS)), len(steps) - 1})]
-    mean, low, high = mean_band(np.asarray([[column[step] for step in steps] for column in columns]))
-    line: dict[str, Any] = {"label": one.label, "y": mean.tolist(), "low": low.tolist(), "high": high.tolist()}
-    for axis in _AXES:
-        places = [_at_steps(trial, axis) for trial in one.counted]
-        if all(places):
-            line[axis] = [float(np.mean([place[step] for place in places])) for step in steps]
-    return line
-
-
-def _at_steps(trial: TrialResult, name: str) -> dict[int, float]:
-    column = trial.series.get(name, [])
-    steps = trial.series["step"]
-    return {int(step or 0): value for step, value in zip(steps, column, strict=False) if value is not None}
+    return {"label": one.label, "y": found.mean, "low": found.low, "high": found.high, **found.axes}

@@ -71,7 +71,7 @@ class RolloutPart:
     problem: str | None = None
     """Why there is no video, where one was asked for."""
     last_failure: str = ""
-    """Of an evaluation: an account of the newest failure of an environment."""
+    """An account of the newest failure of an environment; empty where none has failed."""
 
 
 class EnvWorker:
@@ -175,7 +175,9 @@ class EnvWorker:
 
         def end() -> Asking[RolloutPart]:
             part = yield from fragments.close(facts, columns, version)
-            return RolloutPart(part.batch, part.episodes, part.failures, part.env_steps)
+            return RolloutPart(
+                part.batch, part.episodes, part.failures, part.env_steps, last_failure=self._lanes.last_failure
+            )
 
         return Course([fragments.fill(facts, columns, stage) for stage in range(stages)], end)
 
@@ -192,7 +194,13 @@ class EnvWorker:
             batch = None
             if run.episodes:
                 batch = yield from episodes_batch(facts, run.episodes, version)
-            return RolloutPart(batch, [episode.record for episode in run.episodes], run.failures, run.env_steps)
+            return RolloutPart(
+                batch,
+                [episode.record for episode in run.episodes],
+                run.failures,
+                run.env_steps,
+                last_failure=self._lanes.last_failure,
+            )
 
         lanes = [part.tolist() for part in np.array_split(np.arange(self._lanes.num_lanes), stages)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(len(tasks)), stages)]

@@ -86,12 +86,7 @@ class OverSamplingRollout(TextRollout):
         enough = self.prompts - sum(group.complete for group in groups)
         names = [places[0] // self.group_size for places in takers]
         completions = self.sampler.stream_enough(requests, names, max(0, enough))
-        while True:
-            began = time.perf_counter()
-            completion = next(completions, None)
-            clock.add(GENERATION, began)
-            if completion is None:
-                return
+        for completion in clock.timed(GENERATION, completions):
             request = requests[completion.request_id]
             place = takers[completion.request_id][completion.sample_index - request.first_sample]
             group = groups[place // self.group_size]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -21,6 +21,8 @@ from rlinf.rollouts.tasks import TaskOrder
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
 
 GENERATION = "time/generation_s"
+
+T = TypeVar("T")
 
 
 class Speaker(Protocol):
@@ -63,6 +65,18 @@ class Clock:
     def add(self, stage: str, since: float) -> None:
         self.count(stage, time.perf_counter() - since)
 
+    def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+        """``items``; the wait for each is counted."""
+        while True:
+            began = time.perf_counter()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            finally:
+                self.add(stage, began)
+            yield item
+
     def count(self, stage: str, seconds: float) -> None:
         self.spent[stage] = self.spent.get(stage, 0.0) + seconds
 
@@ -99,10 +113,7 @@ class TextRollout:
         """The next ``prompts`` tasks, ``group_size`` responses each."""
         done, dropped = self.train_round(step)
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
-        # Weights of version `step` are in force since the step began: others are those of a response continued since.
-        stale = int((batch.mask & (batch.policy_version != step)).sum())
-        counts = {"rollout/prompts_dropped": float(dropped), "rollout/stale_tokens": float(stale)}
-        metadata, metrics = dict(batch.metadata), {**done.metrics, **counts}
+        metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
             metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
         if "greedy_rewards" in self.extra_columns:
@@ -177,13 +188,7 @@ class TextRollout:
     ) -> Iterator[tuple[int, str]]:
         """(conversation, response) as the sampler finishes them."""
         requests, takers = self._requests(rows, turn, params, key)
-        completions = self.sampler.stream(requests)
-        while True:
-            began = time.perf_counter()
-            completion = next(completions, None)
-            clock.add(GENERATION, began)
-            if completion is None:
-                return
+        for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
             group = takers[completion.request_id]
             place = group[completion.sample_index - requests[completion.request_id].first_sample]
             rows[place].speak(completion, self.renderer)

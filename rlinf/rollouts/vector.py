@@ -80,10 +80,11 @@ class VectorRollout:
             parts = self._workers.call("collect", per_rank=[(step, tasks) for tasks in self._split(self._tasks(step))])
         else:
             parts = self._workers.call("collect", step)
-        self._count(parts)
+        self._env_steps += sum(part.env_steps for part in parts)
+        self._note_failures(parts)
         batches = [part.batch for part in parts if part.batch is not None]
         if not batches:
-            raise EnvFailureError("every episode of this step failed; step the environment by hand to see why")
+            raise EnvFailureError(f"every episode of this step failed{_newest_failure(parts)}")
         batch = concatenate(batches)
         if self._options.layout == "episodes" and self._options.group_size > 1:
             batch = _without_lonely_rows(batch)
@@ -105,9 +106,7 @@ class VectorRollout:
         calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy) for rows in others]
         calls[0] = (*calls[0], filmed, video)
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
-        for part in parts:
-            self._failures.update(part.failures)
-        self._require_few_failures(next((part.last_failure for part in parts if part.last_failure), ""))
+        self._note_failures(parts)
         return VectorEvaluation(
             [record for part in parts for record in part.episodes],
             [trace for part in parts for trace in part.traces],
@@ -141,17 +140,14 @@ class VectorRollout:
         size = self._options.group_size
         return [tasks[int(g[0]) * size : (int(g[-1]) + 1) * size] if len(g) else [] for g in groups]
 
-    def _count(self, parts: list[RolloutPart]) -> None:
+    def _note_failures(self, parts: Sequence[RolloutPart]) -> None:
+        """Counts them; more than are allowed end the run, with an account of one of the newest."""
         for part in parts:
             self._failures.update(part.failures)
-            self._env_steps += part.env_steps
-        self._require_few_failures()
-
-    def _require_few_failures(self, newest: str = "") -> None:
         if self._failures.total() > self._options.max_failures:
             raise EnvFailureError(
                 f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than "
-                f"env.max_failures = {self._options.max_failures}" + (f". The newest:\n{newest}" if newest else "")
+                f"env.max_failures = {self._options.max_failures}{_newest_failure(parts)}"
             )
 
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
@@ -193,6 +189,12 @@ def lane_ranges(num_envs: int, workers: int) -> list[range]:
         raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
     edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]
     return [range(first, last) for first, last in itertools.pairwise(edges)]
+
+
+def _newest_failure(parts: Sequence[RolloutPart]) -> str:
+    """To end a sentence with: what the environments of some worker said last."""
+    accounts = (part.last_failure for part in parts if part.failures and part.last_failure)
+    return next((f". The newest:\n{account}" for account in accounts), "")
 
 
 def _without_lonely_rows(batch: Batch) -> Batch:

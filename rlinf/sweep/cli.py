@@ -6,11 +6,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.sweep.load import Sweep, load_sweep
+from rlinf.config import ConfigErrors
+from rlinf.sweep.load import Sweep, read_sweep_file
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import validate
 
 FAILED, INTERRUPTED = 1, 130
+_MAKE_TRIALS = ("", "base", "set", "space", "search", "budget")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,9 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
     options = parser.parse_args(arguments)
-    sweep = load_sweep(options.file, options.overrides)
-    plans = [] if sweep.config.search == "optuna" else plan_trials(sweep)
-    validate(sweep, plans)
+    sweep, plans = checked_sweep(options.file, options.overrides)
     if options.check:
         for plan in plans:
             print(plan.folder_name)
@@ -32,6 +32,22 @@ def main(arguments: Sequence[str]) -> int:
             print(f"valid; {sweep.config.search} draws {sweep.config.budget.trials} settings, one after another")
         return 0
     return run_sweep(sweep, plans)
+
+
+def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[TrialPlan]]:
+    """A sweep and its trials; raises ConfigErrors with the mistakes of the file and those of all its trials."""
+    sweep, problems = read_sweep_file(path, overrides)
+    plans: list[TrialPlan] = []
+    # Without these nothing can be said about trials.
+    if sweep.config.seeds and not any(problem.key.partition(".")[0] in _MAKE_TRIALS for problem in problems):
+        try:
+            plans = [] if sweep.config.search == "optuna" else plan_trials(sweep)
+            validate(sweep, plans)
+        except ConfigErrors as errors:
+            problems += errors.problems
+    if problems:
+        raise ConfigErrors(problems)
+    return sweep, plans
 
 
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
@@ -53,7 +69,7 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
         print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
-    print(f"Tables: {sweep.folder}/settings.csv, settings.parquet, settings.md, trials.csv")
+    print(f"Tables: {sweep.folder}/settings.md; settings, trials and curves as .csv and .parquet")
     if outcome.interrupted:
         return INTERRUPTED
     return FAILED if failed else 0

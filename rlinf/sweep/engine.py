@@ -37,8 +37,8 @@ class Outcome:
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
     """Runs what is not finished yet, until nothing is left, time is up or someone interrupts."""
     known = {trial.folder.name: trial for trial in read_sweep(sweep.folder).trials}
-    done = sum(trial.status in _DONE for trial in known.values())
-    waiting = [plan for plan in plans if plan.folder_name not in known or known[plan.folder_name].status not in _DONE]
+    done = {name for name, trial in known.items() if trial.status in _DONE}
+    waiting = [plan for plan in plans if plan.folder_name not in done]
     total = len(plans) or (sweep.config.budget.trials or 1) * len(sweep.config.seeds)
     with LiveView(sweep, total=total, done_before=done) as view:
         if plans and not waiting:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.sweep.curves import AXES, curve
+from rlinf.sweep.records import SweepRecord
 from rlinf.sweep.statistics import Estimate
 from rlinf.sweep.summary import SettingResult, SweepSummary, TrialResult
 
@@ -14,10 +16,11 @@ Record = Mapping[str, Any]
 
 
 def write_tables(summary: SweepSummary, folder: Path) -> None:
-    """`settings.csv`, `settings.parquet`, `settings.md` (over seeds) and `trials.csv`, `trials.parquet` (each run)."""
+    """`settings` (over seeds), `trials` (each run), `curves` (over seeds, by step), as CSV and Parquet; settings.md."""
     settings = [setting_row(summary.sweep.keys, one) for one in summary.settings]
     trials = [trial_row(summary.sweep.keys, one) for one in summary.trials]
-    for name, rows in (("settings", settings), ("trials", trials)):
+    curves = [row for one in summary.settings for row in curve_rows(summary.sweep, one)]
+    for name, rows in (("settings", settings), ("trials", trials), ("curves", curves)):
         if rows:
             _csv(folder / f"{name}.csv", rows)
             _parquet(folder / f"{name}.parquet", rows)
@@ -54,6 +57,24 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
         "lineage": "; ".join(f"step {one['step']} of {one['from']}" for one in trial.record.lineage) or None,
         "folder": trial.record.folder.name,
     }
+
+
+def curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
+    """A setting's learning curve, a flat row for each step; none where no trial came to its end."""
+    found = curve(one.counted, sweep.metric)
+    if found is None:
+        return []
+    setting = {"rank": one.rank, **{key: one.setting.get(key) for key in sweep.keys}, "seeds": found.seeds}
+    columns = {
+        # Every row has every axis, whether or not these runs have numbers for it.
+        **{axis.removeprefix("axis/"): found.axes.get(axis, [None] * len(found.mean)) for axis in AXES},
+        "mean": found.mean,
+        "mean_low": found.low,
+        "mean_high": found.high,
+        "median": found.median,
+        "iqm": found.iqm,
+    }
+    return [{**setting, **dict(zip(columns, row, strict=True))} for row in zip(*columns.values(), strict=True)]
 
 
 def _columns(name: str, found: Estimate | None) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class Shown:
 class LiveView:
     """Trials, status, best so far, time left. Also the clock of `budget.wall_time_s`."""
 
-    def __init__(self, sweep: Sweep, *, total: int, done_before: int, console: Console | None = None) -> None:
+    def __init__(self, sweep: Sweep, *, total: int, done_before: Set[str], console: Console | None = None) -> None:
+        """``done_before``: trials that an earlier call of the command brought to their end."""
         self.sweep, self.total, self.done_before = sweep, total, done_before
         self.console = console or Console()
         self.trials: dict[str, Shown] = {}
@@ -50,7 +51,7 @@ class LiveView:
         self._live = Live(self, console=self.console, refresh_per_second=2) if self.console.is_terminal else None
 
     def __enter__(self) -> Self:
-        before = f", {self.done_before} done before" if self.done_before else ""
+        before = f", {len(self.done_before)} done before" if self.done_before else ""
         self.say(f"[bold]{self.sweep.name}[/]: {self.total} trials{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
@@ -110,7 +111,7 @@ class LiveView:
 
     def progress(self) -> str:
         """`3/12 trials, about 8 min left`."""
-        over = self.done_before + sum(self._count(status) for status in _OVER)
+        over = len(self._unseen()) + sum(self._count(status) for status in _OVER)
         told = f"{over}/{self.total} trials"
         left = self._seconds_left(over)
         return told if left is None else f"{told}, about {_duration(left)} left"
@@ -130,6 +131,10 @@ class LiveView:
     def _shown(self, name: str) -> Shown:
         """A trial's line, made when it is first heard of."""
         return self.trials.setdefault(name, Shown(name, began=time.monotonic()))
+
+    def _unseen(self) -> Set[str]:
+        """Done before, and not shown now: Tune may end again what had ended before its state was last saved."""
+        return self.done_before - self.trials.keys()
 
     def _leave(self, shown: Shown, status: str) -> None:
         if shown.status == "running":
@@ -152,8 +157,9 @@ class LiveView:
             status = Text(shown.status, style=_COLOURS.get(shown.status, "yellow"))
             table.add_row(shown.name, status, f"{shown.step}{steps}", _number(shown.value), _number(shown.best))
         hidden = f"and {len(ordered) - _ROWS} more; " if len(ordered) > _ROWS else ""
-        waiting = self.total - self.done_before - len(ordered)
-        before = f", {self.done_before} done before" if self.done_before else ""
+        unseen = len(self._unseen())
+        waiting = self.total - unseen - len(ordered)
+        before = f", {unseen} done before" if unseen else ""
         return Group(table, Text(f"{hidden}{waiting} not started{before}\n{self._best()}"))
 
     def _rank(self, shown: Shown) -> tuple[int, float]:

@@ -74,6 +74,14 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 
 def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     """The sweep in a file, with ``key=value`` overrides of the sweep's own keys; raises :class:`ConfigErrors`."""
+    sweep, problems = read_sweep_file(path, overrides)
+    if problems:
+        raise ConfigErrors(problems)
+    return sweep
+
+
+def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, list[ConfigProblem]]:
+    """The same with its mistakes beside it: what is wrong has its default."""
     reader = Reader()
     reader.read_file(path)
     reader.read_overrides(overrides)
@@ -83,13 +91,17 @@ def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
     builder = Builder()
     config = builder.section(SweepConfig, Located(tree, Origin(str(path))))
     problems = reader.problems + builder.problems
-    if not problems:
-        problems = _checks(config, path, tree)
-    if problems:
-        raise ConfigErrors(problems)
+    if not reader.problems:
+        found = _checks(config, path, tree)
+        problems += [problem for problem in found if not any(_inside(problem.key, key) for key in builder.broken)]
     space = tree["space"].branch if "space" in tree else None
     places = {key: child.origin for names, child in (space or {}).items() for key in split_keys(names)}
-    return Sweep(config, path, places)
+    return Sweep(config, path, places), problems
+
+
+def _inside(key: str, broken: str) -> bool:
+    """Whether one of two keys is the other, or a key of its section."""
+    return f"{key}.".startswith(f"{broken}.") or f"{broken}.".startswith(f"{key}.")
 
 
 def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem]:

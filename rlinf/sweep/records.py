@@ -89,8 +89,9 @@ def open_sweep(sweep: Sweep) -> None:
     if path.exists():
         before = json.loads(path.read_text())["definition"]
         names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]
-        if before["budget"]["steps"] != definition["budget"]["steps"]:
-            names.append("budget.steps")
+        # Early stopping knows its trials from the beginning; a searcher can be asked for more.
+        fixed = ("steps",) if sweep.config.schedule.name == "none" else ("steps", "trials")
+        names += [f"budget.{name}" for name in fixed if before["budget"][name] != definition["budget"][name]]
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
             key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"

@@ -8,21 +8,24 @@ from rlinf.sweep.load import Sweep
 from rlinf.sweep.schema import SpaceEntry
 from rlinf.sweep.settings import complete
 
+# Not after the machine's cores: what is suggested depends on it.
+_SETTINGS_AT_ONCE = 4
+
 
 def searcher_of(sweep: Sweep) -> Any:
     """A searcher for Tune; None where all settings are known beforehand."""
     if sweep.config.search != "optuna":
         return None
     import optuna
-    from ray.tune.search import ConcurrencyLimiter, Repeater
     from ray.tune.search.optuna import OptunaSearch
 
+    from rlinf.sweep.in_order import InOrder, Suggestions
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    seeds = sweep.config.seeds
-    search = OptunaSearch(space=_Suggest(sweep), metric="objective", mode=sweep.config.mode, seed=sweep.config.seed)
-    # All seeds of a setting are one answer to the searcher, their mean.
-    repeated = Repeater(search, repeat=len(seeds)) if len(seeds) > 1 else search
-    return ConcurrencyLimiter(repeated, max_concurrent=sweep.config.resources.max_parallel or 4 * len(seeds))
+    config, seeds = sweep.config, len(sweep.config.seeds)
+    search = OptunaSearch(space=_Suggest(sweep), metric="objective", mode=config.mode, seed=config.seed)
+    in_order = InOrder(search, seeds=seeds, parallel=config.resources.max_parallel or _SETTINGS_AT_ONCE * seeds)
+    return Suggestions(in_order, (config.budget.trials or 1) * seeds)
 
 
 class _Suggest:

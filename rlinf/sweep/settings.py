@@ -16,6 +16,9 @@ from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 
 Setting = dict[str, Any]
+_LONGEST_NAME = 120
+PLACE = "place"
+"""Key of a searcher's suggestion: which of its setting's seeds a trial has."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class TrialPlan:
         """
         names = short_names(list(self.setting))
         parts = [f"{names[key]}={_short(value)}" for key, value in self.setting.items()]
-        return "_".join([f"{self.number:04d}", *parts, f"seed={self.seed}"])[:120]
+        seed = f"_seed={self.seed}"
+        return "_".join([f"{self.number:04d}", *parts])[: _LONGEST_NAME - len(seed)] + seed
 
 
 def plan_trials(sweep: Sweep) -> list[TrialPlan]:
@@ -50,8 +54,7 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
         # Population-based training changes the setting on the way; the folder keeps its name.
         given = config["trial"]
         return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
-    # A searcher numbers its suggestions; Tune's Repeater counts the seeds of each.
-    place = int(config.get("__trial_index__", 0))
+    place = int(config[PLACE])
     plan = TrialPlan(config["number"] * len(seeds) + place, dict(config["setting"]), seeds[place])
     return plan, plan.folder_name
 

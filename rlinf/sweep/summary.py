@@ -73,6 +73,8 @@ class SweepSummary:
     settings: Sequence[SettingResult]
     importance: Sequence[Importance]
     verdict: str
+    sure: bool | None
+    """Whether the best differs from all others by more than noise; None where there is nothing to compare."""
 
     @property
     def trials(self) -> list[TrialResult]:
@@ -109,6 +111,7 @@ def summarise(sweep: SweepRecord) -> SweepSummary:
         settings,
         importances(sweep.keys, [t.record.setting for t in counted], [t.final for t in counted if t.final is not None]),
         _verdict(sweep, settings),
+        _is_sure(settings),
     )
 
 
@@ -144,7 +147,7 @@ def _compare(settings: Sequence[SettingResult], sign: int) -> None:
 
 
 def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
-    """Three lines: the best, the next, and whether one can be sure."""
+    """Three lines: the best, whether one can be sure, and the next."""
     ranked = [one for one in settings if one.final is not None]
     if not ranked:
         return "No trial has finished yet: nothing can be said."
@@ -156,11 +159,18 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
         f"Best: {best.label}, {sweep.metric} {best.final.mean:.4g} (95% interval {low:.4g} to {high:.4g}, {seeds})."
     ]
     if len(ranked) > 1:
-        lines += [_next(ranked[1]), f"Sure? {_sureness(ranked)}"]
+        lines += [f"Sure? {_sureness(ranked)}", _next(ranked[1])]
     left = [trial for one in settings for trial in one.trials if trial not in one.counted]
     if left:
         lines.append(f"{len(left)} trials did not come to their end (stopped, failed, cut short) and do not count.")
     return "\n".join(lines)
+
+
+def _is_sure(settings: Sequence[SettingResult]) -> bool | None:
+    others = [one for one in settings[1:] if one.final is not None]
+    if not others:
+        return None
+    return all(one.p_value is not None and one.p_value <= ALPHA for one in others)
 
 
 def _next(second: SettingResult) -> str:
@@ -180,14 +190,15 @@ def _sureness(ranked: Sequence[SettingResult]) -> str:
     if not compared:
         return "No: with one seed a setting, noise can not be told from a difference: run more seeds."
     close = [one for one in compared if one.p_value is not None and one.p_value > ALPHA]
+    alone = len(ranked) - 1 - len(compared)
+    if not close and alone:
+        return f"No: the best differs from what can be compared, but {alone} others have one finished run: more seeds."
     if not close:
         return f"Yes, you can be sure: the best differs from every other by more than noise (p < {ALPHA})."
     listed = "; ".join(one.label for one in close[:5]) + (" and others" if len(close) > 5 else "")
-    told = "No: the difference to the next is"
+    told = "No:"
     if second.p_value is not None:
         known = "not distinguishable" if second in close else "distinguishable"
-        told = f"{told} {known} from noise (p = {second.p_value:.2g}), and"
-    else:
-        told = "No:"
+        told = f"No: the difference to the next is {known} from noise (p = {second.p_value:.2g}), and"
     others = "other setting" if len(compared) == 1 else "other settings"
     return f"{told} {len(close)} of {len(compared)} {others} can not be ruled out: {listed}. More seeds would tell."

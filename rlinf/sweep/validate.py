@@ -19,13 +19,14 @@ _PROBES = 32
 def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
     """What a trial lays over the base: the sweep's own keys, the setting, and a place to run in.
 
-    Trials run in one process each, in parallel; a cluster inside a trial would ask for the same cores again.
+    Trials run in one process each, unless the sweep says otherwise: a cluster inside a trial takes a while to start.
     """
     schedule = sweep.config.schedule
     # The population is compared, and copied, each so many steps: there must be a value and a checkpoint then.
     held = {"evaluation.every": schedule.perturb_every} if schedule.name == "pbt" else {}
     fixed = {
         **held,
+        "cluster.backend": "local",
         **sweep.config.set,
         **({"run.max_steps": sweep.config.budget.steps} if sweep.config.budget.steps is not None else {}),
         **({"checkpoint.every": schedule.perturb_every} if schedule.name == "pbt" else {}),
@@ -34,7 +35,6 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
         "run.name": sweep.name,
         "run.dir": str(run_dir),
         "run.resume": "auto",
-        "cluster.backend": "local",
         "logging.progress": "plain",
     }
     return [f"{key}={json.dumps(value)}" for key, value in fixed.items()]
@@ -75,7 +75,9 @@ def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting) -> ConfigPro
     message = f"{problem.message} ({told})" if told else problem.message
     if problem.file != COMMAND_LINE:
         return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)
-    origin = sweep.places.get(problem.key)
+    # A key that does not exist is told up to where it goes wrong.
+    places = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
+    origin = next(places, None)
     return ConfigProblem(str(sweep.file), origin.line if origin else None, problem.key, message, problem.fix)
 
 

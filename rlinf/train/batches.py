@@ -39,10 +39,12 @@ class Batches:
         """Starts on the batch of ``step`` with the weights that the samplers hold now. Nothing when on policy."""
         if not self.ahead:
             return
+        if not self._concurrent:
+            # Here, in the main thread: environments that hang are broken off by a timer that works nowhere else.
+            self._ready = (step, *self._collect(step))
+            return
         self._thread = threading.Thread(target=self._run, args=(step,), name="collect-ahead", daemon=True)
         self._thread.start()
-        if not self._concurrent:
-            self._thread.join()
 
     def settle(self) -> Metrics:
         """Waits for what :meth:`begin` started, raising what it raised; every call inside has its own deadline.

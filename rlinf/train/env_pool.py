@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlinf.cluster import Cluster, WorkerDied, WorkerGroup, WorkerTimeout
+from rlinf.cluster import GONE, Cluster, WorkerGroup
 from rlinf.errors import UserError
 from rlinf.types import Metrics, WeightUpdate
 
@@ -55,7 +55,7 @@ class EnvPool:
         for rank, handle in enumerate(handles):
             try:
                 results.append(handle.result())
-            except (WorkerDied, WorkerTimeout):
+            except GONE:
                 self._revive(rank)
                 results.append(self.group.call_one(rank, method, *rows[rank]))
         return results

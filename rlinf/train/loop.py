@@ -24,6 +24,7 @@ from rlinf.train.progress import ProgressDisplay
 from rlinf.train.resampling import collect_varied
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.samples import write_episodes, write_samples
+from rlinf.train.statistics import masked_mean
 from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics
 
@@ -124,28 +125,26 @@ class Trainer:
         judged: Metrics = {}
         if self.graph.reward_model is not None:
             batch, judged = self.graph.reward_model.score(batch)
-        stage, stale = self.stage, self.batches.ahead
+        stage = self.stage
+        ages = self.progress.step - batch.policy_version
+        # One batch ahead, or with responses continued from an earlier step.
+        stale = bool((ages > 0)[batch.mask].any())
+        metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask) or 0.0}
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
-            gap = torch.where(batch.mask, (current.logprobs - batch.logprobs).abs(), 0.0)
-            mean_gap = float(gap.sum() / batch.mask.sum().clamp(min=1))
+            gap = masked_mean((current.logprobs - batch.logprobs).abs(), batch.mask & (ages == 0))
+            if gap is not None:
+                metrics["train/sampler_logprob_gap"] = gap
             values = current.values if batch.values is None else batch.values
             batch = batch.replace(old_logprobs=current.logprobs, values=values)
-        else:
-            mean_gap = None
         if stale and not corrected:
             # The policy that answered is not the one that learns: ratios are taken against the one that answered.
             batch = batch.replace(old_logprobs=batch.logprobs)
         if needs_reference(self.config):
             batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
         batch, numbers = prepare_batch(batch, self.options, self.algorithm)
-        metrics = judged | {f"algorithm/{name}": value for name, value in numbers.items()}
-        if mean_gap is not None:
-            metrics["train/sampler_logprob_gap"] = mean_gap
-        if stale:
-            age = (self.progress.step - batch.policy_version)[batch.mask].double()
-            metrics["rollout/staleness"] = float(age.mean()) if len(age) else 0.0
+        metrics |= judged | {f"algorithm/{name}": value for name, value in numbers.items()}
         return batch, {**metrics, "time/prepare_s": time.perf_counter() - began}
 
     def update(self, batch: Batch, step: int) -> Metrics:

@@ -16,13 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.cluster import Cluster, Handle, WorkerDied, WorkerError, WorkerGroup, WorkerTimeout
+from rlinf.cluster import GONE, Cluster, Handle, WorkerError, WorkerGroup
 from rlinf.rollouts.grading import Graded, GradedColumns
 from rlinf.rollouts.text_env import EnvFacts
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
-GONE = (WorkerDied, WorkerTimeout)
-"""What ends a worker that can be started anew."""
 _GATHER_S = 0.01
 Answers = dict[int, str]
 """Row of a worker -> response."""

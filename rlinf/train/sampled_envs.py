@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.cluster import Cluster, Handle, WorkerDied, WorkerGroup, WorkerTimeout
+from rlinf.cluster import GONE, Cluster, Handle, WorkerGroup, WorkerTimeout
 from rlinf.models.asking import Ask
 from rlinf.rollouts.course import Reply
 from rlinf.train.env_pool import EnvPool
@@ -69,7 +69,7 @@ class SampledEnvPool(EnvPool):
         for rank, handle in enumerate(handles):
             try:
                 handle.result()
-            except (WorkerDied, WorkerTimeout):
+            except GONE:
                 self.revive_sampler(rank)
 
     def revive_sampler(self, rank: int) -> None:
@@ -162,7 +162,7 @@ class _Exchange:
     def _hear_env(self, handle: Handle, call: _Call) -> None:
         try:
             reply: Reply[Any] = handle.result(timeout=0.0) if not handle.done() else handle.result()
-        except (WorkerDied, WorkerTimeout):
+        except GONE:
             self._pool.revive_env(call.worker)
             self._begin(call.worker)
             return
@@ -177,7 +177,7 @@ class _Exchange:
         self._release(call)
         try:
             answer, seconds = handle.result(timeout=0.0) if not handle.done() else handle.result()
-        except (WorkerDied, WorkerTimeout):
+        except GONE:
             if self._pool.sampler_lives(call):
                 self._pool.revive_sampler(call.sampler)
             self._ask(call, call.question)

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from rlinf.cluster import Cluster, Stream, WorkerGroup
+from rlinf.cluster import GONE, Cluster, Stream, WorkerGroup
 from rlinf.samplers.requests import in_request_order
-from rlinf.train.pools import GONE, shares
+from rlinf.train.pools import shares
 from rlinf.train.weight_transport import WeightTransport
 from rlinf.types import Completion, Metrics, SampleRequest
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config import Config
 from rlinf.granularity import Levels
 from rlinf.streams import stream_seed
-
-OFF_POLICY = "sac"
 
 
 def make_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None) -> Any:
@@ -30,7 +29,7 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
     from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
-    off_policy, policy, levels = config.algorithm.loss_type == OFF_POLICY, config.policy, _levels(config)
+    off_policy, policy, levels = config.algorithm.loss_type == OFF_POLICY_LOSS, config.policy, _levels(config)
     if policy.path is not None:
         if off_policy:
             return SoftActorCritic.from_pretrained(policy.path)
@@ -54,8 +53,9 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
 
 def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> Any:
     from rlinf.models.loading import load_tokenizer
-    from rlinf.models.vla import VlaPolicy
-    from rlinf.models.vla.build import VlaSpec, build_vla
+    from rlinf.models.vla import VlaOptions, VlaPolicy
+    from rlinf.models.vla.backbones import pixel_statistics
+    from rlinf.models.vla.build import build_vla
 
     policy, wanted = config.policy, config.policy.vla
     if policy.path is not None:
@@ -64,13 +64,12 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         )
     else:
         assert folder is not None
-        spec = VlaSpec(
-            language_path=wanted.language.path,
+        mean, std = pixel_statistics(wanted.vision.path)
+        options = VlaOptions(
             language=wanted.language.architecture,
-            vision_path=wanted.vision.path,
             vision=wanted.vision.architecture,
-            image_mean=wanted.image_mean,
-            image_std=wanted.image_std,
+            image_mean=mean if wanted.image_mean is None else tuple(wanted.image_mean),
+            image_std=std if wanted.image_std is None else tuple(wanted.image_std),
             action_bins=wanted.action_bins,
             num_action_chunks=config.env.num_action_chunks,
             temperature=config.rollout.temperature,
@@ -81,9 +80,16 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             freeze_language=wanted.language.freeze,
             normalize_observations=config.env.normalize_observations,
             dtype=_dtype(config),
-            levels=_levels(config),
+            **vars(_levels(config)),
         )
-        made = build_vla(observation_space, action_space, spec, load_tokenizer(str(folder)))
+        made = build_vla(
+            observation_space,
+            action_space,
+            options,
+            load_tokenizer(str(folder)),
+            language_path=wanted.language.path,
+            vision_path=wanted.vision.path,
+        )
     if policy.gradient_checkpointing:
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return made

@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.checks.acting import acts_in
@@ -21,7 +22,7 @@ from rlinf.train.kept_tokenizer import kept_tokenizer
 from rlinf.train.learner_ranks import StagedLearner, first_stage, torch_learner
 from rlinf.train.pools import LearnerPool
 from rlinf.train.sampled_envs import SampledEnvPool
-from rlinf.train.simulator_policy import OFF_POLICY, make_policy
+from rlinf.train.simulator_policy import make_policy
 from rlinf.train.vector_evaluation import VectorEvaluator
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
@@ -30,7 +31,7 @@ _TOKENIZER_STARTS = 500
 
 def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    off_policy = config.algorithm.loss_type == OFF_POLICY
+    off_policy = config.algorithm.loss_type == OFF_POLICY_LOSS
     envs = EnvPool(
         cluster.spawn(
             "env",
@@ -115,7 +116,7 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         layout=layout_of(config),
         num_steps=config.rollout.num_steps,
         auto_reset=config.env.auto_reset,
-        next_observations=config.algorithm.loss_type == OFF_POLICY,
+        next_observations=config.algorithm.loss_type == OFF_POLICY_LOSS,
         evaluation_kwargs=None if overrides is None else {**config.env.kwargs, **overrides},
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
         traced_episodes=config.evaluation.video_episodes,

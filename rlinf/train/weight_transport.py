@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from rlinf.cluster import ClusterError, Handle, WorkerGroup
+from rlinf.cluster import GONE, ClusterError, Handle, WorkerGroup
 from rlinf.config import Config
-from rlinf.train.pools import GONE
+from rlinf.errors import UserError
 from rlinf.types import Metrics
 
 Revive = Callable[[int, Exception], None]
@@ -177,7 +177,7 @@ def choose(config: Config, learner: WorkerGroup, samplers: WorkerGroup, *, cuda:
     together = len(nodes) == 1 and available()
     if wanted == "shared_memory" and not together:
         why = f"the learner and the samplers are on {len(nodes)} nodes" if len(nodes) > 1 else "only Linux has it"
-        raise ClusterError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
+        raise UserError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
     if wanted != "collective" and together:
         return SharedMemory(learner, samplers, keep=keep)
     return Collective(learner, samplers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)

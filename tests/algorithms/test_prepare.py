@@ -65,6 +65,17 @@ def test_group_filters():
         assert ready.mask.any(dim=1).tolist() == [False, False, True, True]
 
 
+def test_difficulty_has_bounds():
+    batch = batch_of([1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0], [0, 0, 0, 0, 1, 1, 1, 1])
+    for bounds, first in (
+        ({}, True),
+        ({"difficulty_high_threshold": 0.7}, False),
+        ({"difficulty_low_threshold": 0.75}, False),
+    ):
+        ready, _, _ = run(batch, adv_type="grpo", difficulty_mask=True, **bounds)
+        assert ready.mask.any(dim=1).tolist() == [first] * 4 + [False] * 4
+
+
 def test_overlong_penalty_is_part_of_the_reward_before_the_norm():
     batch = batch_of([1.0, 1.0], [0, 0], inputs={"response_lengths": torch.tensor([10, 20])})
     penalty = {"safe_length": 10, "max_length": 20, "coef": 0.5}

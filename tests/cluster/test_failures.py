@@ -11,7 +11,16 @@ import pytest
 from cluster_workers import Collective, Worker, slow_on_rank_1
 from conftest import CONFIG
 
-from rlinf.cluster import Cluster, ClusterError, WorkerDied, WorkerError, WorkerGroup, WorkerTimeout, connect
+from rlinf.cluster import (
+    Cluster,
+    ClusterError,
+    UnreachableError,
+    WorkerDied,
+    WorkerError,
+    WorkerGroup,
+    WorkerTimeout,
+    connect,
+)
 from rlinf.cluster.ray_cluster import _check_reachable
 
 
@@ -97,7 +106,7 @@ def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) 
 
 def test_an_address_where_nobody_answers_is_refused_at_once() -> None:
     started = time.monotonic()
-    with pytest.raises(ClusterError, match=r"nothing answers at cluster.address='127.0.0.1:1'"):
+    with pytest.raises(UnreachableError, match=r"nothing answers at cluster.address='127.0.0.1:1'"):
         _check_reachable("127.0.0.1:1")
     assert time.monotonic() - started < 15
     _check_reachable(None)

@@ -10,12 +10,12 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from rlinf.granularity import Levels
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.models.vla import VlaPolicy
-from rlinf.models.vla.build import VlaSpec, build_vla
+from rlinf.models.vla import VlaOptions, VlaPolicy
+from rlinf.models.vla.backbones import pixel_statistics
+from rlinf.models.vla.build import build_vla
 
 WORDS = ("touch the red disc", "touch the blue square", "push it")
 SPACE = spaces.Dict(
@@ -53,8 +53,9 @@ def tokenizer() -> Any:
 
 def build(tokenizer: Any, space: spaces.Space = SPACE, arm: spaces.Space = ARM, **options: Any) -> VlaPolicy:
     torch.manual_seed(3)
-    spec = {"language": LANGUAGE, "vision": VISION, "action_bins": 5, "num_action_chunks": 3, "value_head": True}
-    return build_vla(space, arm, VlaSpec(**{**spec, **options}), tokenizer).eval()
+    usual = {"language": LANGUAGE, "vision": VISION, "action_bins": 5, "num_action_chunks": 3, "value_head": True}
+    paths = {name: options.pop(name) for name in ("language_path", "vision_path") if name in options}
+    return build_vla(space, arm, VlaOptions(**{**usual, **options}), tokenizer, **paths).eval()
 
 
 def observe(rows: int, space: spaces.Space = SPACE, words: tuple[str, ...] = WORDS) -> dict[str, torch.Tensor]:
@@ -95,7 +96,7 @@ def test_act_equals_evaluate_whatever_else_is_in_the_batch(tokenizer: Any, tempe
 @pytest.mark.parametrize("level", ["action_level", "token_level"])
 def test_finer_slots_add_up_to_the_decision_without_what_was_not_carried_out(tokenizer: Any, level: Any) -> None:
     coarse, inputs = build(tokenizer), as_slots(observe(4))
-    fine = build(tokenizer, levels=Levels("action_level", level, level))
+    fine = build(tokenizer, reward_type="action_level", logprob_type=level, entropy_type=level)
     # A critic of actions has another shape; everything else is the same.
     fine.load_state_dict({n: t for n, t in coarse.state_dict().items() if "value_head" not in n}, strict=False)
     parts = {"action_level": 3, "token_level": 6}[level]
@@ -225,7 +226,7 @@ def test_towers_come_from_hugging_face_folders(tokenizer: Any, tmp_path: Path) -
     theirs = {name.rpartition("vision_model.")[2]: t for name, t in two_towers.vision_model.state_dict().items()}
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    assert policy.options.image_std == (1, 1, 2)
+    assert pixel_statistics(paths["vision_path"]) == ((0.1, 0.2, 0.3), (1, 1, 2))
     assert not any(parameter.requires_grad for parameter in policy.images.tower.parameters())
     # Pictures of 24 pixels are brought to the tower's 32.
     assert policy.act(observe(2))[0].shape == (2, 6)

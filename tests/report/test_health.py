@@ -33,6 +33,7 @@ def test_a_healthy_run_is_told_so(tmp_path: Path) -> None:
             {"rollout/response_length": lambda step: 20.0 * step, "rollout/cut_by_length": lambda step: step / 20},
             "Length explosion",
         ),
+        ({"rollout/cut_by_length": lambda step: 0.9}, "Most responses are cut"),
         ({"rollout/accuracy": lambda step: 0.8 - 0.03 * step}, "Signs of reward hacking"),
         ({"train/explained_variance": lambda step: -0.5}, "Critic"),
     ],
@@ -46,6 +47,11 @@ def test_what_goes_wrong_is_named(tmp_path: Path, changes: dict, title: str) -> 
 
 def test_reward_without_accuracy_is_watched(tmp_path: Path) -> None:
     lines = [{**healthy(step), "rollout/accuracy": 0.4 + 0.01 * (step % 2)} for step in STEPS]
+    assert levels(write_run(tmp_path / "run", lines))["Signs of reward hacking"] == "watch"
+
+
+def test_an_accuracy_that_stays_at_nothing_is_watched_too(tmp_path: Path) -> None:
+    lines = [{**healthy(step), "rollout/accuracy": 0.0} for step in STEPS]
     assert levels(write_run(tmp_path / "run", lines))["Signs of reward hacking"] == "watch"
 
 

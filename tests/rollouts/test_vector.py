@@ -189,6 +189,17 @@ def test_too_many_failures_stop_with_a_clear_message():
         many_steps()
 
 
+def test_failures_of_all_workers_together_are_told_with_the_newest():
+    it = rollout(FAULTY, lanes=4, workers=2, env={"kwargs": {"raise_every": 8}}, max_failures=3)
+
+    def many_steps():
+        for step in range(10):
+            it.collect(step)
+
+    with pytest.raises(EnvFailureError, match=r"(?s)more than env.max_failures = 3. The newest:.*a simulated fault"):
+        many_steps()
+
+
 def test_a_process_per_lane_gives_the_same_and_survives_hangs():
     env = {"kwargs": {"raise_every": 40}}
     here = rollout(FAULTY, lanes=2, env={**env, "vectorization": "sync"})

@@ -21,7 +21,7 @@ def trial_of(folder: Path, status: str, error: str | None = None) -> tuple[Event
     record.write()
     plan = {"number": 0, "setting": {}, "seed": 0, "folder": "0000"}
     trial = SimpleNamespace(config={"trial": plan}, status="RUNNING", get_error=lambda: "the worker died (OOM)")
-    return Events(LiveView(sweep, total=1, done_before=0)), trial, record
+    return Events(LiveView(sweep, total=1, done_before=set())), trial, record
 
 
 @pytest.mark.parametrize(("before", "after"), [("running", "stopped"), ("finished", "finished")])

@@ -1,6 +1,7 @@
 """What is shown while a sweep runs."""
 
 import io
+from collections.abc import Set
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return found
 
 
-def view_of(folder: Path, text: str = "", *, total: int = 4, terminal: bool = False) -> LiveView:
+def view_of(
+    folder: Path, text: str = "", *, total: int = 4, done: Set[str] = frozenset(), terminal: bool = False
+) -> LiveView:
     sweep = load_sweep(write_sweep_file(folder, f"budget: {{steps: 10{text}}}"))
     console = Console(file=io.StringIO(), force_terminal=terminal, width=110)
-    return LiveView(sweep, total=total, done_before=0, console=console)
+    return LiveView(sweep, total=total, done_before=done, console=console)
 
 
 def printed(view: LiveView) -> str:
@@ -84,6 +87,19 @@ def test_a_paused_trial_takes_no_time(tmp_path: Path, clock: Clock) -> None:
     view.ended("a", "finished")
     assert view.trials["a"].seconds == 20
     assert view.progress() == "1/2 trials, about 20 s left"
+
+
+def test_a_trial_that_ends_again_after_a_kill_is_counted_once(tmp_path: Path, clock: Clock) -> None:
+    view = view_of(tmp_path, total=3, done={"a", "b"}, terminal=True)
+    assert view.progress() == "2/3 trials"
+    view.started("b", {})
+    view.ended("b", "finished")
+    assert view.progress().startswith("2/3 trials")
+    view.started("c", {})
+    view.ended("c", "stopped")
+    assert view.progress() == "3/3 trials"
+    view.console.print(view)
+    assert "0 not started, 1 done before" in printed(view)
 
 
 def test_the_budget_of_time_ends_once_and_bounds_what_is_left(tmp_path: Path, clock: Clock) -> None:

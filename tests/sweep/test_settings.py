@@ -9,7 +9,7 @@ from rlinf.cli import main
 from rlinf.config import ConfigErrors, to_mapping
 from rlinf.sweep.load import load_sweep
 from rlinf.sweep.multirun import sweep_of
-from rlinf.sweep.settings import plan_trials
+from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import trial_config, validate
 
 ROOT = Path(__file__).parents[2]
@@ -96,12 +96,33 @@ def test_wrong_combinations_are_all_told_before_anything_starts(
     assert not (tmp_path / "out").exists()
 
 
+def test_mistakes_of_the_file_and_of_its_trials_are_told_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = "space:\n  algorithm.group_size: {grid: [1, 4]}\n  learner.optimzer.lr: {grid: [1.0e-3]}\n"
+    path = write_sweep_file(tmp_path, f"{space}seeds: [0, 0]\nscheduler: hyperband\n")
+    assert main(["sweep", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert "sweep.yaml:5: adv_type: grpo" in told
+    assert "sweep.yaml:6: learner.optimzer is not a key" in told
+    assert "sweep.yaml:7: seeds must be different" in told
+    assert "sweep.yaml:8: scheduler must be one of none, asha, pbt" in told
+    assert "4 problems" in told
+
+
 def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:
     sweep = load_sweep(write_sweep_file(tmp_path, "set: {sft.lr: 0.5}\nbudget: {steps: 7}"))
     config = trial_config(sweep, {"algorithm.group_size": 2}, seed=3, run_dir=tmp_path / "here")
     assert (config.algorithm.group_size, config.run.seed, config.run.max_steps, config.sft.lr) == (2, 3, 7, 0.5)
     assert config.cluster.backend == "local"
     assert to_mapping(config)["run"]["dir"] == str(tmp_path / "here")
+
+
+def test_a_long_name_keeps_its_number_and_its_seed() -> None:
+    name = TrialPlan(7, {f"algorithm.a_key_with_a_long_name_{place}": place for place in range(9)}, 12).folder_name
+    assert len(name) == 120
+    assert name.startswith("0007_a_key_with_a_long_name_0=0_")
+    assert name.endswith("_seed=12")
 
 
 def test_a_grid_by_command_line(tmp_path: Path) -> None:

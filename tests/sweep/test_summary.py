@@ -104,14 +104,16 @@ def test_a_clear_winner_is_named_and_sure(tmp_path: Path) -> None:
     summary = summarise(read_sweep(folder))
     assert summary.settings[0].setting == FOUR[3]
     assert "you can be sure" in summary.verdict
+    assert summary.sure is True
     assert summary.importance[0].key == LR
     assert summary.importance[0].matters
 
 
 def test_a_winner_by_luck_is_told_so(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.05, result=lambda s: 0.5)
-    verdict = summarise(read_sweep(folder)).verdict
-    assert "not distinguishable from noise" in verdict
+    summary = summarise(read_sweep(folder))
+    assert "not distinguishable from noise" in summary.verdict
+    assert summary.sure is False
     folder = write_sweep(tmp_path / "one", FOUR, seeds=1, result=lambda s: 0.5 + s[LR])
     assert "run more seeds" in summarise(read_sweep(folder)).verdict
 
@@ -141,6 +143,13 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     assert table[0]["final_seeds"] == 3
     assert len((folder / "settings.md").read_text().splitlines()) > len(settings)
     assert len(list(csv.DictReader((folder / "trials.csv").open()))) == 15
+    curves = parquet.read_table(folder / "curves.parquet").to_pylist()
+    assert len(curves) == len(list(csv.DictReader((folder / "curves.csv").open()))) == 5 * 21
+    last = next(row for row in curves if row["rank"] == 1 and row["step"] == 20)
+    assert last["mean"] == pytest.approx(table[0]["final_mean"])
+    assert last["iqm"] == pytest.approx(table[0]["final_iqm"])
+    assert last["mean_low"] <= last["mean"] <= last["mean_high"]
+    assert (last["tokens"], last["minutes"], last["env_steps"]) == (21000, pytest.approx(21 * 0.5 / 60), None)
 
 
 def test_what_does_not_matter_is_not_told_from_chance() -> None:

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from sweep_files import write_base
 
+from rlinf.sweep.load import load_sweep
+from rlinf.sweep.process import MetricTail
 from rlinf.sweep.records import SweepRecord, TrialRecord, read_sweep
 
 pytest.importorskip("ray.tune")
@@ -31,32 +33,33 @@ class Command:
         write_base(folder, evaluation={"every": 1}, sft={"steps": 0})
         (folder / "sweep.yaml").write_text(f"base: base.yaml\ndir: out\nmetric: rollout/response_length\n{text}")
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self, *overrides: str) -> subprocess.Popen[str]:
         path = os.pathsep.join([str(ROOT), str(ROOT / "envs")])
         return subprocess.Popen(
-            [sys.executable, "-m", "rlinf.cli", "sweep", "sweep.yaml"],
+            [sys.executable, "-m", "rlinf.cli", "sweep", "sweep.yaml", *overrides],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
 
-    def run(self, expected: int = 0) -> str:
-        process = self.start()
+    def run(self, *overrides: str, expected: int = 0) -> str:
+        process = self.start(*overrides)
         told, _ = process.communicate(timeout=400)
         assert process.returncode == expected, told
         return told
 
-    def kill_when(self, reached: Callable[[], object]) -> None:
-        """SIGKILL to the driver as soon as something is so."""
+    def kill_when(self, reached: Callable[[], object]) -> str:
+        """SIGKILL to the driver as soon as something is so; what it has told."""
         process = self.start()
         deadline = time.monotonic() + 300
         while not reached() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         process.kill()
-        process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=60)
+        return told
 
     @property
     def out(self) -> Path:
@@ -75,6 +78,12 @@ class Command:
 def last_line(trial: TrialRecord) -> dict[str, float]:
     """The last step's metrics."""
     return json.loads((trial.run_dir / "metrics.jsonl").read_text().splitlines()[-1])
+
+
+def has_copied(trial: TrialRecord) -> bool:
+    """Whether it has gone on after its last copy."""
+    steps = [numbers["step"] for numbers in MetricTail(trial.run_dir / "metrics.jsonl").read()]
+    return bool(trial.lineage) and max(steps, default=0) > trial.lineage[-1]["step"]
 
 
 def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
@@ -115,15 +124,17 @@ def test_a_trial_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
     assert "continuing from step_" in command.logs()
 
 
-def test_a_population_copies_the_better_and_trains_with_what_it_changed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["torch", "fsdp", pytest.param("megatron", marks=pytest.mark.megatron)])
+def test_a_population_copies_the_better_and_trains_with_what_it_changed(tmp_path: Path, backend: str) -> None:
     text = f"""
+set: {{learner.backend: {backend}}}
 scheduler: {{name: pbt, perturb_every: 2, quantile: 0.5}}
 space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}}}
 budget: {{trials: 3, steps: 8}}
 """
     command = Command(tmp_path, text)
-    command.kill_when(lambda: command.out.exists() and any(trial.lineage for trial in command.sweep().trials))
-    told = command.run()
+    told = command.kill_when(lambda: command.out.exists() and any(map(has_copied, command.sweep().trials)))
+    command.run()
     trials = command.sweep().trials
     assert command.statuses() == ["finished"] * 3
     copied = [(trial, taken) for trial in trials for taken in trial.lineage]
@@ -140,29 +151,66 @@ budget: {{trials: 3, steps: 8}}
 
 @pytest.mark.parametrize("scheduler", ["none", "{name: asha, grace_steps: 100}", "{name: pbt, perturb_every: 10}"])
 def test_a_sweep_out_of_time_goes_on_with_the_next_call(tmp_path: Path, scheduler: str) -> None:
-    steps = "budget: {trials: 2, steps: 300, wall_time_s: 25}\nset: {checkpoint.every: 5}"
+    steps = "budget: {trials: 2, steps: 300}\nset: {checkpoint.every: 5}"
     command = Command(tmp_path, f"scheduler: {scheduler}\nspace: {{{LR}: {{uniform: [1e-4, 1e-3]}}}}\n{steps}")
-    assert "Out of time" in command.run()
+    seconds = 20
+    while not list(command.out.glob("trials/*/run/checkpoints/step_*")):  # as long as the machine needs for five steps
+        told = command.run(f"budget.wall_time_s={seconds}")
+        seconds *= 2
+        assert "Out of time" in told
     assert "out of time" in command.statuses()
-    (tmp_path / "sweep.yaml").write_text((tmp_path / "sweep.yaml").read_text().replace(", wall_time_s: 25", ""))
     command.run()
     assert command.statuses() == ["finished"] * 2
     assert "continuing from step_" in command.logs()
 
 
+@pytest.mark.megatron
+def test_a_trial_of_several_processes_has_a_ray_of_its_own(tmp_path: Path) -> None:
+    learner = "learner.backend: megatron, learner.num_workers: 2, learner.megatron: {tensor_parallel: 2}"
+    text = f"set: {{cluster.backend: ray, {learner}}}\nbudget: {{steps: 3}}\nspace: {{{LR}: {{grid: [1e-3, 2e-3]}}}}"
+    command = Command(tmp_path, f"{text}\nresources: {{max_parallel: 1}}")
+    command.run()
+    assert command.statuses() == ["finished"] * 2
+    assert [last_line(trial)["train/lr"] for trial in command.sweep().trials] == pytest.approx([1e-3, 2e-3])
+
+
 def test_optuna_suggests_after_what_it_has_seen_also_after_a_kill(tmp_path: Path) -> None:
+    """Killed, and given a larger budget: still the settings of one who is asked anew with the same results."""
     pytest.importorskip("optuna")
+    from rlinf.sweep.search import searcher_of
+
     text = f"""
 search: optuna
-seeds: [0, 1]
 space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}, algorithm.gamma: {{choice: [0.9, 1.0]}}}}
-budget: {{trials: 3, steps: 3}}
+budget: {{trials: 11, steps: 2}}
 resources: {{max_parallel: 2}}
 """
     command = Command(tmp_path, text)
-    command.kill_when(lambda: command.out.exists() and "finished" in command.statuses())
+    command.kill_when(lambda: command.out.exists() and command.statuses().count("finished") > 3)
+    assert "finished" in command.statuses()
+    path = tmp_path / "sweep.yaml"
+    path.write_text(path.read_text().replace("trials: 11", "trials: 13"))
+    told = command.run()
+    trials = command.sweep().trials
+    assert command.statuses() == ["finished"] * 13
+    assert "13/13 trials" in told
+    searcher, running = searcher_of(load_sweep(path)).searcher, list[TrialRecord]()
+    for trial in trials:
+        while (suggestion := searcher.suggest(trial.folder.name)) is None:
+            first = running.pop(0)
+            value = last_line(first)["rollout/response_length"]
+            searcher.on_trial_complete(first.folder.name, result={"objective": value})
+        assert suggestion["setting"] == trial.setting
+        running.append(trial)
+
+
+def test_the_seeds_of_a_suggested_setting_are_side_by_side(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    space = f"{{{LR}: {{loguniform: [1e-5, 1e-2]}}}}"
+    command = Command(tmp_path, f"search: optuna\nseeds: [0, 1]\nspace: {space}\nbudget: {{trials: 2, steps: 2}}")
     command.run()
     trials = command.sweep().trials
-    assert command.statuses() == ["finished"] * 6
-    assert [trial.seed for trial in trials] == [0, 1] * 3
-    assert len({trial.setting[LR] for trial in trials}) == 3
+    assert command.statuses() == ["finished"] * 4
+    assert [trial.seed for trial in trials] == [0, 1] * 2
+    assert [trial.setting for trial in trials[::2]] == [trial.setting for trial in trials[1::2]]
+    assert len({trial.setting[LR] for trial in trials}) == 2

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulator_runs
 import tiny_runs
 
 from rlinf.train import run
@@ -42,6 +43,21 @@ def test_every_batch_but_the_first_is_one_version_old(finished: Path) -> None:
 def test_ray_overlaps_and_gives_what_one_process_gives(finished: Path, tmp_path: Path) -> None:
     run(_settings(tmp_path / "ray", cluster={"backend": "ray"}), report=False)
     assert _hash(tmp_path / "ray") == _hash(finished)
+
+
+def test_simulators_run_ahead_too_and_give_the_same_in_one_process(tmp_path: Path) -> None:
+    ahead = ["rollout.ahead=1", "algorithm.loss_type=decoupled"]
+    ray = simulator_runs.summary(tmp_path / "ray", "grpo", 3, [*ahead, "cluster.backend=ray"])
+    local = simulator_runs.summary(tmp_path / "local", "grpo", 3, ahead)
+    assert local["params_sha256"] == ray["params_sha256"]
+    assert local["params_sha256"] != simulator_runs.summary(tmp_path / "on", "grpo", 3)["params_sha256"]
+    assert [line.get("rollout/staleness") for line in _steps(tmp_path / "local")] == [None, 0.0, 1.0, 1.0]
+
+
+def test_an_environment_that_hangs_is_broken_off_in_one_process(tmp_path: Path) -> None:
+    hanging = ["env.kwargs={hang_every: 100}", "rollout.ahead=1"]
+    simulator_runs.summary(tmp_path / "run", "ppo_faulty", 3, hanging)
+    assert _steps(tmp_path / "run")[-1]["env/timeouts"] > 0
 
 
 def test_a_run_that_breaks_off_ends_with_the_same_parameters(

@@ -104,7 +104,7 @@ def test_an_environment_that_always_breaks_is_told_with_its_traceback(tmp_path: 
 
 @pytest.mark.slow
 def test_a_run_whose_environment_fails_once_in_hundreds_of_steps_still_learns(tmp_path: Path) -> None:
-    """The issue's measure: 1 step in 500 raises, 1 in 2000 hangs."""
+    """1 step in 500 raises, 1 in 2000 hangs."""
     settings = [*faults(500, 2000), "env.num_envs=8", "rollout.num_steps=128", "policy.hidden_sizes=[64, 64]"]
     learner = ["learner.optimizer.lr=0.002", "learner.optimizer.grad_clip=0.5"]
     summary(tmp_path / "run", "ppo_faulty", 30, [*settings, *learner, "evaluation.size=0"])

@@ -105,7 +105,7 @@ def test_ten_updates_in_a_row_and_a_killed_engine(tmp_path: Path) -> None:
     for steps in (whole, killed):
         assert [row["step"] for row in steps] == list(range(1, STEPS + 1))
         assert max(row["train/sampler_logprob_gap_max"] for row in steps) < 1e-4
-        assert {row["rollout/stale_tokens"] for row in steps} == {0.0}
+        assert {row["rollout/staleness"] for row in steps} == {0.0}
         assert min(row["train/grad_norm"] for row in steps) > 0.0
     assert "a sampler is started anew" in output
     assert killed[-1]["failures/samplers"] == 1.0

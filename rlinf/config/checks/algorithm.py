@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
@@ -29,8 +30,6 @@ _LOOP = {
     "logprob_type",
     "entropy_type",
 }
-OFF_POLICY_LOSS = "sac"
-"""Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
 _OFF_POLICY = {
     "sac_tau",
     "sac_alpha",
@@ -139,6 +138,10 @@ def _check_conditions(context: Context) -> None:
             f"algorithm.rewards_lower_bound {lower} is not below rewards_upper_bound {upper}: no group would stay."
         )
         context.error("algorithm.rewards_lower_bound", message, "Exchange the two.")
+    low, high = algorithm.difficulty_low_threshold, algorithm.difficulty_high_threshold
+    if low >= high:
+        message = f"algorithm.difficulty_low_threshold {low} is not below difficulty_high_threshold {high}."
+        context.error("algorithm.difficulty_low_threshold", message, "No group would stay: take 0.1 and 0.95, say.")
 
 
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
@@ -156,6 +159,8 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "max_resample": (algorithm.dynamic_sampling, "dynamic_sampling: true"),
         "rewards_lower_bound": (algorithm.filter_rewards, "filter_rewards: true"),
         "rewards_upper_bound": (algorithm.filter_rewards, "filter_rewards: true"),
+        "difficulty_low_threshold": (algorithm.difficulty_mask, "difficulty_mask: true"),
+        "difficulty_high_threshold": (algorithm.difficulty_mask, "difficulty_mask: true"),
         "entropy_type": (entropy, "calculate_entropy: true"),
         "reward_shift": (one_word, "reward_norm: group"),
         "reward_scale": (one_word, "reward_norm: group"),

@@ -9,6 +9,10 @@ def check_cluster(context: Context) -> None:
     """``local`` is one process with one learner."""
     cluster, ranks = context.config.cluster, context.config.learner.num_workers
     _check_offload(context)
+    if (cluster.address or "").startswith("ray://"):
+        message = f"cluster.address: {cluster.address} is Ray Client, which can't stream responses from workers."
+        fix = "Start the run on a machine of the cluster with cluster.address: auto, or `ray job submit` it."
+        context.error("cluster.address", message, fix)
     if cluster.backend != "local":
         return
     reads = ("cluster.backend",)

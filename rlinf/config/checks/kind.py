@@ -76,7 +76,7 @@ _SIMULATORS = (
     "sft.demonstrations",
     "sft.perturbation",
 )
-_ACTOR_CRITIC = (
+ACTOR_CRITIC = (
     "policy.activation",
     "policy.distribution",
     "policy.embedding_size",
@@ -91,7 +91,7 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
     (("causal_lm",), "by language models", _TEXT),
     (("causal_lm", "vla"), "by language models and vla policies", _LANGUAGE),
     (("actor_critic", "vla"), "by simulator policies", _SIMULATORS),
-    (("actor_critic",), "by simulator policies with policy.name: actor_critic", _ACTOR_CRITIC),
+    (("actor_critic",), "by simulator policies with policy.name: actor_critic", ACTOR_CRITIC),
     (("vla",), "by policy.name: vla", ("policy.vla",)),
 )
 """Policies by name, what they are called in a message, and the keys or sections that only they read."""

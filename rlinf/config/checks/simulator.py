@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import os
 
-from rlinf.config.checks.algorithm import OFF_POLICY_LOSS
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.checks.batch import collects_episodes
-from rlinf.config.checks.kind import is_text
+from rlinf.config.checks.kind import ACTOR_CRITIC, is_text
 from rlinf.config.context import Context
 
 # A policy that is loaded brings these with it.
-_SHAPE = (
-    "policy.tokenizer",
-    "policy.value_head",
-    "policy.vla",
-    "policy.activation",
-    "policy.distribution",
-    "policy.embedding_size",
-    "policy.encoder",
-    "policy.hidden_sizes",
-    "policy.init_log_std",
-    "policy.recurrent",
-    "policy.shared_critic",
-    "env.normalize_observations",
-)
+_SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
 _NATIVE = ("env.wrappers", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
 _UNREAD_BY_SAC = (
     "policy.init_log_std",

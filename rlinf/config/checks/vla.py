@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.algorithm import OFF_POLICY_LOSS
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.context import Context
 from rlinf.config.schema import TowerConfig
 

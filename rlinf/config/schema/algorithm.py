@@ -134,7 +134,11 @@ class AlgorithmConfig:
     """Responses cut by the length limit get no loss."""
     overlong_penalty: OverlongPenaltyConfig = field(default_factory=OverlongPenaltyConfig)
     difficulty_mask: bool = False
-    """Rows of tasks that are always or never solved get no loss."""
+    """Rows of tasks that are too easy or too hard get no loss: always or never solved, unless the bounds say more."""
+    difficulty_low_threshold: float = 0.0
+    """difficulty_mask: the share of a group's positive rewards must be above this."""
+    difficulty_high_threshold: float = 1.0
+    """difficulty_mask: and below this."""
     reward_type: Literal["action_level", "chunk_level"] = "chunk_level"
     """Simulators: what one reward, value and advantage is of: a decision, or each of its env.num_action_chunks
     actions (`gamma` then counts actions, and the critic tells a value for each)."""

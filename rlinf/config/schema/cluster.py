@@ -11,7 +11,7 @@ class ClusterConfig:
     backend: Literal["ray", "local"] = "ray"
     """`local` runs the very same graph in this process."""
     address: str | None = None
-    """Of a running Ray cluster (`auto`, `ray://...`); null starts one on this machine."""
+    """Of a running Ray cluster that this machine is part of (`auto`, `host:port`); null starts one on this machine."""
     placement: Literal["auto", "colocated", "separate"] = "auto"
     """`colocated`: samplers share the learner's GPUs in turn; `separate`: each has its own. `auto` is colocated."""
     gpus_per_learner: float | None = None

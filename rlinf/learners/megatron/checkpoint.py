@@ -16,6 +16,8 @@ from megatron.core.optimizer import MegatronOptimizer
 from megatron.core.utils import unwrap_model
 from torch import nn
 
+from rlinf.learners.moments import own_options
+
 # In this form the optimizer's state can be cut anew for other numbers of tensor, pipeline and data ranks.
 _SHARDING = "fully_reshardable"
 
@@ -40,7 +42,8 @@ def load_state(folder: Path, chunks: Sequence[nn.Module], optimizer: MegatronOpt
     for name, chunk in _named(chunks):
         unwrap_model(chunk).load_state_dict(state[name])
     if optimizer is not None:
-        optimizer.load_state_dict(state["optimizer"])
+        with own_options(optimizer):
+            optimizer.load_state_dict(state["optimizer"])
 
 
 def _named(chunks: Sequence[nn.Module]) -> list[tuple[str, nn.Module]]:

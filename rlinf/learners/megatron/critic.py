@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 class ValueHead(nn.Linear):
-    """One number per token. ``values`` are those of the last forward pass, with gradient."""
+    """One number per token. ``values`` are those of the last forward pass, with gradient, until they are taken."""
 
     def __init__(self, config: TransformerConfig, device: torch.device) -> None:
         super().__init__(config.hidden_size, 1, device=device, dtype=config.params_dtype)
@@ -33,11 +33,15 @@ class ValueHead(nn.Linear):
         self.values = nn.functional.linear(inputs[0].float(), self.weight.float(), bias)[:, 0, 0]
 
 
-def values_of(chunks: Iterable[nn.Module]) -> Tensor | None:
-    """[n] of the forward pass that has just ended, where this rank has a value head."""
+def take_values(chunks: Iterable[nn.Module]) -> Tensor | None:
+    """[n] of the forward pass that has just ended, where this rank has a value head.
+
+    They are not kept: through their gradient they hold the pass's activations, and the ranks' process groups.
+    """
     for chunk in chunks:
         head = getattr(unwrap_model(chunk), "value_head", None)
         if head is not None:
-            values: Tensor = head.values
+            values, head.values = head.values, None
+            assert values is None or isinstance(values, Tensor)
             return values
     return None

@@ -15,7 +15,7 @@ from typing import Any
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
 from rlinf.learners.megatron.convert import Book, Read, load_weights, mark_split, named_parameters
-from rlinf.learners.megatron.critic import values_of
+from rlinf.learners.megatron.critic import take_values
 from rlinf.learners.megatron.experts import collect_load, load_metrics, remember_load
 from rlinf.learners.megatron.gather import Gatherer
 from rlinf.learners.megatron.layout import arrange
@@ -193,7 +193,7 @@ class MegatronLearner(Sleeper):
     def _score(self, piece: MicroBatch, logits: Tensor) -> PolicyOutput:
         return piece.score(
             logits,
-            values_of(self.chunks),
+            take_values(self.chunks),
             vocabulary=self.source.vocab_size,
             temperature=self.sampling.temperature,
             place=self.place,

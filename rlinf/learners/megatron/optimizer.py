@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from rlinf.learners.megatron.convert import VALUE_HEAD
 
@@ -33,10 +33,10 @@ def make_optimizer(
         use_distributed_optimizer=distributed,
         clip_grad=0.0,
     )
-    critic: dict[ParamKey, ParamGroupOverride] = {
-        ParamKey(name=f"*{VALUE_HEAD}*"): ParamGroupOverride(max_lr=stage.critic_lr or stage.lr)
-    }
-    return get_megatron_optimizer(config, list(chunks), critic)
+    # The second key is one of those by which megatron finds a checkpoint's groups again; without it both would be one.
+    critic = {"max_lr": stage.critic_lr or stage.lr, "is_decoupled_lr": True}
+    overrides = {ParamKey(name=f"*{VALUE_HEAD}*"): cast(ParamGroupOverride, critic)}
+    return get_megatron_optimizer(config, list(chunks), overrides)
 
 
 def gradient_norm(optimizer: MegatronOptimizer) -> float:

@@ -19,7 +19,8 @@ function number(value, digits = 4) {
   if (typeof value !== "number") return String(value);
   if (Number.isInteger(value)) return value.toLocaleString("en-US");
   const size = Math.abs(value);
-  return size >= 1e5 || size < 1e-3 ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
+  if (size < 1e5 && size >= 1e-3) return String(Number(value.toPrecision(digits)));
+  return Number(value.toPrecision(3)).toExponential();
 }
 
 function duration(seconds) {
@@ -39,9 +40,11 @@ function faded(colour, alpha) {
 
 const PLOTS = new Map();
 
-/** Draws (again) into a node; every plot follows the theme. */
+/** Draws (again) into a node; every plot follows the theme. Until the library is there, plots wait. */
 function plot(node, traces, layout = {}) {
   PLOTS.set(node, [traces, layout]);
+  if (layout.height) node.style.minHeight = `${layout.height}px`;
+  if (!window.Plotly) return;
   const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: css("--line"), automargin: true };
   const whole = {
     margin: { l: 50, r: 14, t: 32, b: 38 }, height: 270, hovermode: "closest",
@@ -52,6 +55,17 @@ function plot(node, traces, layout = {}) {
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
   Plotly.react(node, traces, whole, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+}
+
+function redraw() {
+  for (const [node, [traces, layout]] of PLOTS) plot(node, traces, layout);
+}
+
+/** The plotting library is nine tenths of the page, and takes a second to run: words and tables come before it. */
+function startPlotting() {
+  document.head.append(el("script", {}, document.getElementById("plotly").textContent));
+  redraw();
+  performance.mark("plots");
 }
 
 /** Plots near the window are drawn, the others when they get there: a page with fifty of them opens at once. */
@@ -75,7 +89,7 @@ function whenSeen(node, draw) {
 function forget(parent) {
   for (const node of [...PLOTS.keys(), ...WAITING.keys()]) {
     if (!parent.contains(node)) continue;
-    if (PLOTS.delete(node)) Plotly.purge(node);
+    if (PLOTS.delete(node) && window.Plotly) Plotly.purge(node);
     if (WAITING.delete(node)) WATCH.unobserve(node);
   }
   parent.replaceChildren();
@@ -85,7 +99,7 @@ const THEME_CHANGES = [];
 
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  for (const [node, [traces, layout]] of PLOTS) plot(node, traces, layout);
+  redraw();
   for (const change of THEME_CHANGES) change();
 }
 

@@ -1,7 +1,9 @@
 /** The course of an episode or of a simulator's row, decision by decision. */
 function tracePlot(trace, shown = ["reward", "advantage"]) {
   const node = el("div");
-  const lines = Object.entries(trace).map(([name, y]) => ({ y, name, mode: "lines", visible: shown.includes(name) ? true : "legendonly" }));
+  // Choices among a few are points: lines between them would only be a fence.
+  const chosen = (name, y) => name.startsWith("action") && y.every(Number.isInteger);
+  const lines = Object.entries(trace).map(([name, y]) => ({ y, name, mode: chosen(name, y) ? "markers" : "lines", marker: { size: 3 }, visible: shown.includes(name) ? true : "legendonly" }));
   node.style.minHeight = "230px";
   whenSeen(node, () => plot(node, lines, { height: 230, xaxis: { title: { text: "decision" } } }));
   return node;

@@ -14,7 +14,7 @@ function rankingPlot(node, data) {
         array: shown.map((one) => one.final_mean_high - one.final_mean), arrayminus: shown.map((one) => one.final_mean - one.final_mean_low),
       },
     },
-  ], { height: 130 + 26 * shown.length, xaxis: { title: { text: data.metric } }, yaxis: { type: "category" }, margin: { l: 60, r: 14, t: 10, b: 60 }, legend: { orientation: "h", y: 1.08 } });
+  ], { height: 160 + 26 * shown.length, xaxis: { title: { text: data.metric } }, yaxis: { type: "category" }, margin: { l: 60, r: 14, t: 40, b: 60 }, legend: { orientation: "h", y: 1, yanchor: "bottom" } });
 }
 
 function rankingTable(data) {
@@ -34,7 +34,7 @@ function sweepOverview(section, data) {
   const count = (status) => data.trials.filter((trial) => trial.status === status).length;
   const forest = el("div");
   section.append(
-    el("div", { class: "card verdict" }, data.verdict.map((line) => el("p", {}, line))),
+    el("div", { class: `card verdict ${{ true: "yes", false: "no" }[data.sure] ?? ""}` }, data.verdict.map((line) => el("p", {}, line))),
     el("div", { class: "facts", style: "margin-top: .7rem" }, fact("trials", data.trials.length), ...["finished", "running", "stopped", "out of time", "failed"].filter(count).map((status) => fact(status, count(status)))),
     el("h2", {}, "Ranking"), el("div", { class: "card" }, forest), el("h2", {}, "Settings"), rankingTable(data),
     el("p", { class: "dim" }, "Intervals: 95% percentile bootstrap over seeds. p: Welch's test against the best setting, Holm-corrected. IQM: mean of the middle half. P(first beats it): that a run of the best setting is better than one of this."));
@@ -113,7 +113,7 @@ function parametersPanel(section, data) {
   plot(bars, [
     { type: "bar", orientation: "h", x: ranked.map((one) => one.share), y: ranked.map((one) => one.key), marker: { color: ranked.map((one) => (one.matters ? PALETTE[0] : PALETTE[8])) }, name: "share of the variance", showlegend: false },
     { x: ranked.map((one) => one.noise), y: ranked.map((one) => one.key), mode: "markers", marker: { symbol: "line-ns-open", size: 18, color: PALETTE[1], line: { width: 2 } }, name: "what chance reaches in 5% of cases" },
-  ], { height: 120 + 34 * ranked.length, xaxis: { title: { text: "share of the variance explained" }, range: [0, 1] }, margin: { l: 60, r: 14, t: 10, b: 40 }, legend: { orientation: "h", y: 1.15 } });
+  ], { height: 150 + 34 * ranked.length, xaxis: { title: { text: "share of the variance explained" }, range: [0, 1] }, margin: { l: 60, r: 14, t: 40, b: 40 }, legend: { orientation: "h", y: 1, yanchor: "bottom" } });
 }
 
 function trialsPanel(section, data) {

@@ -17,7 +17,7 @@ SAMPLING = SamplingParams(max_new_tokens=8, temperature=0.7)
 MICRO_BATCH_TOKENS = 48
 
 
-def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4) -> Any:
+def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4, head_dim: int | None = None) -> Any:
     """Random weights, enlarged until the logits spread; vectors (norms, biases) are random too."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -29,7 +29,7 @@ def tiny_model(family: str = "qwen2", *, tied: bool = True, layers: int = 4) -> 
         num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=16 if family.startswith("qwen3") else 8,
+        head_dim=head_dim or (16 if family.startswith("qwen3") else 8),
         max_position_embeddings=128,
         tie_word_embeddings=tied,
         initializer_range=0.2,

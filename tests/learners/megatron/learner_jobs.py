@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.offload import STAY
 from rlinf.learners.stage import Stage
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.types import Batch, Metrics, PolicyOutput
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 Evaluated = tuple[Tensor, PolicyOutput]
 
@@ -141,6 +142,63 @@ def load_and_continue(
 def _continued(learner: Any) -> tuple[list[Metrics], dict[str, Tensor]]:
     metrics = [take_step(learner, step) for step in (2, 3)]
     return metrics, {name: tensor.clone() for name, tensor in learner.weights(version=4).tensors.items()}
+
+
+def trained_learner(layout: MegatronConfig, folder: Path) -> Any:
+    """Two steps away from the weights in ``folder``, the same two each time."""
+    from transformers import AutoConfig
+
+    from rlinf.learners.megatron.learner import MegatronLearner
+    from rlinf.learners.shards import SafetensorsFolder
+
+    learner = MegatronLearner(
+        AutoConfig.from_pretrained(folder),
+        SafetensorsFolder(folder),
+        layout=layout,
+        stage=replace(make_stage(), lr=2e-2),
+        sampling=SAMPLING,
+        seed=5,
+        micro_batch_tokens=MICRO_BATCH_TOKENS,
+    )
+    for step in range(2):
+        take_step(learner, step)
+    return learner
+
+
+def trained_parts(layout: MegatronConfig, folder: Path, bucket_bytes: int) -> list[WeightUpdate]:
+    """Its weights as a sampler is sent them: empty updates on all ranks but the first."""
+    learner = trained_learner(layout, folder)
+    numbers = range(learner.weight_parts(bucket_bytes))
+    return [learner.weights(version=2, part=number, bucket_bytes=bucket_bytes) for number in numbers]
+
+
+def trained_logprobs(layout: MegatronConfig, folder: Path, batch: Batch) -> Tensor:
+    """What it says of a batch."""
+    return gathered(trained_learner(layout, folder).evaluate(batch), batch.num_rows)
+
+
+def take_over(
+    layout: MegatronConfig | None, donor: Stage, taker: Stage, folder: Path
+) -> tuple[list[Metrics], dict[str, Tensor]]:
+    """Four steps as ``donor``, then two as ``taker`` from its checkpoint: metrics and weights of the latter.
+
+    No layout is FSDP.
+    """
+
+    def made(stage: Stage) -> Any:
+        return make_fsdp_learner(stage) if layout is None else make_learner(layout, stage)
+
+    return taken_over(made(donor), made(taker), folder)
+
+
+def taken_over(first: Any, second: Any, folder: Path) -> tuple[list[Metrics], dict[str, Tensor]]:
+    """As :func:`take_over`."""
+    for step in range(4):
+        take_step(first, step)
+    first.save(folder)
+    second.load(folder)
+    metrics = [take_step(second, step) for step in (4, 5)]
+    return metrics, {name: tensor.clone() for name, tensor in second.weights(version=6).tensors.items()}
 
 
 def weights_in_parts(

@@ -175,6 +175,17 @@ def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, sa
     assert_same_weights(ends, weights, 0.0 if saved == loaded else 1e-4)
 
 
+@pytest.mark.parametrize("name", ["one", "tensor 2", "data 2", "data 2, plain optimizer"])
+def test_a_critic_goes_on_bit_for_bit(gang: Gang, tmp_path: Path, name: str) -> None:
+    """Two groups of parameters, each with its own learning rate and moments."""
+    layout, ranks = LAYOUTS[name]
+    stage = make_stage(critic=True)
+    metrics, weights = gang.run(jobs.save_then_continue, layout, stage, tmp_path, 2, ranks=ranks)[0]
+    found, ends = gang.run(jobs.load_and_continue, layout, stage, tmp_path, ranks=ranks)[0]
+    assert_same_metrics(found, metrics, 0.0)
+    assert_same_weights(ends, weights, 0.0)
+
+
 def test_a_checkpoint_before_the_first_step_continues_too(gang: Gang, tmp_path: Path) -> None:
     stage = make_stage(reference=True)
     metrics, weights = gang.run(jobs.save_then_continue, TENSOR, stage, tmp_path, 0, ranks=2)[0]

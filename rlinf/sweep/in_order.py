@@ -1,0 +1,85 @@
+"""Suggestions that do not depend on which trial happens to be faster, and that outlive the driver."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ray.tune.search import Searcher, SearchGenerator
+
+from rlinf.sweep.settings import PLACE
+
+
+class InOrder(Searcher):
+    """Trial k has seed ``k % seeds`` of setting ``k // seeds``; a setting's answer is its mean over the seeds.
+
+    A searcher's next suggestion depends on the results that it has been told before. So they are told in the order of
+    the settings, and setting s is asked for when exactly the first ``s - ahead + 1`` are known: one that comes early
+    waits, and the same sweep file gives the same settings on any machine.
+    """
+
+    def __init__(self, searcher: Searcher, *, seeds: int, parallel: int) -> None:
+        """At most ``parallel`` trials at a time."""
+        super().__init__(metric=searcher.metric, mode=searcher.mode)
+        self.searcher, self.seeds, self.parallel = searcher, seeds, parallel
+        self.trials: list[str] = []
+        self.results: dict[str, float] = {}
+        """NaN: the trial failed."""
+        self.told = 0
+        self.setting: dict[str, Any] = {}
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        """A trial's configuration; None where it has to wait."""
+        if len(self.trials) - len(self.results) >= self.parallel:
+            return None
+        place = len(self.trials) % self.seeds
+        if place == 0:
+            ahead = -(-self.parallel // self.seeds)
+            while self.told < len(self.trials) // self.seeds - ahead + 1:
+                if not self._tell():
+                    return None
+            suggested = self.searcher.suggest(trial_id)
+            if suggested is None:
+                return None
+            self.setting = suggested
+        self.trials.append(trial_id)
+        return {**self.setting, PLACE: place}
+
+    def _tell(self) -> bool:
+        """Hands on the next setting's answer; False where a seed of it still runs."""
+        trials = self.trials[self.told * self.seeds : (self.told + 1) * self.seeds]
+        if not all(trial in self.results for trial in trials):
+            return False
+        known = [value for trial in trials if math.isfinite(value := self.results[trial])]
+        answer = {self.metric: sum(known) / len(known)} if known else None
+        self.searcher.on_trial_complete(trials[0], result=answer, error=answer is None)
+        self.told += 1
+        return True
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        value = (result or {}).get(self.metric)
+        self.results[trial_id] = math.nan if error or value is None else float(value)
+
+    def get_state(self) -> dict[str, Any]:
+        """What Tune saves; the searcher saves itself, and how wide a sweep is may change when it goes on."""
+        return {name: getattr(self, name) for name in ("trials", "results", "told", "setting")}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def save(self, checkpoint_path: str) -> None:
+        self.searcher.save(checkpoint_path)
+
+    def restore(self, checkpoint_path: str) -> None:
+        self.searcher.restore(checkpoint_path)
+
+
+class Suggestions(SearchGenerator):
+    """Tune's source of trials; a budget that grew holds for a sweep that goes on."""
+
+    def __init__(self, searcher: Searcher, trials: int) -> None:
+        super().__init__(searcher)
+        self._trials = trials
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        super().set_state({**state, "total_samples": self._trials, "finished": False})
