@@ -22,7 +22,6 @@ from torch.distributed.tensor import DTensor
 from rlinf.algorithms.metrics import reduce_metrics
 from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import OffloadConfig
-from rlinf.learners.buckets import cut
 from rlinf.learners.minibatch import Minibatch, require_finite
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
@@ -31,6 +30,7 @@ from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.portions import portions
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -171,7 +171,7 @@ class FSDPLearner(TorchLearner):
 
     def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
         named = self.policy.model.named_parameters()
-        return cut(((name, tensor.numel() * tensor.element_size()) for name, tensor in named), bucket_bytes)
+        return portions(((name, tensor.numel() * tensor.element_size()) for name, tensor in named), bucket_bytes)
 
     def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
+
+from rlinf.portions import portions
 
 # Gradients travel in pieces of so many elements: one message would double the memory, one per parameter the latency.
 _BUCKET_ELEMENTS = 1 << 24
@@ -20,20 +22,9 @@ def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
             parameter.grad = torch.zeros_like(parameter)
     if size == 1:
         return
-    for bucket in _buckets([parameter.grad for parameter in trained if parameter.grad is not None]):
+    gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
+    for bucket in portions(((gradient, gradient.numel()) for gradient in gradients), _BUCKET_ELEMENTS):
         flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
         dist.all_reduce(flat)
         for gradient, piece in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
             gradient.copy_(piece.view_as(gradient))
-
-
-def _buckets(tensors: list[Tensor]) -> list[list[Tensor]]:
-    buckets: list[list[Tensor]] = [[]]
-    size = 0
-    for tensor in tensors:
-        if buckets[-1] and size + tensor.numel() > _BUCKET_ELEMENTS:
-            buckets.append([])
-            size = 0
-        buckets[-1].append(tensor)
-        size += tensor.numel()
-    return buckets

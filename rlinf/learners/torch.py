@@ -19,13 +19,13 @@ from torch.distributed.tensor import DTensor
 from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
 from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.config.schema.learner import OffloadConfig
-from rlinf.learners.buckets import cut
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Sleeper
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.stage import Stage
+from rlinf.portions import portions
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -195,7 +195,7 @@ class TorchLearner(Sleeper):
         return len(self._weight_runs(bucket_bytes))
 
     def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
-        return cut(((name, tensor.nbytes) for name, tensor in self.policy.weights()), bucket_bytes)
+        return portions(((name, tensor.nbytes) for name, tensor in self.policy.weights()), bucket_bytes)
 
     def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""

@@ -21,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.config.schema.rollout import ServerConfig
+from rlinf.portions import portions
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
@@ -143,8 +144,10 @@ class ServerSampler:
             tensors = self._layout.distinct(update, self._arrived)
         call, root = self._server.call, self._server.root
         try:
-            for bucket in _buckets(tensors):
-                call(f"{root}/collective_rpc", {"method": "receive_encoded", "args": [_encoded(bucket)]})
+            # No HTTP body holds a whole model.
+            for names in portions(((name, tensor.nbytes) for name, tensor in tensors.items()), _BUCKET_BYTES):
+                bucket = _encoded({name: tensors[name] for name in names})
+                call(f"{root}/collective_rpc", {"method": "receive_encoded", "args": [bucket]})
             if update.is_last:
                 call(f"{root}/collective_rpc", {"method": "finish_encoded"})
                 call(f"{root}/update_weight_version", {"new_version": str(update.version)})
@@ -238,21 +241,6 @@ class ServerSampler:
                 f"{self._server.base} has weights {found!r} instead of {self._version}: was it started anew, or does "
                 "another run push to it? Start this run again to push the weights of its last checkpoint"
             )
-
-
-def _buckets(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """The tensors in portions of about :data:`_BUCKET_BYTES`, so that no HTTP body holds a whole model."""
-    bucket: dict[str, Tensor] = {}
-    size = 0
-    for name, tensor in tensors.items():
-        bytes_ = tensor.numel() * tensor.element_size()
-        if bucket and size + bytes_ > _BUCKET_BYTES:
-            yield bucket
-            bucket, size = {}, 0
-        bucket[name] = tensor
-        size += bytes_
-    if bucket:
-        yield bucket
 
 
 def _encoded(bucket: Mapping[str, Tensor]) -> str:

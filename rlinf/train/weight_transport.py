@@ -166,7 +166,7 @@ class Collective:
 def choose(config: Config, learner: WorkerGroup, samplers: WorkerGroup, *, cuda: bool) -> WeightTransport:
     """The transport that ``rollout.weight_transport`` names; ``auto``: shared memory on one node, else a broadcast.
 
-    :raises ClusterError: shared memory is asked for, and the workers are on several nodes or the system has none.
+    :raises UserError: shared memory is asked for, and the workers are on several nodes or the system has none.
     """
     from rlinf.cluster.weights.segment import available
 

@@ -31,7 +31,7 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams", "granularity"},
+    {"streams", "granularity", "portions"},
     {"interfaces"},
     {"types"},
     {"errors"},

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from rlinf.cluster import Cluster, ClusterError, connect
+from rlinf.cluster import Cluster, connect
 from rlinf.config import Config
 from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.errors import UserError
 from rlinf.samplers import environment
 from rlinf.train.sampler_pool import SamplerPool
 from rlinf.train.weight_transport import Collective, SharedMemory, choose
@@ -75,7 +76,7 @@ def test_auto_takes_shared_memory_on_one_node(cluster: Cluster, tmp_path: Path) 
     config = Config()
     assert isinstance(choose(config, learner, samplers.group, cuda=False), Collective)
     config = replace(config, rollout=replace(config.rollout, weight_transport="shared_memory"))
-    with pytest.raises(ClusterError, match="2 nodes"):
+    with pytest.raises(UserError, match="2 nodes"):
         choose(config, learner, samplers.group, cuda=False)
     samplers.group.nodes = nodes  # type: ignore[method-assign]
     samplers.group.close()

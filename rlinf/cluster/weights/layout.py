@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+
+from rlinf.portions import portions
 
 _ALIGNMENT = 64  # of every tensor's first byte, as torch's own memory
 
@@ -21,6 +23,11 @@ class Entry:
     start: int
     size: int
     """Bytes."""
+
+    @property
+    def room(self) -> int:
+        """Bytes up to where the next tensor may begin."""
+        return -(-self.size // _ALIGNMENT) * _ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Layout:
             size = tensor.numel() * tensor.element_size()
             dtype = str(tensor.dtype).removeprefix("torch.")
             entries.append(Entry(name, dtype, tuple(tensor.shape), end, size))
-            end += -(-size // _ALIGNMENT) * _ALIGNMENT
+            end += entries[-1].room
         return cls(tuple(entries), end)
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
@@ -60,23 +67,10 @@ class Layout:
 
         The places of a portion count from its own beginning; a portion follows the one before without a gap.
         """
-        portions: list[Layout] = []
-        first = 0
-        for index in range(1, len(self.entries) + 1):
-            at_end = index == len(self.entries)
-            end = self.size if at_end else self.entries[index].start
-            full = not at_end and _end(self.entries[index]) - self.entries[first].start > limit
-            if at_end or full:
-                portions.append(_portion(self.entries[first:index], end))
-                first = index
-        return portions
+        return [_portion(part) for part in portions(((entry, entry.room) for entry in self.entries), limit)]
 
 
-def _end(entry: Entry) -> int:
-    return entry.start + entry.size
-
-
-def _portion(entries: Sequence[Entry], end: int) -> Layout:
+def _portion(entries: Sequence[Entry]) -> Layout:
     base = entries[0].start
-    moved = (Entry(entry.name, entry.dtype, entry.shape, entry.start - base, entry.size) for entry in entries)
-    return Layout(tuple(moved), end - base)
+    moved = tuple(replace(entry, start=entry.start - base) for entry in entries)
+    return Layout(moved, moved[-1].start + moved[-1].room)

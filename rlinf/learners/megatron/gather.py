@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from rlinf.learners.buckets import cut
+from rlinf.portions import portions
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Gatherer:
 
     def buckets(self, limit: int | None) -> list[list[str]]:
         """The parameters, in order, in runs of at most ``limit`` bytes when whole (one parameter at least)."""
-        return cut(((name, held.bytes) for name, held in self.held.items()), limit)
+        return portions(((name, held.bytes) for name, held in self.held.items()), limit)
 
     @torch.no_grad()
     def whole(self, names: Iterable[str] | None = None) -> Iterator[tuple[str, Tensor]]:
