@@ -6,7 +6,8 @@
 
 Every run is a process of its own; imports and construction are not counted on either side. SB3 has the tuned
 hyper-parameters of its Zoo, ours are those of config/sim/NAME.yaml. Pendulum: both make one update of 256 transitions
-per environment step; SB3's networks are 256 wide, ours 128, and `sb3_small` is SB3 with ours.
+per environment step; SB3's networks are 256 wide, our recipe's 128. `rlinf_wide` is ours with SB3's networks,
+`sb3_small` SB3 with ours.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 RECIPES = Path(__file__).parents[1] / "config" / "sim"
 GOAL = 475.0
 PENDULUM_STEPS = 8_000
-OUR_PENDULUM_SIZES = (128, 128)
+OUR_PENDULUM_SIZES, SB3_PENDULUM_SIZES = (128, 128), (256, 256)
 _QUIET = ["cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "evaluation.size=0"]
 
 
@@ -76,7 +77,7 @@ def ours_cartpole(seed: int) -> dict[str, float]:
         return {"cpu_s": spent, "steps": steps, "return": mean}
 
 
-def sb3_pendulum(seed: int, hidden_sizes: tuple[int, ...] = (256, 256)) -> dict[str, float]:
+def sb3_pendulum(seed: int, hidden_sizes: tuple[int, ...] = SB3_PENDULUM_SIZES) -> dict[str, float]:
     import gymnasium
     import torch
     from stable_baselines3 import SAC
@@ -97,9 +98,10 @@ def sb3_pendulum_small(seed: int) -> dict[str, float]:
     return sb3_pendulum(seed, OUR_PENDULUM_SIZES)
 
 
-def ours_pendulum(seed: int) -> dict[str, float]:
+def ours_pendulum(seed: int, hidden_sizes: tuple[int, ...] = OUR_PENDULUM_SIZES) -> dict[str, float]:
+    width = f"policy.hidden_sizes={list(hidden_sizes)}"
     with tempfile.TemporaryDirectory() as folder:
-        trainer, steps, step = _trainer("pendulum_sac", seed, folder), 0.0, 0
+        trainer, steps, step = _trainer("pendulum_sac", seed, folder, width), 0.0, 0
         began = time.process_time()
         while steps < PENDULUM_STEPS:
             steps = _step(trainer, step)["rollout/env_steps_total"]
@@ -108,6 +110,10 @@ def ours_pendulum(seed: int) -> dict[str, float]:
         records = trainer.graph.rollout.evaluate(20).records
         reached = statistics.mean(record.total for record in records)
         return {"cpu_s": spent, "steps_per_cpu_s": steps / spent, "return": reached}
+
+
+def ours_pendulum_wide(seed: int) -> dict[str, float]:
+    return ours_pendulum(seed, SB3_PENDULUM_SIZES)
 
 
 def throughput(_seed: int) -> dict[str, float]:
@@ -136,7 +142,7 @@ def throughput(_seed: int) -> dict[str, float]:
     return {**found, "ratio": found["1024_native"] / found["8_sync"]}
 
 
-def _trainer(recipe: str, seed: int, folder: str) -> Any:
+def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     """Everything that `rlinf train` puts together, in this process, without evaluation."""
     from rlinf.cluster import connect
     from rlinf.config import load
@@ -145,13 +151,13 @@ def _trainer(recipe: str, seed: int, folder: str) -> Any:
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
 
-    config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run"])
+    config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run", *settings])
     cluster = connect(config.cluster)
     directory = RunDirectory.open(config)
     graph = build_graph(config, cluster, directory.path)
     display = ProgressDisplay(name="", mode="none", total=1, done=0)
     trainer = Trainer(config, graph, directory, display)
-    graph.load_weights(graph.learner.weights(version=0))
+    graph.send_weights(0)
     return trainer
 
 
@@ -166,7 +172,12 @@ def _step(trainer: Any, step: int) -> dict[str, float]:
 
 RUNS = {
     "cartpole": {"rlinf": ours_cartpole, "sb3": sb3_cartpole},
-    "pendulum": {"rlinf": ours_pendulum, "sb3": sb3_pendulum, "sb3_small": sb3_pendulum_small},
+    "pendulum": {
+        "rlinf": ours_pendulum,
+        "rlinf_wide": ours_pendulum_wide,
+        "sb3": sb3_pendulum,
+        "sb3_small": sb3_pendulum_small,
+    },
     "throughput": {"rlinf": throughput},
 }
 
@@ -175,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(RUNS), default="cartpole")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--only", choices=["rlinf", "sb3", "sb3_small"])
+    parser.add_argument("--only", choices=sorted(RUNS["pendulum"]))
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.one is not None:

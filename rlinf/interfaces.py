@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,6 +38,12 @@ class Sampler(Protocol):
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         """The same completions as they finish, in any order."""
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Between two of a stream's completions: ends these requests as far as they are, with finish reason "abort".
+
+        A request with those tokens as ``prefix`` continues one, also under newer weights.
+        """
 
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes new weights in place; the next token follows them. Returns timing and bytes."""

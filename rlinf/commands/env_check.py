@@ -26,6 +26,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("observations are not equal although similar", False, _REPEATS),
     ("not equal although similar", False, _REPEATS),
     ("step info are not equivalent", False, "Only the success flag of the info is read here; see that it repeats."),
+    ("then `env.reset()` is non-deterministic", False, "Harmless: every episode here starts with a seed of its own."),
     ("non-deterministic", True, _REPEATS),
     ("not equivalent for the same seed", True, _REPEATS),
     ("random number generator", True, _REPEATS),

@@ -57,6 +57,7 @@ class OwnEnvironment:
 
 OWN_ENVIRONMENT: Mapping[str, OwnEnvironment] = {
     "robosuite": OwnEnvironment("rlinf_envs:rlinf/Robosuite-", "robosuite", "venvs/robosuite/bin/python"),
+    "panda-gym": OwnEnvironment("panda_gym:", "panda_gym", "venvs/panda_gym/bin/python"),
     "libero": OwnEnvironment("rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python"),
 }
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
 from rlinf.learners.replay import ReplayBuffer, Transitions
 from rlinf.streams import torch_generator
@@ -48,24 +49,20 @@ class SacLearner:
         self.options = options
         self.replay = ReplayBuffer(options.replay_capacity, folder=options.replay_folder)
         self._target = copy.deepcopy(nn.ModuleList([policy.critic_encoder, policy.critic])).requires_grad_(False)
-        self._actor_parameters = policy.parameters_of_actor()
-        self._critic_parameters = policy.parameters_of_critic()
-        self._target_parameters: list[Tensor] = [*self._target.parameters()]
         self._learns_alpha = options.alpha == "auto"
         start = 0.0 if options.alpha == "auto" else math.log(options.alpha)
-        self._log_alpha = torch.tensor(start, requires_grad=self._learns_alpha)
+        self._log_alpha = nn.Parameter(torch.tensor(start), requires_grad=self._learns_alpha)
+        # The temperature moves together with the actor: an optimiser of its own would cost as much as the actor's.
+        moved_together = [self._log_alpha] if self._learns_alpha else []
+        self._actor = FlatParameters([*policy.parameters_of_actor(), *moved_together])
+        self._critic = FlatParameters(policy.parameters_of_critic())
+        self._target_weights = FlatParameters(self._target.parameters())
         self._target_entropy = options.target_entropy
         if self._target_entropy is None:
             self._target_entropy = -float(policy.noise_size)
-        # Fused Adam does one pass over all weights; unfused it is a third of the update's time. The temperature moves
-        # together with the actor: an optimiser of its own would cost as much as the actor's.
-        groups = [{"params": self._actor_parameters, "lr": options.lr}]
-        if self._learns_alpha:
-            groups.append({"params": [self._log_alpha], "lr": options.lr})
-        self._actor_optimizer = torch.optim.Adam(groups, fused=True)
-        self._critic_optimizer = torch.optim.Adam(
-            self._critic_parameters, lr=options.critic_lr or options.lr, fused=True
-        )
+        self._actor_optimizer = torch.optim.Adam([self._actor.whole], lr=options.lr, fused=True)
+        critic_lr = options.critic_lr or options.lr
+        self._critic_optimizer = torch.optim.Adam([self._critic.whole], lr=critic_lr, fused=True)
         self._seen = 0
         self._updates = 0
 
@@ -103,22 +100,24 @@ class SacLearner:
         """One update of critics, actor, temperature and targets."""
         alpha = self._log_alpha.detach().exp()
         critic_loss = self._critic_loss(sampled, noise[0], alpha)
-        self._critic_optimizer.zero_grad()
+        self._critic.forget_gradients()
         critic_loss.backward()
         self._critic_optimizer.step()
 
-        actions, logprobs = self.policy.draw(sampled.inputs, noise[1])
-        actor_loss = (alpha * logprobs - self.policy.judge(sampled.inputs, actions).amin(0)).mean()
-        entropy = -logprobs.detach().mean()
-        self._actor_optimizer.zero_grad()
         # The critics are only judges here: their gradients are neither needed nor computed.
-        actor_loss.backward(inputs=self._actor_parameters)
+        with self._critic.frozen():
+            actions, logprobs = self.policy.draw(sampled.inputs, noise[1])
+            actor_loss = (alpha * logprobs - self.policy.judge(sampled.inputs, actions).amin(0)).mean()
+        entropy = -logprobs.detach().mean()
+        self._actor.forget_gradients()
+        actor_loss.backward()
         if self._learns_alpha:
             assert self._target_entropy is not None
-            self._log_alpha.grad = (entropy - self._target_entropy) * alpha
+            assert self._log_alpha.grad is not None
+            self._log_alpha.grad.add_((entropy - self._target_entropy) * alpha)
         self._actor_optimizer.step()
         with torch.no_grad():
-            torch._foreach_lerp_(self._target_parameters, tuple(self._critic_parameters), self.options.tau)
+            self._target_weights.whole.lerp_(self._critic.whole, self.options.tau)
         return {
             "critic_loss": critic_loss.detach(),
             "actor_loss": actor_loss.detach(),

@@ -69,6 +69,8 @@ class SimulatorShow:
 
 
 def _opens_windows(env: EnvOptions) -> bool:
+    if env.isolation == "process":
+        return False
     probe = make_env(env)
     try:
         return _WINDOW_MODE in (probe.metadata.get("render_modes") or [])

@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rlinf.rollouts.isolation.lanes import filming_problem_in_process
 from rlinf.rollouts.lanes import close_quietly
 from rlinf.rollouts.make_env import EnvOptions, make_env
 from rlinf.rollouts.offscreen import draw_plainly, take_context
@@ -40,7 +41,7 @@ def filmable_env(options: EnvOptions) -> gymnasium.Env:
 def filming_problem(options: EnvOptions) -> str | None:
     """Why the environment of ``options`` can not be filmed here, found by drawing one picture; None where it can."""
     if options.isolation == "process":
-        return f"{options.id} runs in another interpreter, which sends no pictures"
+        return filming_problem_in_process(options)
     env = make_env(options)
     modes = list(env.metadata.get("render_modes") or [])
     close_quietly(env)

@@ -11,6 +11,7 @@ import numpy as np
 
 from rlinf.rollouts.film import Film
 from rlinf.rollouts.filmable import filmable_env
+from rlinf.rollouts.isolation.lanes import IsolatedLanes
 from rlinf.rollouts.lanes import InProcessLanes, StepResult
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.tiles import Grid, Tile
@@ -27,8 +28,7 @@ class FilmedLanes:
     """
 
     def __init__(self, options: EnvOptions, num_lanes: int) -> None:
-        build = partial(filmable_env, options)
-        self._lanes = InProcessLanes(build, num_lanes, options.success_key, options.step_timeout_s)
+        self._lanes = _drawing_lanes(options, num_lanes)
         self.num_lanes = num_lanes
         self.observation_space = self._lanes.observation_space
         self.action_space = self._lanes.action_space
@@ -114,6 +114,13 @@ class FilmedLanes:
             self._film.write(self._grid.draw(list(self._tiles.values())))
         except Exception as error:  # a full disk, an encoder that is not there
             self.problem = _words(error)
+
+
+def _drawing_lanes(options: EnvOptions, num_lanes: int) -> InProcessLanes | IsolatedLanes:
+    if options.isolation == "process":
+        return IsolatedLanes(options, num_lanes, draws=True)
+    build = partial(filmable_env, options)
+    return InProcessLanes(build, num_lanes, options.success_key, options.step_timeout_s)
 
 
 def _words(error: Exception) -> str:

@@ -116,6 +116,7 @@ def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         seed=spec.seed,
         max_model_len=spec.max_model_len,
         layout=layout,
+        abortable=config.over_sampling > 0,
     )
 
 

@@ -14,34 +14,25 @@ inside a trusted network.
 from __future__ import annotations
 
 import base64
-import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any
-from urllib.parse import urlsplit
 
 from torch import Tensor
 
 from rlinf.config.schema.rollout import ServerConfig
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
+from rlinf.samplers.server_answers import Answer, OpenAnswers
+from rlinf.samplers.server_http import Server, ServerError
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.weights import WeightLayout
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
-_CONCURRENT = 128
-"""Requests under way at a time; a request is one prompt with all its responses, so this fills most engines."""
 _BUCKET_BYTES = 64 << 20
 
 
-class ServerError(RuntimeError):
-    """The server could not be reached in time, or refused; the message has its address and its answer."""
-
-
 class ServerSampler:
-    """A :class:`rlinf.interfaces.Sampler` behind HTTP. :meth:`stream` yields the responses of a prompt together.
+    """A :class:`rlinf.interfaces.Sampler` behind HTTP.
 
     A response depends on its stream key, not on the batch. Token ids go both ways, so no tokenizer is involved here.
     """
@@ -54,63 +45,87 @@ class ServerSampler:
         seed: int,
         max_model_len: int,
         layout: WeightLayout | None = None,
+        abortable: bool = True,
     ) -> None:
         """``layout`` of the served model, where known, lets :meth:`load` name weights that do not fit.
+
+        ``abortable`` has every token sent at once; without it a response comes in one piece, which costs the server
+        less, and :meth:`abort` is refused.
 
         Raises:
             ServerError: nothing answers at ``config.base_url``, or it reports log-probabilities before processing.
         """
         if not config.base_url:
             raise ValueError("rollout.sampler: server needs rollout.server.base_url, such as http://host:8000/v1")
-        self._base = config.base_url.rstrip("/")
-        # The weight endpoints are beside /v1, not under it.
-        self._root = self._base.removesuffix("/v1")
-        if urlsplit(self._base).scheme not in ("http", "https"):
-            raise ValueError(f"rollout.server.base_url must begin with http:// or https://, got {config.base_url!r}")
-        self._timeout_s = config.timeout_s
+        self._server = Server(config.base_url, timeout_s=config.timeout_s)
         self._eos_token_ids = frozenset(eos_token_ids)
         self._seed = seed
         self._layout = layout
+        self._abortable = abortable
         self._version = 0
+        self._pushed = False
         self._arrived: set[str] = set()
-        self._streaming = False
+        self._requests: dict[int, SampleRequest] = {}
+        self._answers: OpenAnswers | None = None
         served = self._served_model(config.model)
         self._model: str = served["id"]
         # The server cuts prompts and responses at its own limit, which may be the smaller one.
         self._max_model_len = min(max_model_len, served.get("max_model_len") or max_model_len)
         self._check_logprobs()
 
+    # -- sampling ----------------------------------------------------------------------------------------------------
+
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """All completions of all requests, ordered by (position of the request, sample index)."""
         return in_request_order(requests, self.stream(requests))
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same completions as their prompts are finished.
+        """The same completions as they finish. Between two of them :meth:`abort` may be called, but not :meth:`load`.
+
+        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
 
         Raises:
-            ServerError: a request failed or took longer than ``timeout_s``.
+            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
+            ServerError: a request failed, nothing came for ``timeout_s``, or the server has lost the weights of the
+                last :meth:`load`.
         """
         check_requests(requests)
-        if self._streaming:
+        if self._answers is not None:
             raise RuntimeError("this sampler is streaming already: exhaust or close that stream first")
-        self._streaming = True
-        pool = ThreadPoolExecutor(max_workers=_CONCURRENT, thread_name_prefix="sampler")
+        self._check_weights()
+        reasons = {request.request_id: limit_of(request, self._max_model_len)[1] for request in requests}
+        self._requests = {request.request_id: request for request in requests}
+        self._answers = OpenAnswers(
+            self._server,
+            {request.request_id: self._body(request) for request in requests if reasons[request.request_id] is None},
+        )
         try:
-            pending = set()
             for request in requests:
-                _, reason = limit_of(request, self._max_model_len)
-                if reason is None:
-                    pending.add(pool.submit(self._complete, request))
-                    continue
-                for sample_index in range(request.first_sample, request.first_sample + request.n):
-                    yield Completion(request.request_id, sample_index, (), (), reason, ())
-            while pending:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                for finished in done:
-                    yield from finished.result()
+                reason = reasons[request.request_id]
+                if reason is not None:
+                    for sample_index in range(request.first_sample, request.first_sample + request.n):
+                        yield Completion(request.request_id, sample_index, (), (), reason, ())
+            for answer in self._answers.finished():
+                yield self._completion(answer)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            self._streaming = False
+            self._answers.close()
+            self._answers, self._requests = None, {}
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
+
+        They can be continued, also under newer weights, by requests that have the tokens as ``prefix``.
+
+        Raises:
+            RuntimeError: the sampler was not made ``abortable``: parts of the responses would be missing.
+        """
+        if not self._abortable:
+            raise RuntimeError("this sampler was not made abortable: its responses come in one piece")
+        if self._answers is None:
+            return []
+        return [self._completion(answer) for answer in self._answers.abandon(request_ids)]
+
+    # -- weights -----------------------------------------------------------------------------------------------------
 
     def load(self, update: WeightUpdate) -> Metrics:
         """Sends the weights to every worker of the server; later requests follow them.
@@ -120,25 +135,27 @@ class ServerSampler:
             WeightUpdateError: the update does not fit the ``layout``.
             ServerError: the server has no developer endpoints or no weight receiver, or refused.
         """
-        if self._streaming:
+        if self._answers is not None:
             raise RuntimeError("exhaust or close the running stream before load()")
         started = time.perf_counter()
         tensors = dict(update.tensors)
         if self._layout is not None:
             tensors = self._layout.distinct(update, self._arrived)
+        call, root = self._server.call, self._server.root
         try:
             for bucket in _buckets(tensors):
-                self._post(f"{self._root}/collective_rpc", {"method": "receive_encoded", "args": [_encoded(bucket)]})
+                call(f"{root}/collective_rpc", {"method": "receive_encoded", "args": [_encoded(bucket)]})
             if update.is_last:
-                self._post(f"{self._root}/collective_rpc", {"method": "finish_encoded"})
-                self._post(f"{self._root}/update_weight_version", {"new_version": str(update.version)})
-                self._post(f"{self._root}/reset_prefix_cache?reset_running_requests=true", {})
+                call(f"{root}/collective_rpc", {"method": "finish_encoded"})
+                call(f"{root}/update_weight_version", {"new_version": str(update.version)})
+                call(f"{root}/reset_prefix_cache?reset_running_requests=true", {})
         except ServerError as error:
             raise ServerError(
                 f"weights {update.version} could not be pushed; the server needs VLLM_SERVER_DEV_MODE=1 and "
                 f"--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver: {error}"
             ) from error
-        self._version = update.version
+        if update.is_last:
+            self._version, self._pushed = update.version, True
         moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
 
@@ -148,15 +165,17 @@ class ServerSampler:
     def wake(self) -> None:
         """Nothing to do."""
 
-    def _complete(self, request: SampleRequest) -> list[Completion]:
-        """One HTTP request: all responses of a prompt."""
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def _body(self, request: SampleRequest) -> dict[str, Any]:
+        """The HTTP request for all responses of a prompt."""
         params = request.params
         greedy = params.temperature == 0.0
         limit, _ = limit_of(request, self._max_model_len)
         stops = set(params.stop_token_ids) | (set() if params.ignore_eos else self._eos_token_ids)
         # The server gives response j of a request the seed plus j: a stream per sample, wherever the group begins.
         key = stream_key(self._seed, (*request.key, len(request.prefix)), 0) >> 2
-        body = {
+        return {
             "model": self._model,
             "prompt": [*request.prompt_ids, *request.prefix],
             "n": request.n,
@@ -170,65 +189,55 @@ class ServerSampler:
             "ignore_eos": True,
             "logprobs": 0,
             "return_token_ids": True,
+            "stream": True,
+            # The end of a response is sent at once whatever the interval is. Were the tokens before it held back,
+            # aborting would throw away more of the responses that go on than of those that end.
+            "stream_interval": 1 if self._abortable else limit,
         }
-        answer = self._post(f"{self._base}/completions", body)
-        completions = []
-        for choice in answer["choices"]:
-            if choice.get("token_ids") is None:
-                raise ServerError(f"{self._base} returns no token ids: it must support return_token_ids (vLLM does)")
-            tokens = tuple(choice["token_ids"])
-            completions.append(
-                Completion(
-                    request_id=request.request_id,
-                    sample_index=request.first_sample + choice["index"],
-                    token_ids=tokens,
-                    logprobs=tuple(choice["logprobs"]["token_logprobs"]),
-                    finish_reason=choice["finish_reason"],
-                    policy_version=(self._version,) * len(tokens),
-                )
-            )
-        return completions
+
+    def _completion(self, answer: Answer) -> Completion:
+        request = self._requests[answer.request_id]
+        return Completion(
+            request_id=answer.request_id,
+            sample_index=request.first_sample + answer.index,
+            token_ids=tuple(answer.tokens),
+            logprobs=tuple(answer.logprobs),
+            finish_reason=answer.finish_reason or "abort",
+            policy_version=(self._version,) * len(answer.tokens),
+        )
+
+    # -- what the server is ------------------------------------------------------------------------------------------
 
     def _served_model(self, name: str | None) -> dict[str, Any]:
         """The server's description of model ``name``, or of the only one it serves."""
-        models = {model["id"]: model for model in self._post(f"{self._base}/models", None)["data"]}
+        models = {model["id"]: model for model in self._server.call(f"{self._server.base}/models")["data"]}
         if name is None and len(models) == 1:
             return dict(next(iter(models.values())))
         if name not in models:
-            raise ServerError(f"{self._base} serves {sorted(models)}: set rollout.server.model to one of them")
+            raise ServerError(f"{self._server.base} serves {sorted(models)}: set rollout.server.model to one of them")
         return dict(models[name])
 
     def _check_logprobs(self) -> None:
         """Draws one token where one is allowed: its log-probability is 0 exactly when processing comes first."""
         body = {"model": self._model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
-        (choice,) = self._post(f"{self._base}/completions", body)["choices"]
+        (choice,) = self._server.call(f"{self._server.base}/completions", body)["choices"]
         (logprob,) = choice["logprobs"]["token_logprobs"]
         if abs(logprob) > 1e-4:
             raise ServerError(
-                f"{self._base} reports log-probabilities from before temperature, top-k and top-p: "
+                f"{self._server.base} reports log-probabilities from before temperature, top-k and top-p: "
                 "start it with --logprobs-mode processed_logprobs"
             )
 
-    def _post(self, url: str, body: Mapping[str, Any] | None) -> Any:
-        """The decoded answer to a POST of ``body`` (a GET for None).
-
-        Raises:
-            ServerError: no answer within ``timeout_s``, or a status other than success.
-        """
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=self._timeout_s) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            raise ServerError(f"{url} answered {error.code}: {error.read().decode(errors='replace')[:500]}") from error
-        except TimeoutError as error:
+    def _check_weights(self) -> None:
+        """A server that was started anew would answer with the weights it was started with, and nothing would show."""
+        if not self._pushed:
+            return
+        found = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
+        if found != str(self._version):
             raise ServerError(
-                f"{url} gave no answer within {self._timeout_s:g} s (rollout.server.timeout_s)"
-            ) from error
-        except OSError as error:
-            raise ServerError(f"{url} can't be reached: {error}") from error
-        return json.loads(text) if text else None
+                f"{self._server.base} has weights {found!r} instead of {self._version}: was it started anew, or does "
+                "another run push to it? Start this run again to push the weights of its last checkpoint"
+            )
 
 
 def _buckets(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

@@ -147,7 +147,7 @@ class SamplerEnd:
     ) -> Iterator[list[Completion]]:
         """The same, but when all requests of ``enough`` groups are complete the others end as they are ("abort").
 
-        Which ones that are depends on the requests, the weights and the seed, not on time.
+        Which ones that are depends on the requests, the weights and the seed, not on time (unless a server answers).
         """
         return _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
 
@@ -165,7 +165,7 @@ class SamplerEnd:
             open_groups = {group for group, count in waiting.items() if count}
             if open_groups and len(open_groups) <= needed:
                 ids = [name for name, group in group_of.items() if group in open_groups]
-                yield from self._sampler.abort(ids)  # type: ignore[attr-defined]  # checked with the configuration
+                yield from self._sampler.abort(ids)
                 needed = -1
 
     def load(self, update: WeightUpdate) -> Metrics:

@@ -64,6 +64,8 @@ def gpus_of(config: Config) -> tuple[float, float]:
     cluster = config.cluster
     available = torch.cuda.is_available()
     learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(available)
+    if config.rollout.sampler == "server":
+        return learner, 0.0
     if cluster.gpus_per_sampler is not None:
         return learner, cluster.gpus_per_sampler
     if cluster.placement == "separate" or not learner:

@@ -102,6 +102,14 @@ def test_a_sound_one_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert checked(own, "CartPole-v1") == 0
 
 
+def test_starts_that_repeat_only_with_a_seed_are_enough(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    noise = "np.full(2, np.random.random() if seed is None else self.np_random.random(), np.float32)"
+    (own / "seeded.py").write_text(written("seeded", observation=noise))
+    assert checked(own, "seeded:seeded-v0") == 0
+    assert "Harmless: every episode here starts with a seed of its own." in capsys.readouterr().out
+    sys.modules.pop("seeded")
+
+
 def test_an_id_that_nobody_registered_says_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert checked(own, "CartPoel-v1") == FAILED
     assert "is not registered" in capsys.readouterr().out

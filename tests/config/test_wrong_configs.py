@@ -19,6 +19,7 @@ algorithm: {adv_type: gae, loss_type: actor_critic, group_size: 1}
 """
 EXPERTS = "policy: {architecture: {model_type: qwen3_moe, num_experts: 6, moe_intermediate_size: 8}}\n"
 EXPERTS += "learner: {backend: megatron, num_workers: 4, megatron: {"
+SERVER = "rollout: {sampler: server, server: {base_url: 'http://host:8000/v1'}"
 MEGATRON = "learner: {backend: megatron, num_workers: 4, megatron: {"
 
 # What was written, the message, and the fix.
@@ -86,6 +87,10 @@ WRONG = [
     ),
     ("cluster: {address: 'ray://head:10001'}", "is Ray Client, which can't stream", "cluster.address: auto"),
     ("rollout: {sampler: server}", "rollout.sampler: server needs the address", "Set rollout.server.base_url"),
+    (SERVER + ", sleep: always}", "a server does not free its memory for the learner", "Set it to auto."),
+    (SERVER + ", num_samplers: 2}", "one client is enough", "Set it to 1."),
+    (SERVER + ", generation_batch_size: 8}", "is not read by rollout.sampler: server.", "Take it out"),
+    (SERVER + "}\ncluster: {gpus_per_sampler: 1}", "the server has its own GPUs", "Set it to null."),
     ("rollout: {sampler: hf, vllm: {max_num_seqs: 8}}", "is not read by rollout.sampler: hf.", "sampler: vllm."),
     ("evaluation: {samples: 4}", "evaluation.samples 4 at temperature 0", "Set evaluation.temperature: 0.6"),
     ("learner: {optimizer: {warmup_steps: 500}}", "is more than run.max_steps 100.", "Set it to 10, for example."),

@@ -1,38 +1,51 @@
-"""robosuite in its own virtual environment, which `make venvs/robosuite` makes; `ROBOSUITE_PYTHON` names another."""
+"""Simulators in virtual environments of their own, which `make venvs/NAME` makes."""
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rlinf.rollouts.isolation.lanes import remarks_in_process
+from rlinf.rollouts.filmable import filming_problem
+from rlinf.rollouts.isolation.lanes import IsolatedLanes, remarks_in_process
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.vectorize import make_lanes
 
-PYTHON = Path(os.environ.get("ROBOSUITE_PYTHON", Path(__file__).parents[2] / "venvs" / "robosuite" / "bin" / "python"))
-pytestmark = [pytest.mark.sim, pytest.mark.skipif(not PYTHON.exists(), reason="no virtual environment of robosuite")]
+VENVS = Path(__file__).parents[2] / "venvs"
+pytestmark = pytest.mark.sim
 
 
-def options(**kwargs: Any) -> EnvOptions:
+def options(name: str, id_: str, success_key: str = "success", **kwargs: Any) -> EnvOptions:
+    python = VENVS / name / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"make venvs/{name}")
     wrappers = ("rlinf.rollouts.wrappers:TokenizeText",) if "camera" in kwargs else ()
     return EnvOptions(
-        "rlinf_envs:rlinf/Robosuite-v0",
+        id_,
         kwargs,
         wrappers,
         isolation="process",
-        python=str(PYTHON),
+        python=str(python),
         step_timeout_s=200.0,
-        success_key="success",
+        success_key=success_key,
     )
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"camera": "agentview"}], ids=["state", "camera"])
-def test_a_seed_fixes_start_and_course_exactly(kwargs: dict[str, Any]) -> None:
-    lanes = make_lanes(options(**kwargs), 2)
+robosuite = partial(options, "robosuite", "rlinf_envs:rlinf/Robosuite-v0")
+panda = partial(options, "panda_gym", "panda_gym:PandaReachDense-v3", "is_success")
+MADE = {
+    "robosuite": robosuite,
+    "robosuite camera": partial(robosuite, camera="agentview"),
+    "panda": panda,
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_a_seed_fixes_start_and_course_exactly(name: str) -> None:
+    lanes = make_lanes(MADE[name](), 2)
     try:
         assert lanes.reset([0, 1], [7, 7]) == {}
         start = {name: leaf.copy() for name, leaf in lanes.observations.items()}
@@ -54,7 +67,7 @@ def test_a_seed_fixes_start_and_course_exactly(kwargs: dict[str, Any]) -> None:
 def test_the_two_sides_of_the_split_start_elsewhere() -> None:
     starts = []
     for split in ("train", "eval"):
-        lanes = make_lanes(options(split=split), 1)
+        lanes = make_lanes(robosuite(split=split), 1)
         lanes.reset([0], [7])
         starts.append(lanes.observations["observation"].copy())
         lanes.close()
@@ -62,4 +75,16 @@ def test_the_two_sides_of_the_split_start_elsewhere() -> None:
 
 
 def test_the_checker_finds_nothing_serious() -> None:
-    assert [remark for remark in remarks_in_process(options()) if remark.fatal] == []
+    assert [remark for remark in remarks_in_process(robosuite()) if remark.fatal] == []
+
+
+def test_pictures_come_from_over_there() -> None:
+    assert filming_problem(panda()) is None
+    lanes = IsolatedLanes(panda(), 1, draws=True)
+    try:
+        lanes.reset([0], [7])
+        frame = lanes.render(0)
+    finally:
+        lanes.close()
+    assert (frame.ndim, frame.shape[2], frame.dtype) == (3, 3, np.uint8)
+    assert frame.std() > 0

@@ -154,7 +154,7 @@ def test_one_update_is_the_published_one_written_out():
         assert not tensor.equal(before.state_dict()[name]), name
     torch.testing.assert_close(learner._log_alpha.detach(), alpha.detach())
     for kept, old, new in zip(
-        learner._target_parameters, target.parameters_of_critic(), policy.parameters_of_critic(), strict=True
+        learner._target_weights.parts, target.parameters_of_critic(), policy.parameters_of_critic(), strict=True
     ):
         torch.testing.assert_close(kept, 0.9 * old + 0.1 * new, rtol=1e-4, atol=1e-6)
 

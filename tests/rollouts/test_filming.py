@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -80,8 +82,10 @@ def build_policy(observation_space: Any, action_space: Any, chunk: int) -> Actor
     return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=chunk))
 
 
-def rollout(workers: int = 1, chunk: int = 1, **kwargs: Any) -> VectorRollout:
+def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: Any) -> VectorRollout:
     env = EnvOptions("Walk-v0", kwargs, num_action_chunks=chunk)
+    if isolated:
+        env = replace(env, id="walk:Walk-v0", isolation="process")
     options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
     build = partial(build_policy, chunk=chunk)
     group = InThisProcess([EnvWorker(options, part, build) for part in lane_ranges(4, workers)])
@@ -155,6 +159,34 @@ def test_what_can_not_be_filmed_is_said_before() -> None:
     assert filming_problem(EnvOptions("Walk-v0")) is None
     assert "its render modes are none" in str(filming_problem(EnvOptions("Blind-v0")))
     assert "the renderer is gone" in str(filming_problem(EnvOptions("Walk-v0", {"breaks_at": 1})))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module `walk` that another interpreter finds."""
+    head = "from __future__ import annotations\n\nimport gymnasium\nimport numpy as np\n\n\n"
+    (tmp_path / "walk.py").write_text(f"{head}{inspect.getsource(Walk)}\n\ngymnasium.register('Walk-v0', Walk)\n")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_environment_of_another_interpreter_is_filmed_like_one_of_this(tmp_path: Path) -> None:
+    here, there = tmp_path / "films" / "here.mp4", tmp_path / "films" / "there.mp4"
+    assert rollout(isolated=True).evaluate(8, video=there) == rollout().evaluate(8, video=here)
+    one, two = frames(here), frames(there)
+    assert len(one) == len(two)
+    assert all((a == b).all() for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_picture_that_fails_in_another_interpreter_says_why(tmp_path: Path) -> None:
+    broken = rollout(isolated=True, breaks_at=9).evaluate(8, video=tmp_path / "films" / "one.mp4")
+    assert broken.records == rollout().evaluate(8).records
+    assert "OSError: the renderer is gone" in str(broken.problem)
+    assert not list((tmp_path / "films").iterdir())
+    isolated = EnvOptions("walk:Walk-v0", isolation="process")
+    assert filming_problem(isolated) is None
+    assert "the renderer is gone" in str(filming_problem(replace(isolated, kwargs={"breaks_at": 1})))
 
 
 def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,20 +1,12 @@
-"""The sampler behind HTTP: its errors against a stand-in, everything else against a real vLLM server."""
+"""The sampler behind HTTP against a stand-in: what it asks, how it hangs up, and what it says when things go wrong."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import json
-import os
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -22,13 +14,19 @@ import torch
 
 from rlinf.config.schema.rollout import ServerConfig
 from rlinf.interfaces import Sampler
-from rlinf.samplers.server import ServerError, ServerSampler
-from rlinf.samplers.weights import WeightLayout
+from rlinf.samplers.server import ServerSampler
+from rlinf.samplers.server_http import ServerError
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
-from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
+from tests.samplers.tiny_models import EOS
 
-ROOT = Path(__file__).resolve().parents[2]
 PARAMS = SamplingParams(max_new_tokens=6)
+ENDLESS, MUTE, CUT, BROKEN, ELSEWHERE = 40, 41, 42, 43, 44
+"""First tokens of prompts that the stand-in answers in a way of its own."""
+
+
+def chunk(index: int, tokens: list[int], reason: str | None = None) -> dict[str, Any]:
+    logprobs = {"token_logprobs": [-0.5] * len(tokens)}
+    return {"choices": [{"index": index, "token_ids": tokens, "finish_reason": reason, "logprobs": logprobs}]}
 
 
 class StandIn(BaseHTTPRequestHandler):
@@ -36,36 +34,61 @@ class StandIn(BaseHTTPRequestHandler):
 
     answers: ClassVar[dict[str, tuple[int, Any]]] = {}
     bodies: ClassVar[list[dict[str, Any]]] = []
-    delay_s = 0.0
+    hung_up: ClassVar[threading.Event]
+    version = "default"
 
     def do_GET(self) -> None:
-        self.reply(200, {"data": [{"id": "tiny", "max_model_len": 32}]})
+        if self.path == "/weight_info":
+            self.reply(200, {"weight_version": self.version})
+        else:
+            self.reply(200, {"data": [{"id": "tiny", "max_model_len": 32}]})
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         type(self).bodies.append(body)
-        probe = "allowed_token_ids" in body
-        if not probe:
-            time.sleep(self.delay_s)
-        choices = [
-            {
-                "index": j,
-                "token_ids": [5 + j, EOS],
-                "finish_reason": "stop",
-                "logprobs": {"token_logprobs": [0.0, -1.0]},
-            }
-            for j in range(body.get("n", 1))
-        ]
-        if probe:
-            choices[0]["logprobs"] = {"token_logprobs": [0.0]}
-        self.reply(*self.answers.get(self.path, (200, {"choices": choices})))
+        if self.path in self.answers:
+            self.reply(*self.answers[self.path])
+        elif "new_version" in body:
+            type(self).version = body["new_version"]
+            self.reply(200, {})
+        elif not body.get("stream"):
+            self.reply(200, {"choices": [{"logprobs": {"token_logprobs": [0.0]}}]})
+        else:
+            self.stream(body)
+
+    def stream(self, body: dict[str, Any]) -> None:
+        """Two tokens for each response, one at a time, unless the prompt asks for something else."""
+        self.send_response(200)
+        self.end_headers()
+        first = body["prompt"][0]
+        try:
+            while first == ENDLESS:
+                self.say(chunk(0, [7]))
+                time.sleep(0.01)
+            if first == MUTE:
+                while True:
+                    self.wfile.write(b": still there\n\n")
+                    time.sleep(0.05)
+        except OSError:
+            self.hung_up.set()
+            return
+        if first == BROKEN:
+            self.say({"error": {"message": "the engine is dead"}})
+        for j in range(body["n"]):
+            self.say(chunk(j, [5 + j]))
+        if first == CUT:
+            return
+        for j in range(body["n"]):
+            self.say(chunk(j, [EOS], "abort" if first == ELSEWHERE else "stop"))
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def say(self, event: dict[str, Any]) -> None:
+        self.wfile.write(f"data: {json.dumps(event)}\n\n".encode())
 
     def reply(self, status: int, body: Any) -> None:
-        # The client of the test that hangs is gone by now.
-        with contextlib.suppress(BrokenPipeError):
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keeps quiet."""
@@ -73,15 +96,16 @@ class StandIn(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def stand_in() -> Iterator[tuple[type[StandIn], str]]:
-    handler = type("Handler", (StandIn,), {"answers": {}, "bodies": []})
+    handler = type("Handler", (StandIn,), {"answers": {}, "bodies": [], "hung_up": threading.Event()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield handler, f"http://127.0.0.1:{server.server_port}/v1"
     server.shutdown()
 
 
-def connect(url: str, timeout_s: float = 10.0) -> ServerSampler:
-    return ServerSampler(ServerConfig(url, timeout_s=timeout_s), eos_token_ids=[EOS], seed=7, max_model_len=128)
+def connect(url: str, timeout_s: float = 10.0, *, abortable: bool = True) -> ServerSampler:
+    config = ServerConfig(url, timeout_s=timeout_s)
+    return ServerSampler(config, eos_token_ids=[EOS], seed=7, max_model_len=128, abortable=abortable)
 
 
 def test_requests_and_answers(stand_in: tuple[type[StandIn], str]) -> None:
@@ -97,7 +121,7 @@ def test_requests_and_answers(stand_in: tuple[type[StandIn], str]) -> None:
         (3, 1, "too_long"),
     ]
     assert completions[1].token_ids == (6, EOS)
-    assert completions[1].logprobs == (0.0, -1.0)
+    assert completions[1].logprobs == (-0.5, -0.5)
     body = handler.bodies[-1]
     assert body["prompt"] == [4, 4]
     assert body["stop_token_ids"] == [EOS]
@@ -112,26 +136,96 @@ def test_a_group_split_over_samplers_keeps_its_streams(stand_in: tuple[type[Stan
     assert half["seed"] == whole["seed"] + 2
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "message"),
-    [("/v1/completions", 500, "answered 500"), ("/v1/completions", 400, "answered 400")],
-)
-def test_refusals_carry_the_answer(stand_in: tuple[type[StandIn], str], path: str, status: int, message: str) -> None:
+def test_an_aborted_request_is_hung_up_on_and_keeps_its_tokens(stand_in: tuple[type[StandIn], str]) -> None:
     handler, url = stand_in
     sampler = connect(url)
-    handler.answers[path] = (status, {"error": "for a reason"})
-    with pytest.raises(ServerError, match=f"{message}.*for a reason"):
+    endless = [SampleRequest(name, (ENDLESS,), 1, PARAMS, (name,), first_sample=name) for name in (2, 3)]
+    stream = sampler.stream([*endless, SampleRequest(1, (4,), 1, PARAMS, (1,))])
+    assert next(stream).request_id == 1
+    time.sleep(0.2)
+    aborted = sampler.abort([2, 3])
+    assert [(done.request_id, done.sample_index, done.finish_reason) for done in aborted] == [
+        (2, 2, "abort"),
+        (3, 3, "abort"),
+    ]
+    for done in aborted:
+        assert set(done.token_ids) == {7}
+        assert len(done.logprobs) == len(done.policy_version) == len(done.token_ids)
+    assert list(stream) == []
+    assert handler.hung_up.wait(10.0)
+
+
+def test_a_stream_that_is_left_is_hung_up_on(stand_in: tuple[type[StandIn], str]) -> None:
+    handler, url = stand_in
+    sampler = connect(url)
+    stream = sampler.stream([SampleRequest(2, (ENDLESS,), 1, PARAMS, (2,)), SampleRequest(1, (4,), 1, PARAMS, (1,))])
+    next(stream)
+    with pytest.raises(RuntimeError, match="streaming already"):
+        sampler.sample([SampleRequest(1, (4,), 1, PARAMS, (1,))])
+    stream.close()
+    assert handler.hung_up.wait(10.0)
+    assert sampler.sample([SampleRequest(1, (4,), 1, PARAMS, (1,))])
+
+
+def test_requests_that_have_not_begun_are_aborted_without_a_token(
+    stand_in: tuple[type[StandIn], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlinf.samplers.server_answers._CONCURRENT", 2)
+    _, url = stand_in
+    sampler = connect(url)
+    short = SampleRequest(0, (4,), 1, PARAMS, (0,))
+    stream = sampler.stream([short, *(SampleRequest(name, (ENDLESS,), 1, PARAMS, (name,)) for name in (1, 2, 3))])
+    next(stream)
+    aborted = {done.request_id: done for done in sampler.abort([1, 2, 3])}
+    assert sorted(aborted) == [1, 2, 3]
+    assert aborted[3].token_ids == ()
+    assert list(stream) == []
+
+
+def test_without_aborts_responses_come_in_one_piece(stand_in: tuple[type[StandIn], str]) -> None:
+    handler, url = stand_in
+    sampler = connect(url, abortable=False)
+    sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
+    assert handler.bodies[-1]["stream_interval"] == PARAMS.max_new_tokens
+    with pytest.raises(RuntimeError, match="not made abortable"):
+        sampler.abort([0])
+
+
+@pytest.mark.parametrize("status", [500, 400])
+def test_refusals_carry_the_answer(stand_in: tuple[type[StandIn], str], status: int) -> None:
+    handler, url = stand_in
+    sampler = connect(url)
+    handler.answers["/v1/completions"] = (status, {"error": "for a reason"})
+    with pytest.raises(ServerError, match=f"answered {status}.*for a reason"):
         sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (CUT, "hung up in the middle of an answer"),
+        (BROKEN, "failed on the way.*the engine is dead"),
+        (ELSEWHERE, "another reason than ours: abort"),
+    ],
+)
+def test_answers_that_do_not_end_as_they_should(stand_in: tuple[type[StandIn], str], prompt: int, words: str) -> None:
+    handler, url = stand_in
+    sampler = connect(url)
+    with pytest.raises(ServerError, match=words):
+        sampler.sample([SampleRequest(0, (ENDLESS,), 1, PARAMS, (0,)), SampleRequest(1, (prompt,), 2, PARAMS, (1,))])
+    assert handler.hung_up.wait(10.0), "the other request must not go on for nobody"
+    assert sampler.sample([SampleRequest(2, (4,), 1, PARAMS, (2,))])
 
 
 def test_a_server_that_hangs_is_named_in_time(stand_in: tuple[type[StandIn], str]) -> None:
+    """Comments that keep the connection alive do not hide an engine that makes no tokens."""
     handler, url = stand_in
     sampler = connect(url, timeout_s=0.3)
-    handler.delay_s = 3.0
     started = time.monotonic()
-    with pytest.raises(ServerError, match=r"no answer within 0\.3 s"):
-        sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
-    assert time.monotonic() - started < 2.0
+    with pytest.raises(ServerError, match=r"sent nothing for 0\.3 s .* with 2 responses open"):
+        sampler.sample([SampleRequest(0, (MUTE,), 2, PARAMS, (1,))])
+    assert time.monotonic() - started < 5.0
+    assert handler.hung_up.wait(10.0)
 
 
 def test_unprocessed_logprobs_are_refused(stand_in: tuple[type[StandIn], str]) -> None:
@@ -149,6 +243,18 @@ def test_a_server_without_weight_endpoints_is_named(stand_in: tuple[type[StandIn
         sampler.load(WeightUpdate(1, {"a": torch.zeros(2)}))
 
 
+def test_a_server_that_lost_its_weights_is_noticed(stand_in: tuple[type[StandIn], str]) -> None:
+    handler, url = stand_in
+    sampler = connect(url)
+    handler.answers |= {"/collective_rpc": (200, {}), "/reset_prefix_cache?reset_running_requests=true": (200, {})}
+    sampler.load(WeightUpdate(3, {"a": torch.zeros(2)}))
+    (done,) = sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
+    assert set(done.policy_version) == {3}
+    handler.version = "default"
+    with pytest.raises(ServerError, match="has weights 'default' instead of 3: was it started anew"):
+        sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
+
+
 def test_wrong_addresses() -> None:
     with pytest.raises(ValueError, match=r"needs rollout\.server\.base_url"):
         ServerSampler(ServerConfig(), eos_token_ids=[EOS], seed=0, max_model_len=8)
@@ -156,103 +262,3 @@ def test_wrong_addresses() -> None:
         connect("localhost:8000")
     with pytest.raises(ServerError, match="can't be reached"):
         connect("http://127.0.0.1:9/v1")
-
-
-# -- a real server ------------------------------------------------------------------------------------------
-
-
-def save_tokenizer(folder: Path) -> None:
-    """The server wants a tokenizer; one word per id will do."""
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
-    words = {f"w{index}": index for index in range(VOCABULARY)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="w2"))
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="w2", eos_token="w1", pad_token="w0").save_pretrained(
-        folder
-    )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("served")
-    tiny_qwen2(head_dim=32).save_pretrained(folder)
-    save_tokenizer(folder)
-    port = free_port()
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder), "--port", str(port)]
-    options = "--host 127.0.0.1 --dtype float32 --enforce-eager --max-model-len 128 --max-num-seqs 32 --block-size 32"
-    options += " --logprobs-mode processed_logprobs --generation-config vllm --no-enable-chunked-prefill"
-    options += " --kv-cache-memory-bytes 16777216 --worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver"
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "VLLM_SERVER_DEV_MODE": "1",
-        "TORCH_COMPILE_DISABLE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-    }
-    log = folder / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen([*command, *options.split()], env=environment, stdout=output, stderr=output)
-    try:
-        wait_until_ready(f"http://127.0.0.1:{port}/health", process, log)
-        yield f"http://127.0.0.1:{port}/v1"
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
-def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path, limit_s: float = 280.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()[-3000:]
-        try:
-            urllib.request.urlopen(url, timeout=5)
-            return
-        except OSError:
-            time.sleep(1.0)
-    pytest.fail(f"the server was not ready within {limit_s} s: {log.read_text()[-3000:]}")
-
-
-@pytest.mark.vllm
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed")
-def test_real_server_samples_and_takes_weights(server: str) -> None:
-    model = tiny_qwen2(head_dim=32)
-    sampler = ServerSampler(
-        ServerConfig(server, timeout_s=120.0),
-        eos_token_ids=[EOS],
-        seed=7,
-        max_model_len=128,
-        layout=WeightLayout.of_model(model),
-    )
-    for temperature in (1.0, 0.7):
-        check_logprobs(sampler.sample, model, temperature)
-    requests = make_requests(PARAMS)
-    assert [c.token_ids for c in sampler.sample(requests)] == [c.token_ids for c in sampler.sample(requests)]
-    for version in (1, 2):
-        generator = torch.Generator().manual_seed(version)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
-        sampler.load(WeightUpdate(version, {name: p.detach() for name, p in model.named_parameters()}))
-        check_logprobs(sampler.sample, model, 1.0)
-    (done,) = sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
-    assert set(done.policy_version) == {2}
-
-
-def check_logprobs(sample: Callable[..., Any], model: Any, temperature: float) -> None:
-    """What the server reports is what a forward pass of the learner's weights says."""
-    requests = make_requests(SamplingParams(max_new_tokens=12, temperature=temperature))
-    for done in sample(requests):
-        prompt = requests[done.request_id].prompt_ids
-        expected = forward_logprobs(model, prompt, done.token_ids, temperature)
-        torch.testing.assert_close(torch.tensor(done.logprobs), expected, atol=5e-5, rtol=0)

@@ -144,7 +144,6 @@ def test_a_run_over_samples_and_resumes_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"rollout": {"sampler": "server", "server": {"base_url": "http://x:1/v1"}}}, "a server can not"),
         ({"env": {"max_turns": 3}}, "max_turns 3 does not allow"),
         ({"algorithm": {"dynamic_sampling": True}}, "collects a step several times"),
     ],

@@ -12,10 +12,6 @@ def check_sampler(context: Context) -> None:
     rollout = context.config.rollout
     if not is_text(context):
         return
-    if rollout.sampler == "server" and not rollout.server.base_url:
-        message = "rollout.sampler: server needs the address of the server."
-        fix = "Set rollout.server.base_url: http://localhost:8000/v1, for example."
-        context.error("rollout.server.base_url", message, fix, reads=("rollout.sampler",))
     for name in ("vllm", "server"):
         # `auto` may choose vllm, never a server.
         if rollout.sampler == name or (rollout.sampler == "auto" and name == "vllm"):
@@ -24,6 +20,9 @@ def check_sampler(context: Context) -> None:
             if key.startswith(f"rollout.{name}."):
                 why = f"is not read by rollout.sampler: {rollout.sampler}."
                 context.unread(key, why, f"Set rollout.sampler: {name}.", reads=("rollout.sampler",))
+    if rollout.sampler in ("vllm", "server"):
+        why = f"is not read by rollout.sampler: {rollout.sampler}."
+        context.unread("rollout.generation_batch_size", why, "Take it out.", reads=("rollout.sampler",))
     if rollout.ahead and rollout.sleep == "always":
         message = "rollout.ahead: samplers work while the learner does, so they can't sleep meanwhile."
         context.error(
@@ -35,24 +34,39 @@ def check_sampler(context: Context) -> None:
         context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=reads)
     if rollout.over_sampling > 0:
         _check_over_sampling(context)
-    parallel, samplers = rollout.vllm.tensor_parallel_size, rollout.num_samplers
+    parallel = rollout.vllm.tensor_parallel_size
     heads = context.config.policy.architecture.get("num_attention_heads")
     if rollout.sampler == "vllm" and isinstance(heads, int) and heads % parallel:
         message = f"rollout.vllm.tensor_parallel_size {parallel} does not divide the {heads} attention heads:"
         key = "rollout.vllm.tensor_parallel_size"
         context.error(key, message, f"use {neighbours(parallel, heads)}.", reads=("policy.architecture",))
-    if rollout.sampler == "server" and samplers > 1:
-        message = f"rollout.num_samplers {samplers}: a server does its own balancing, one client is enough."
-        context.error("rollout.num_samplers", message, "Set it to 1.", reads=("rollout.sampler",))
+    if rollout.sampler == "server":
+        _check_server(context)
+
+
+def _check_server(context: Context) -> None:
+    """It is somewhere else: one client, no device of ours, and nothing that we could put to sleep."""
+    rollout = context.config.rollout
+    reads = ("rollout.sampler",)
+    if not rollout.server.base_url:
+        message = "rollout.sampler: server needs the address of the server."
+        fix = "Set rollout.server.base_url: http://localhost:8000/v1, for example."
+        context.error("rollout.server.base_url", message, fix, reads=reads)
+    if rollout.num_samplers > 1:
+        message = f"rollout.num_samplers {rollout.num_samplers}: a server does its own balancing, one client is enough."
+        context.error("rollout.num_samplers", message, "Set it to 1.", reads=reads)
+    if rollout.sleep == "always":
+        message = "rollout.sleep: a server does not free its memory for the learner, it has its own."
+        context.error("rollout.sleep", message, "Set it to auto.", reads=reads)
+    if context.config.cluster.gpus_per_sampler:
+        message = "cluster.gpus_per_sampler: the server has its own GPUs, its client needs none."
+        context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=reads)
 
 
 def _check_over_sampling(context: Context) -> None:
-    """Responses are cut off and continued: one turn, a sampler that can, and not two rollouts of one step."""
+    """Responses are cut off and continued: one turn, and not two rollouts of one step."""
     config = context.config
     why = "rollout.over_sampling continues unfinished responses in the next step, "
-    if config.rollout.sampler == "server":
-        fix = "Set rollout.over_sampling to 0, or rollout.sampler: vllm."
-        context.error("rollout.over_sampling", f"{why}which a server can not.", fix, reads=("rollout.sampler",))
     if config.env.max_turns > 1:
         message = f"{why}which env.max_turns {config.env.max_turns} does not allow."
         context.error("rollout.over_sampling", message, "Set it to 0.", reads=("env.max_turns",))

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import nn
 
 from rlinf.models.actor_critic.options import Activation
 
-_ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU}
+# What a linear layer gives is read by nobody else, so the rectifier may write over it.
+_ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
+    "tanh": nn.Tanh,
+    "relu": partial(nn.ReLU, inplace=True),
+    "silu": nn.SiLU,
+    "gelu": nn.GELU,
+}
 HIDDEN_GAIN = math.sqrt(2.0)
 
 

@@ -79,15 +79,19 @@ class Host:
         from rlinf.rollouts.lanes import InProcessLanes
         from rlinf.rollouts.make_env import make_env
 
-        options = _options(message)
-        build = functools.partial(make_env, options)
+        options, make = _options(message), make_env
+        if message.fields["draws"]:
+            make = _drawing()
+        build = functools.partial(make, options)
         self.lanes = InProcessLanes(build, message.fields["num_lanes"], options.success_key, options.step_timeout_s)
         arrays: dict[str, Any] = {}
         spaces = {
             "observation": describe(self.lanes.observation_space, "observation", arrays),
             "action": describe(self.lanes.action_space, "action", arrays),
         }
-        return Message("made", spaces, arrays)
+        # The rest of the metadata may be anything.
+        fps = float(self.lanes.metadata.get("render_fps") or 0.0)
+        return Message("made", {**spaces, "render_fps": fps}, arrays)
 
     def _reset(self, message: Message) -> Message:
         lanes = self._held()
@@ -105,6 +109,19 @@ class Host:
 
         self._held().restart(message.fields["lane"])
         return Message("restarted")
+
+    def _render(self, message: Message) -> Message:
+        from rlinf.rollouts.isolation.wire import Message
+
+        return Message("rendered", arrays={"frame": self._held().render(message.fields["lane"])})
+
+    def _film(self, message: Message) -> Message:
+        """Whether pictures can be drawn here."""
+        from rlinf.rollouts.filmable import filming_problem
+        from rlinf.rollouts.isolation.wire import Message
+
+        _drawing()
+        return Message("filmed", {"problem": filming_problem(_options(message))})
 
     def _check(self, message: Message) -> Message:
         from rlinf.rollouts.isolation.wire import Message
@@ -134,10 +151,20 @@ class Host:
 
 
 def _options(message: Message) -> Any:
+    """In here they are those of any environment."""
     from rlinf.rollouts.make_env import EnvOptions
 
     settings = dict(message.fields["options"])
-    return EnvOptions(**{**settings, "wrappers": tuple(settings["wrappers"])})
+    return EnvOptions(**{**settings, "wrappers": tuple(settings["wrappers"]), "isolation": "none"})
+
+
+def _drawing() -> Any:
+    """What makes environments with pictures; what they draw with is chosen before they are imported."""
+    from rlinf.rollouts.filmable import filmable_env
+    from rlinf.rollouts.offscreen import offscreen
+
+    os.environ.update(offscreen())
+    return filmable_env
 
 
 def serve(connection: socket.socket) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-import gymnasium
 import numpy as np
 
 from rlinf.models.actor_critic.spaces import Arrays, empty_leaves
@@ -25,11 +23,11 @@ _PATIENCE, _MOMENT_S = 2.0, 5.0
 class IsolatedLanes:
     """Fits `Lanes`. ``processes`` share the lanes evenly; they step at the same time, the lanes of one in turn.
 
-    When a process dies, every lane in it fails once and begins a new episode.
+    When a process dies, every lane in it fails once and begins a new episode. With ``draws`` lanes can be rendered.
     """
 
-    def __init__(self, options: EnvOptions, num_lanes: int, *, processes: int = 1) -> None:
-        self._options = options
+    def __init__(self, options: EnvOptions, num_lanes: int, *, processes: int = 1, draws: bool = False) -> None:
+        self._options, self._draws = options, draws
         self.num_lanes = num_lanes
         self.last_failure = ""
         edges = np.linspace(0, num_lanes, processes + 1).round().astype(int)
@@ -41,11 +39,15 @@ class IsolatedLanes:
         try:
             for index in range(processes):
                 self._post_make(index)
-            found = [self._made(index) for index in range(processes)]  # they are built side by side
+            # They are built side by side.
+            found = [self._processes[index].answer(START_TIMEOUT_S) for index in range(processes)]
         except EnvProcessError:
             self.close()
             raise
-        self.observation_space, self.action_space = found[0]
+        self.metadata = {"render_fps": found[0].fields["render_fps"]}
+        self.observation_space, self.action_space = (
+            rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
+        )
         self.observations: Arrays = empty_leaves(self.observation_space, (num_lanes,))
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
@@ -86,15 +88,25 @@ class IsolatedLanes:
             self._processes[index] = EnvProcess(self._options.python)
             self._untouched.update(self._shares[index])
             self._post_make(index)
-            self._made(index)
+            self._processes[index].answer(START_TIMEOUT_S)
         elif lane not in self._untouched:
             message = Message("restart", {"lane": lane - self._shares[index][0]})
             self._processes[index].ask(message, START_TIMEOUT_S)
             self._untouched.add(lane)
 
+    def render(self, lane: int) -> np.ndarray:
+        """What the environment draws of itself, [H, W, 3] uint8."""
+        index = self._home[lane]
+        message = Message("render", {"lane": lane - self._shares[index][0]})
+        return self._processes[index].ask(message, self._patience_s).arrays["frame"]
+
     def close(self) -> None:
         for process in self._processes:
             process.close()
+
+    @property
+    def _patience_s(self) -> float:
+        return self._options.step_timeout_s * _PATIENCE + _MOMENT_S
 
     def _places(self, lanes: Sequence[int]) -> dict[int, list[int]]:
         """Process -> positions within ``lanes`` of those that live there."""
@@ -104,29 +116,24 @@ class IsolatedLanes:
         return places
 
     def _post_make(self, index: int) -> None:
-        fields = {"options": asdict(self._options), "num_lanes": len(self._shares[index])}
+        fields = {"options": asdict(self._options), "num_lanes": len(self._shares[index]), "draws": self._draws}
         self._processes[index].post(Message("make", fields), START_TIMEOUT_S)
-
-    def _made(self, index: int) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-        answer = self._processes[index].answer(START_TIMEOUT_S)
-        return rebuild(answer.fields["observation"], answer.arrays), rebuild(answer.fields["action"], answer.arrays)
 
     def _ask(self, lanes: Sequence[int], messages: dict[int, Message]) -> tuple[dict[int, Message], dict[int, str]]:
         """One message per process, all of them before the first answer is waited for; observations are entered."""
         places = self._places(lanes)
         answers: dict[int, Message] = {}
         failed: dict[int, str] = {}
-        patience = self._options.step_timeout_s * _PATIENCE + _MOMENT_S
         asked = []
         for index, message in messages.items():
             try:
-                self._processes[index].post(message, patience)
+                self._processes[index].post(message, self._patience_s)
                 asked.append(index)
             except EnvProcessError as error:
                 self._lose(error, places[index], failed)
         for index in asked:
             try:
-                answer = self._processes[index].answer(patience)
+                answer = self._processes[index].answer(self._patience_s)
             except EnvProcessError as error:
                 self._lose(error, places[index], failed)
                 continue
@@ -148,9 +155,19 @@ class IsolatedLanes:
 
 def remarks_in_process(options: EnvOptions) -> list[Remark]:
     """What gymnasium's checker says of the environment, in its own interpreter."""
+    return [Remark(**remark) for remark in _asked_once(options, "check").fields["remarks"]]
+
+
+def filming_problem_in_process(options: EnvOptions) -> str | None:
+    """Why the environment can not be filmed in its own interpreter; None where it can."""
+    problem: str | None = _asked_once(options, "film").fields["problem"]
+    return problem
+
+
+def _asked_once(options: EnvOptions, kind: str) -> Message:
+    """A process's answer to one question about the environment of ``options``."""
     process = EnvProcess(options.python)
     try:
-        answer = process.ask(Message("check", {"options": asdict(options)}), START_TIMEOUT_S)
-        return [Remark(**remark) for remark in answer.fields["remarks"]]
+        return process.ask(Message(kind, {"options": asdict(options)}), START_TIMEOUT_S)
     finally:
         process.close()
