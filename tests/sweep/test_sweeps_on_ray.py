@@ -149,7 +149,7 @@ budget: {{trials: 3, steps: 8}}
     assert "step " in (command.out / "trials.csv").read_text()
 
 
-@pytest.mark.parametrize("scheduler", ["none", "{name: asha, grace_steps: 100}", "{name: pbt, perturb_every: 10}"])
+@pytest.mark.parametrize("scheduler", ["none", "{name: asha, grace_steps: 100}", "{name: pbt, perturb_every: 40}"])
 def test_a_sweep_out_of_time_goes_on_with_the_next_call(tmp_path: Path, scheduler: str) -> None:
     steps = "budget: {trials: 2, steps: 400}\nset: {checkpoint.every: 2}"
     command = Command(tmp_path, f"scheduler: {scheduler}\nspace: {{{LR}: {{uniform: [1e-4, 1e-3]}}}}\n{steps}")

@@ -43,9 +43,10 @@ def original() -> Any:
     return tiny_model("qwen3", head_dim=32)
 
 
-@pytest.fixture(scope="module")
-def sampler(folder: Path) -> Iterator[VllmSampler]:
-    config = VllmConfig(kv_cache_memory_mb=16, dtype="float32", max_num_seqs=64)
+@pytest.fixture(scope="module", params=[1, 2])
+def sampler(request: pytest.FixtureRequest, folder: Path) -> Iterator[VllmSampler]:
+    """Over one tensor-parallel worker, and over two."""
+    config = VllmConfig(kv_cache_memory_mb=16, dtype="float32", max_num_seqs=64, tensor_parallel_size=request.param)
     made = VllmSampler(folder, config, eos_token_ids=[1], seed=7, max_model_len=64)
     yield made
     made._engine.engine_core.shutdown()
