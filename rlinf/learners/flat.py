@@ -36,6 +36,8 @@ class FlatParameters:
         trained = [part for part in self.parts if part.requires_grad]
         for part in trained:
             part.requires_grad_(False)
-        yield
-        for part in trained:
-            part.requires_grad_(True)
+        try:
+            yield
+        finally:
+            for part in trained:
+                part.requires_grad_(True)

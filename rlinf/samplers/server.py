@@ -154,7 +154,8 @@ class ServerSampler:
                 f"weights {update.version} could not be pushed; the server needs VLLM_SERVER_DEV_MODE=1 and "
                 f"--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver: {error}"
             ) from error
-        self._version, self._pushed = update.version, True
+        if update.is_last:
+            self._version, self._pushed = update.version, True
         moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
         return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
-from rlinf.samplers.weights import WeightLayout, packed_for_processes
+from rlinf.samplers.weights import WeightLayout, in_shared_memory
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 if TYPE_CHECKING:
@@ -260,11 +260,11 @@ class VllmSampler:
             self._submit(request, sample_index)
 
     def _push(self, update: WeightUpdate) -> None:
-        named = list(update.tensors.items())
         if self._config.tensor_parallel_size == 1:
-            self._engine.collective_rpc("receive_weights", args=(named,))
+            self._engine.collective_rpc("receive_weights", args=(list(update.tensors.items()),))
         else:
-            self._engine.collective_rpc("receive_packed_weights", args=(packed_for_processes(named),))
+            with in_shared_memory(update.tensors) as path:
+                self._engine.collective_rpc("receive_shared_weights", args=(path,))
         self._engine.set_weight_version(str(update.version))
         self._engine.reset_prefix_cache(reset_running_requests=True)
 

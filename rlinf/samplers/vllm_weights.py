@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlinf.samplers.weights import unpacked
+from rlinf.samplers.weights import from_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,9 +28,9 @@ class WeightReceiver:
         if self.device.type == "cpu":
             _repack_shared_heads(self.model_runner.get_model())
 
-    def receive_packed_weights(self, blob: bytes) -> None:
+    def receive_shared_weights(self, path: str) -> None:
         """The same from shared memory, for workers that are processes of their own."""
-        self.receive_weights(unpacked(blob))
+        self.receive_weights(from_shared_memory(path))
 
     def receive_encoded(self, text: str) -> None:
         """Keeps some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.reduction import ForkingPickler
 
 import torch
 from torch import Tensor, nn
 
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Metrics, WeightUpdate
+
+_MEMORY = "/dev/shm"
+"""Where files are in memory: Linux only, as engines of several processes are."""
 
 
 class WeightUpdateError(ValueError):
@@ -98,16 +102,24 @@ def copy_weights(model: nn.Module, update: WeightUpdate, arrived: set[str] | Non
     return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
 
 
-def packed_for_processes(named: Sequence[tuple[str, Tensor]]) -> bytes:
-    """Handles of shared memory that holds these tensors, for :func:`unpacked` in processes of this machine."""
-    shared = [(name, tensor.detach().to("cpu", copy=True).share_memory_()) for name, tensor in named]
-    return bytes(ForkingPickler.dumps(shared))
+@contextmanager
+def in_shared_memory(tensors: Mapping[str, Tensor]) -> Iterator[str]:
+    """A file in memory that holds these tensors while the context lasts, for :func:`from_shared_memory`.
+
+    Any number of processes of this machine may read it. (A handle of torch's own shared memory serves one reader only.)
+    """
+    from safetensors.torch import save_file
+
+    with tempfile.NamedTemporaryFile(dir=_MEMORY, prefix="rlinf-weights-") as file:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file.name)
+        yield file.name
 
 
-def unpacked(blob: bytes) -> list[tuple[str, Tensor]]:
-    """The tensors of :func:`packed_for_processes`; the memory is the sender's."""
-    named: list[tuple[str, Tensor]] = ForkingPickler.loads(blob)
-    return named
+def from_shared_memory(path: str) -> list[tuple[str, Tensor]]:
+    """The tensors of :func:`in_shared_memory`, in another process or in several."""
+    from safetensors.torch import load_file
+
+    return list(load_file(path).items())
 
 
 def _listed(names: Sequence[str], limit: int = 8) -> str:

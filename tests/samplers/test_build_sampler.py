@@ -15,7 +15,7 @@ from rlinf.config.schema.rollout import RolloutConfig
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.samplers import SAMPLERS, SamplerSpec, build_sampler, environment, resolve_name
 from rlinf.samplers.hf import HFSampler
-from rlinf.samplers.weights import WeightLayout, WeightUpdateError, copy_weights, packed_for_processes, unpacked
+from rlinf.samplers.weights import WeightLayout, WeightUpdateError, copy_weights, from_shared_memory, in_shared_memory
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
 from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
@@ -83,11 +83,15 @@ def update_of(model: torch.nn.Module) -> WeightUpdate:
     return WeightUpdate(1, dict(model.named_parameters(remove_duplicate=False)))
 
 
-def test_weights_survive_the_way_to_another_process() -> None:
-    tensors = [("a", torch.arange(6.0)), ("b", torch.ones(2, 3, dtype=torch.bfloat16))]
-    for (name, tensor), (expected_name, expected) in zip(unpacked(packed_for_processes(tensors)), tensors, strict=True):
-        assert name == expected_name
-        assert torch.equal(tensor, expected)
+def test_weights_survive_the_way_to_other_processes() -> None:
+    """Every worker of a parallel engine reads them, so once is not enough."""
+    tensors = {"a": torch.arange(6.0), "b": torch.ones(2, 3, dtype=torch.bfloat16).t()}
+    with in_shared_memory(tensors) as path:
+        for _ in range(2):
+            arrived = dict(from_shared_memory(path))
+            assert arrived.keys() == tensors.keys()
+            assert all(torch.equal(arrived[name], tensor) for name, tensor in tensors.items())
+    assert not Path(path).exists()
 
 
 def test_copies_are_cast_to_the_models_type() -> None:

@@ -44,6 +44,10 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return start(saved(tmp_path_factory.mktemp("model"), tied=tied)), tied
 
 
+one_engine = pytest.mark.parametrize("engine", [True], ids=["tied"], indirect=True)
+"""For tests that start engines anew, and have nothing to do with what their weights look like."""
+
+
 @pytest.fixture
 def sampler(engine: tuple[VllmSampler, bool]) -> VllmSampler:
     """The module's engine with the original weights."""
@@ -252,6 +256,7 @@ def test_new_weights_in_the_middle_of_a_stream(sampler: VllmSampler, model: PreT
     torch.testing.assert_close(torch.tensor(done.logprobs[first_new:]), new, atol=5e-5, rtol=0)
 
 
+@one_engine
 def test_engine_that_fails_is_restarted_once_with_current_weights(
     sampler: VllmSampler, model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -276,6 +281,7 @@ def fail_at(number: int, steps: Iterator[int], step: Callable[[], list]) -> list
     return step()
 
 
+@one_engine
 def test_engine_that_fails_twice_is_an_error(sampler: VllmSampler, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: object) -> list:  # type: ignore[type-arg]
         raise RuntimeError("broken for good")

@@ -79,8 +79,8 @@ def test_a_run_on_a_server_keeps_what_it_cuts_off(tmp_path: Path) -> None:
     steps = [row for row in steps if "time/step_s" in row]
     assert [row["step"] for row in steps] == list(range(1, STEPS + 1))
     assert sum(row["rollout/responses_continued"] for row in steps) > 0
-    assert sum(row["rollout/stale_tokens"] for row in steps) > 0
+    assert max(row["rollout/staleness"] for row in steps) > 0
     for row in steps:
-        assert row["rollout/tokens"] > row["rollout/stale_tokens"]
+        assert row["rollout/staleness"] < 2
         assert row["train/grad_norm"] > 0.0
         assert row["weights/weight_update_bytes"] > 0.0
