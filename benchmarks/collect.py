@@ -8,6 +8,7 @@ ORDER = (
     "quickstart",
     "grpo_vs_trl",
     "recipes",
+    "recipes_whole",
     "reward_model",
     "generation",
     "weight_update",
