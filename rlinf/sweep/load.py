@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config import ConfigProblem
 from rlinf.config.names import nearest
 from rlinf.config.problems import Origin, problem
 from rlinf.config.reader import Reader
@@ -72,16 +72,11 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def load_sweep(path: Path, overrides: Sequence[str] = ()) -> Sweep:
-    """The sweep in a file, with ``key=value`` overrides of the sweep's own keys; raises :class:`ConfigErrors`."""
-    sweep, problems = read_sweep_file(path, overrides)
-    if problems:
-        raise ConfigErrors(problems)
-    return sweep
-
-
 def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, list[ConfigProblem]]:
-    """The same with its mistakes beside it: what is wrong has its default."""
+    """The sweep in a file, with ``key=value`` overrides of its own keys, and its mistakes.
+
+    What is wrong has its default.
+    """
     reader = Reader()
     reader.read_file(path)
     reader.read_overrides(overrides)

@@ -9,6 +9,9 @@ from typing import Any
 
 import yaml
 
+from rlinf.config import ConfigErrors
+from rlinf.sweep.load import Sweep, read_sweep_file
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from tiny_runs import mapping
 
@@ -25,3 +28,11 @@ def write_sweep_file(folder: Path, text: str) -> Path:
     path = folder / "sweep.yaml"
     path.write_text(f"base: base.yaml\ndir: {folder}/out\nmetric: rollout/response_length\n{text}")
     return path
+
+
+def load_sweep(path: Path) -> Sweep:
+    """The sweep in a file; raises ConfigErrors for its own mistakes, without looking at its trials."""
+    sweep, problems = read_sweep_file(path)
+    if problems:
+        raise ConfigErrors(problems)
+    return sweep

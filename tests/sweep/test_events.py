@@ -5,13 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sweep_files import write_sweep_file
+from sweep_files import load_sweep, write_sweep_file
 
 pytest.importorskip("ray.tune")
 
 from rlinf.sweep.events import Events
 from rlinf.sweep.live import LiveView
-from rlinf.sweep.load import load_sweep
 from rlinf.sweep.records import TrialRecord
 
 

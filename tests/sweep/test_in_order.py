@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep_files import write_sweep_file
-
-from rlinf.sweep.load import load_sweep
+from sweep_files import load_sweep, write_sweep_file
 
 pytest.importorskip("ray.tune")
 pytest.importorskip("optuna")

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from sweep_files import write_sweep_file
+from sweep_files import load_sweep, write_sweep_file
 
 from rlinf.sweep import live
 from rlinf.sweep.live import LiveView
-from rlinf.sweep.load import load_sweep
 
 
 class Clock:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from sweep_files import write_sweep_file
+from sweep_files import load_sweep, write_sweep_file
 
-from rlinf.sweep.load import Sweep, load_sweep
+from rlinf.sweep.load import Sweep
 from rlinf.sweep.perturb import perturbed
 from rlinf.sweep.settings import Setting
 

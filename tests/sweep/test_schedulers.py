@@ -5,13 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sweep_files import write_sweep_file
+from sweep_files import load_sweep, write_sweep_file
 
 pytest.importorskip("ray.tune")
 
 from ray.tune.schedulers import TrialScheduler
 
-from rlinf.sweep.load import load_sweep
 from rlinf.sweep.schedulers import Population, scheduler_of
 from rlinf.sweep.settings import plan_of
 

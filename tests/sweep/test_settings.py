@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from sweep_files import write_base, write_sweep_file
+from sweep_files import load_sweep, write_base, write_sweep_file
 
 from rlinf.cli import main
 from rlinf.config import ConfigErrors, to_mapping
-from rlinf.sweep.load import load_sweep
 from rlinf.sweep.multirun import sweep_of
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import trial_config, validate

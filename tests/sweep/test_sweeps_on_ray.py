@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sweep_files import write_base
+from sweep_files import load_sweep, write_base
 
-from rlinf.sweep.load import load_sweep
 from rlinf.sweep.process import MetricTail
 from rlinf.sweep.records import SweepRecord, TrialRecord, read_sweep
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sweep_files import write_sweep_file
+from sweep_files import load_sweep, write_sweep_file
 
 pytest.importorskip("ray.tune")
 
 from rlinf.config import ConfigErrors, to_yaml
 from rlinf.sweep import trainable
-from rlinf.sweep.load import Sweep, load_sweep
+from rlinf.sweep.load import Sweep
 from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
 from rlinf.sweep.settings import plan_trials

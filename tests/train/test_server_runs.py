@@ -13,7 +13,7 @@ import rlinf_envs  # noqa: F401  # registers the environment
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.train import run
 from tests.samplers.vllm_server import served
-from tests.train.tiny_runs import config
+from tests.train.tiny_runs import GRADED_BY_LENGTH, config
 
 pytestmark = [
     pytest.mark.vllm,
@@ -22,13 +22,6 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"),
 ]
 STEPS = 6
-TASK = {
-    "task": "chain_sum",
-    "size": 200,
-    "params": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
-    "answer_format": "plain",
-    "reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}},
-}
 
 
 def save_policy(folder: Path) -> None:
@@ -36,7 +29,7 @@ def save_policy(folder: Path) -> None:
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    env = gymnasium.make_vec("rlinf_envs:rlinf/ReasoningGym-v0", num_envs=1, **TASK).unwrapped
+    env = gymnasium.make_vec("rlinf_envs:rlinf/ReasoningGym-v0", num_envs=1, **GRADED_BY_LENGTH).unwrapped
     texts = (text for pair in env.demonstrations(range(50)) for text in pair)  # type: ignore[attr-defined]
     tokenizer = train_tokenizer(texts, vocab_size=300)
     torch.manual_seed(0)
@@ -60,7 +53,7 @@ def test_a_run_on_a_server_keeps_what_it_cuts_off(tmp_path: Path) -> None:
             config(
                 folder,
                 run={"max_steps": STEPS},
-                env={"kwargs": TASK},
+                env={"kwargs": GRADED_BY_LENGTH},
                 policy={"path": str(policy), "tokenizer": {}, "architecture": {}},
                 sft={"steps": 0},
                 rollout={

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.train.tiny_runs import mapping
+from tests.train.tiny_runs import GRADED_BY_LENGTH, mapping
 
 pytestmark = [
     pytest.mark.vllm,
@@ -26,13 +26,6 @@ pytestmark = [
 ]
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 10
-TASK = {
-    "task": "chain_sum",
-    "size": 200,
-    "params": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
-    "answer_format": "plain",
-}
-"""Graded by length: an untrained model earns something in every group, so every update changes the weights."""
 
 
 def start(folder: Path, mark: str) -> subprocess.Popen[str]:
@@ -40,7 +33,7 @@ def start(folder: Path, mark: str) -> subprocess.Popen[str]:
     given = mapping(
         folder,
         run={"max_steps": STEPS},
-        env={"kwargs": {**TASK, "reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}}}},
+        env={"kwargs": GRADED_BY_LENGTH},
         policy={
             "architecture": {
                 "model_type": "qwen2",

@@ -6,6 +6,15 @@ from typing import Any
 
 from rlinf.config import Config, load_mapping
 
+TASK: dict[str, Any] = {
+    "task": "chain_sum",
+    "size": 200,
+    "params": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+    "answer_format": "plain",
+}
+GRADED_BY_LENGTH: dict[str, Any] = {**TASK, "reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}}}
+"""An untrained model earns something in every group, so every update changes the weights."""
+
 
 def mapping(folder: Path, **sections: Mapping[str, Any]) -> dict[str, Any]:
     """A text run of a few steps over a model of 20 000 weights; ``sections`` replace keys."""
@@ -14,10 +23,7 @@ def mapping(folder: Path, **sections: Mapping[str, Any]) -> dict[str, Any]:
         "env": {
             "id": "rlinf_envs:rlinf/ReasoningGym-v0",
             "kwargs": {
-                "task": "chain_sum",
-                "size": 200,
-                "params": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
-                "answer_format": "plain",
+                **TASK,
                 # A model this small is never right: what sets its responses apart, and gives a gradient, is a letter.
                 "reward": {"correctness": 1.0, "format": {"weight": 0.5, "pattern": "[A-Za-z]"}},
             },
