@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny_runs import mapping
+from omegaconf import OmegaConf
+from tiny_runs import GRADED_BY_LENGTH, mapping
 
 from rlinf.config import Config, ConfigErrors, load, load_mapping
 from rlinf.train import run
 
 FOLDER = Path(__file__).parents[2] / "config"
 FILES = sorted(file for file in FOLDER.rglob("*.yaml") if "sweeps" not in file.parts)
+SIMULATORS = sorted((FOLDER / "sim").glob("*.yaml"))
 RECIPES = sorted(file for file in (FOLDER / "math").glob("*.yaml") if not file.stem.startswith("quickstart"))
 
 
@@ -27,11 +29,11 @@ def test_every_file_is_a_valid_run(file: Path) -> None:
         raise
 
 
-@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", RECIPES + SIMULATORS, ids=lambda file: file.stem)
 def test_a_recipe_is_short_and_says_what_it_is(file: Path) -> None:
     text = file.read_text()
     assert text.startswith("# ")
-    assert "arXiv:" in text
+    assert "arXiv:" in text or file in SIMULATORS
     assert _leaves(yaml.safe_load(text)) < 25
 
 
@@ -62,6 +64,23 @@ def test_the_algorithm_of_a_recipe_trains(file: Path, tmp_path: Path) -> None:
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 2
     assert last["train/grad_norm"] > 0 or last["reward/constant_groups"] == 1
+
+
+def test_grpo_on_cartpole_and_on_arithmetic_has_the_same_keys(tmp_path: Path) -> None:
+    cartpole, arithmetic = FOLDER / "sim" / "cartpole_grpo.yaml", FOLDER / "math" / "quickstart.yaml"
+    blocks, other = (OmegaConf.to_container(OmegaConf.load(file)) for file in (cartpole, arithmetic))
+    assert isinstance(blocks, dict)
+    assert isinstance(other, dict)
+    keys = blocks["algorithm"]
+    assert keys["adv_type"] == "grpo"
+    small = mapping(tmp_path / "math", run={"max_steps": 2}, algorithm=keys, env={"kwargs": GRADED_BY_LENGTH})
+    run(load_mapping(small, source=cartpole.name))
+    blocks |= {"cluster": {"backend": "local"}, "logging": {"progress": "none", "tensorboard": False}}
+    blocks |= {"run": {"dir": str(tmp_path / "sim"), "max_steps": 2}, "evaluation": {"size": 4}}
+    run(load_mapping({**blocks, "algorithm": other["algorithm"]}, source=arithmetic.name))
+    for folder in ("math", "sim"):
+        lines = [json.loads(line) for line in (tmp_path / folder / "metrics.jsonl").read_text().splitlines()]
+        assert [line["train/grad_norm"] > 0 for line in lines if "train/grad_norm" in line][-2:] == [True, True]
 
 
 def _default(name: str) -> object:
