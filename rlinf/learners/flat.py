@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from rlinf.algorithms.statistics import Ranks
+
 
 class FlatParameters:
     """Lays parameters of one dtype end to end in :attr:`whole` [P], of which they, and their gradients, become views.
@@ -29,6 +31,11 @@ class FlatParameters:
 
     def forget_gradients(self) -> None:
         self._gradient.zero_()
+
+    def average_gradients(self, ranks: Ranks, size: int) -> None:
+        """The mean over ``size`` ranks, in one message."""
+        if size > 1:
+            self._gradient.copy_(ranks.sum(self._gradient)).div_(size)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

@@ -32,6 +32,15 @@ class Transitions:
     discounts: Tensor
     """[M] gamma^steps, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
 
+    def to(self, device: torch.device) -> Transitions:
+        return Transitions(
+            inputs={name: leaf.to(device) for name, leaf in self.inputs.items()},
+            actions=self.actions.to(device),
+            rewards=self.rewards.to(device),
+            next_inputs={name: leaf.to(device) for name, leaf in self.next_inputs.items()},
+            discounts=self.discounts.to(device),
+        )
+
     def split(self, count: int) -> list[Transitions]:
         """Consecutive pieces of ``count`` transitions; nothing is copied."""
         inputs = {name: leaf.split(count) for name, leaf in self.inputs.items()}
@@ -76,14 +85,23 @@ class ReplayBuffer:
             self._head = (self._head + 1) % self._rows
             self._filled = min(self._filled + 1, self._rows)
 
-    def sample(self, count: int, *, gamma: float, n_step: int = 1, generator: Generator | None = None) -> Transitions:
-        """``count`` transitions, each equally likely (with replacement)."""
+    def sample(
+        self,
+        count: int,
+        *,
+        gamma: float,
+        n_step: int = 1,
+        generator: Generator | None = None,
+        rank: int = 0,
+        size: int = 1,
+    ) -> Transitions:
+        """``count`` transitions, each equally likely (with replacement); of them every ``size``-th from ``rank`` on."""
         lanes = self._columns["rewards"].shape[1]
-        age, lane = self._draw(count, lanes, generator)
+        age, lane = (drawn[rank::size] for drawn in self._draw(count, lanes, generator))
         oldest = self._head - self._filled  # ages count from here; negative indices wrap by the modulus
         first = (oldest + age) % self._rows
         rewards = self._columns["rewards"][first, lane].clone()
-        last, discounts = first, torch.full((count,), gamma)
+        last, discounts = first, torch.full((len(first),), gamma)
         if n_step > 1:
             over = self._columns["ended"][first, lane]
             for step in range(1, n_step):

@@ -1,4 +1,8 @@
-"""Soft actor-critic (Haarnoja et al., arXiv:1812.05905): off-policy learning with an entropy bonus."""
+"""Soft actor-critic (Haarnoja et al., arXiv:1812.05905): off-policy learning with an entropy bonus.
+
+Of several ranks each holds the whole buffer and takes its share of the transitions of an update; gradients are added
+up, so that all of them make the update that one rank would make.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
 from rlinf.learners.replay import ReplayBuffer, Transitions
@@ -44,14 +49,25 @@ class SacOptions:
 class SacLearner:
     """Fits `interfaces.Learner`. ``policy`` is a `SoftActorCritic` (or anything with its draw and judge)."""
 
-    def __init__(self, policy: Any, options: SacOptions) -> None:
-        self.policy = policy
+    def __init__(
+        self,
+        policy: Any,
+        options: SacOptions,
+        *,
+        device: torch.device | str = "cpu",
+        rank: int = 0,
+        size: int = 1,
+        ranks: Ranks = ONE_RANK,
+    ) -> None:
+        """``size`` divides the batch of an update. Networks are on ``device``, the buffer in host memory or on disk."""
+        self.policy = policy.to(device)
         self.options = options
+        self.device, self.rank, self.size, self.ranks = torch.device(device), rank, size, ranks
         self.replay = ReplayBuffer(options.replay_capacity, folder=options.replay_folder)
         self._target = copy.deepcopy(nn.ModuleList([policy.critic_encoder, policy.critic])).requires_grad_(False)
         self._learns_alpha = options.alpha == "auto"
         start = 0.0 if options.alpha == "auto" else math.log(options.alpha)
-        self._log_alpha = nn.Parameter(torch.tensor(start), requires_grad=self._learns_alpha)
+        self._log_alpha = nn.Parameter(torch.tensor(start, device=device), requires_grad=self._learns_alpha)
         # The temperature moves together with the actor: an optimiser of its own would cost as much as the actor's.
         moved_together = [self._log_alpha] if self._learns_alpha else []
         self._actor = FlatParameters([*policy.parameters_of_actor(), *moved_together])
@@ -69,7 +85,9 @@ class SacLearner:
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
         self.replay.add(batch)
-        self.policy.observe(batch.inputs, batch.mask)
+        self.policy.observe(
+            {name: leaf.to(self.device) for name, leaf in batch.inputs.items()}, batch.mask.to(self.device)
+        )
         arrived = int(batch.mask.sum())
         self._seen += arrived
         metrics: Metrics = {"replay_size": float(len(self.replay))}
@@ -85,23 +103,31 @@ class SacLearner:
                 for name, value in self._improve(sampled, noise).items():
                     told[name].append(value)
         self._updates += due
-        means = {name: float(torch.stack(values).mean()) for name, values in told.items()}
-        return metrics | means | {"updates": float(self._updates)}
+        means = self.ranks.sum(torch.stack([torch.stack(values).mean() for values in told.values()])) / self.size
+        return metrics | dict(zip(told, means.tolist(), strict=True)) | {"updates": float(self._updates)}
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
-        """The transitions of some updates, and noise [2, M, A] for each. One read of the buffer gives them all."""
-        options = self.options
-        count = options.replay_batch_size
-        sampled = self.replay.sample(updates * count, gamma=options.gamma, n_step=options.n_step, generator=generator)
+        """This rank's transitions of some updates, and noise [2, M, A] for each. One read of the buffer gives all."""
+        options, count = self.options, self.options.replay_batch_size
+        sampled = self.replay.sample(
+            updates * count,
+            gamma=options.gamma,
+            n_step=options.n_step,
+            generator=generator,
+            rank=self.rank,
+            size=self.size,
+        )
         noise = torch.randn(updates, 2, count, self.policy.noise_size, generator=generator)
-        return list(zip(sampled.split(count), noise.unbind(), strict=True))
+        here = noise[:, :, self.rank :: self.size].to(self.device)
+        return list(zip(sampled.to(self.device).split(count // self.size), here.unbind(), strict=True))
 
     def _improve(self, sampled: Transitions, noise: Tensor) -> dict[str, Tensor]:
-        """One update of critics, actor, temperature and targets."""
+        """One update of critics, actor, temperature and targets; losses and entropy are of this rank's transitions."""
         alpha = self._log_alpha.detach().exp()
         critic_loss = self._critic_loss(sampled, noise[0], alpha)
         self._critic.forget_gradients()
         critic_loss.backward()
+        self._critic.average_gradients(self.ranks, self.size)
         self._critic_optimizer.step()
 
         # The critics are only judges here: their gradients are neither needed nor computed.
@@ -115,6 +141,7 @@ class SacLearner:
             assert self._target_entropy is not None
             assert self._log_alpha.grad is not None
             self._log_alpha.grad.add_((entropy - self._target_entropy) * alpha)
+        self._actor.average_gradients(self.ranks, self.size)
         self._actor_optimizer.step()
         with torch.no_grad():
             self._target_weights.whole.lerp_(self._critic.whole, self.options.tau)
@@ -136,24 +163,31 @@ class SacLearner:
         return 0.5 * (judged - target).square().mean(1).sum()
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """All rows, and what the current weights say of them. There is no reference policy here."""
+        """This rank's rows, and what the current weights say of them. There is no reference policy here."""
         if reference:
             raise ValueError("loss_type sac keeps no reference policy")
+        rows = torch.arange(self.rank, batch.num_rows, self.size)
+        inputs = {name: leaf[rows].to(self.device) for name, leaf in batch.inputs.items()}
+        actions, mask = batch.actions[rows].to(self.device), batch.mask[rows].to(self.device)
         with torch.no_grad():
-            return torch.arange(batch.num_rows), self.policy.evaluate(batch.inputs, batch.actions, batch.mask)
+            said = self.policy.evaluate(inputs, actions, mask)
+        return rows, PolicyOutput(said.logprobs.cpu(), said.entropy.cpu())
 
     def weights(self, *, version: int) -> WeightUpdate:
-        return WeightUpdate(version, {name: tensor.clone() for name, tensor in self.policy.weights()})
+        """On the CPU, on rank 0; nothing on the others."""
+        named = self.policy.weights() if self.rank == 0 else ()
+        return WeightUpdate(version, {name: tensor.to("cpu", copy=True) for name, tensor in named})
 
     def save(self, folder: Path) -> None:
-        """Networks, targets, optimisers, temperature and the whole buffer."""
-        folder.mkdir(parents=True, exist_ok=True)
-        torch.save(self._state(), folder / "learner.pt")
-        torch.save(self.replay.state_dict(), folder / "replay.pt")
+        """Networks, targets, optimisers, temperature and the whole buffer (rank 0 writes)."""
+        if self.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            torch.save(self._state(), folder / "learner.pt")
+            torch.save(self.replay.state_dict(), folder / "replay.pt")
 
     def load(self, folder: Path) -> None:
         """Continues bit for bit where :meth:`save` stopped."""
-        state = torch.load(folder / "learner.pt", weights_only=True)
+        state = torch.load(folder / "learner.pt", map_location=self.device, weights_only=True)
         self.policy.load_state_dict(state["policy"])
         self._target.load_state_dict(state["target"])
         with own_options(self._actor_optimizer, self._critic_optimizer):
@@ -176,5 +210,6 @@ class SacLearner:
         }
 
     def export(self, folder: Path) -> None:
-        """A folder that `SoftActorCritic.from_pretrained` loads."""
-        self.policy.save_pretrained(str(folder))
+        """A folder that `SoftActorCritic.from_pretrained` loads (rank 0 writes)."""
+        if self.rank == 0:
+            self.policy.save_pretrained(str(folder))

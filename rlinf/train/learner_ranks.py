@@ -14,6 +14,7 @@ from rlinf.train.options import training_stage, warm_start_stage
 if TYPE_CHECKING:
     import torch
 
+    from rlinf.algorithms.statistics import Ranks
     from rlinf.learners.torch import TorchLearner
 
 
@@ -40,12 +41,21 @@ def join_group(config: Config, info: RankInfo) -> torch.device:
     return device
 
 
-def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Any], stage: Stage) -> TorchLearner:
-    """``make_policy`` gets the device's type. A single rank needs no process group."""
+def placed(config: Config, info: RankInfo) -> tuple[torch.device, Ranks]:
+    """Where this rank computes, and the others. A single rank needs no process group."""
     from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
+
+    if info.size == 1:
+        return learner_device(config), ONE_RANK
+    device = join_group(config, info)
+    return device, TorchRanks(device=device)
+
+
+def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Any], stage: Stage) -> TorchLearner:
+    """``make_policy`` gets the device's type."""
     from rlinf.learners.torch import TorchLearner
 
-    device = learner_device(config) if info.size == 1 else join_group(config, info)
+    device, ranks = placed(config, info)
     return TorchLearner(
         make_policy(device.type),
         stage=stage,
@@ -54,7 +64,7 @@ def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], A
         device=device,
         rank=info.rank,
         size=info.size,
-        ranks=ONE_RANK if info.size == 1 else TorchRanks(device=device),
+        ranks=ranks,
         offload=config.learner.offload,
     )
 

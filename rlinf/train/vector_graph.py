@@ -19,7 +19,7 @@ from rlinf.train.env_pool import EnvPool
 from rlinf.train.graph import Graph, gpus_of
 from rlinf.train.imitation import Imitation
 from rlinf.train.kept_tokenizer import kept_tokenizer
-from rlinf.train.learner_ranks import StagedLearner, first_stage, torch_learner
+from rlinf.train.learner_ranks import StagedLearner, first_stage, placed, torch_learner
 from rlinf.train.pools import LearnerPool
 from rlinf.train.sampled_envs import SampledEnvPool
 from rlinf.train.simulator_policy import make_policy
@@ -180,10 +180,11 @@ def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: 
     return StagedLearner(learner, config)
 
 
-def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> Any:
+def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Any:
     from rlinf.learners.sac import SacLearner, SacOptions
 
     algorithm, optimizer = config.algorithm, config.learner.optimizer
+    device, ranks = placed(config, info)
     return SacLearner(
         make_policy(config, *spaces),
         SacOptions(
@@ -199,6 +200,10 @@ def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, _info: Ran
             replay_batch_size=algorithm.replay_batch_size,
             replay_ratio=algorithm.replay_ratio,
             n_step=algorithm.n_step,
-            replay_folder=folder / "replay",
+            replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         ),
+        device=device,
+        rank=info.rank,
+        size=info.size,
+        ranks=ranks,
     )

@@ -39,7 +39,7 @@ REFUSED = [
     (PPO, "policy.hidden_sizes", [0], "must be widths of at least 1"),
     (GRPO, "rollout.num_steps", 64, "whose steps are whole episodes"),
     (GRPO, "env.vectorization", "native", "can not start episodes from given seeds"),
-    (SAC, "learner.num_workers", 2, "learns in one process"),
+    (SAC, "learner.num_workers", 3, "does not divide algorithm.replay_batch_size 256: use 2 or 4"),
     (SAC, "learner.optimizer.grad_clip", 0.5, "is not read by loss_type: sac"),
     (SAC, "learner.optimizer.schedule", "linear", "is not read by loss_type: sac"),
     (SAC, "learner.micro_batch_tokens", 64, "is not read by loss_type: sac"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -175,6 +177,47 @@ def test_learning_goes_on_exactly_after_a_restart(tmp_path):
         assert straight.update(batch, step=step) == resumed.update(batch, step=step)
     one, two = straight.weights(version=1).tensors, resumed.weights(version=1).tensors
     assert all(one[name].equal(two[name]) for name in one)
+
+
+class Together:
+    """Ranks that are threads of this process."""
+
+    def __init__(self, size):
+        self.barrier, self.given = threading.Barrier(size, timeout=60), {}
+
+    def sum(self, tensor):
+        self.given[threading.get_ident()] = tensor.clone()
+        self.barrier.wait()
+        total = sum(self.given.values())
+        self.barrier.wait()
+        return total
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_several_ranks_make_the_update_of_one(size, tmp_path):
+    options = SacOptions(seed=7, replay_start=10, replay_batch_size=16, replay_capacity=400, n_step=2, replay_ratio=0.1)
+    together = Together(size)
+    alone = SacLearner(make_policy(), options)
+    gang = [SacLearner(make_policy(), options, rank=rank, size=size, ranks=together) for rank in range(size)]
+    before = alone.weights(version=0).tensors
+    with ThreadPoolExecutor(size) as threads:
+        for step in range(3):
+            batch = fragment(lanes=4, first=float(step), ends=[3], terminates=[11])
+            told = alone.update(batch, step=step)
+            for metrics in threads.map(lambda learner, at=step, of=batch: learner.update(of, step=at), gang):
+                assert metrics == pytest.approx(told, rel=1e-4)
+    after = alone.weights(version=1).tensors
+    there = gang[0].weights(version=1).tensors
+    assert not any(learner.weights(version=1).tensors for learner in gang[1:])
+    for name, tensor in after.items():
+        torch.testing.assert_close(there[name], tensor, rtol=1e-4, atol=1e-6)
+        assert not tensor.equal(before[name]), name
+        assert all(learner.policy.state_dict()[name].equal(there[name]) for learner in gang)
+    rows = torch.cat([learner.evaluate(batch)[0] for learner in gang])
+    assert sorted(rows.tolist()) == [0, 1, 2, 3]
+    for learner in gang:
+        learner.save(tmp_path / str(learner.rank))
+    assert [path.name for path in tmp_path.iterdir()] == ["0"]
 
 
 def test_the_critic_learns_the_value_of_a_one_step_task():

@@ -42,6 +42,24 @@ def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
 
 
+def test_two_ranks_of_sac_learn_what_one_learns_and_go_on_exactly(tmp_path: Path) -> None:
+    two = ["learner.num_workers=2", "cluster.backend=ray"]
+    here = summary(tmp_path / "here", "sac", 4)
+    there = summary(tmp_path / "there", "sac", 4, two)
+    assert there["metrics"]["eval/return"] == pytest.approx(here["metrics"]["eval/return"], rel=1e-3)
+    first, second = (_last_line(tmp_path / name) for name in ("here", "there"))
+    assert first["train/updates"] == second["train/updates"] > 0
+    for name in ("critic_loss", "actor_loss", "entropy", "alpha"):
+        assert second[f"train/{name}"] == pytest.approx(first[f"train/{name}"], rel=1e-3), name
+    summary(tmp_path / "halves", "sac", 2, two)
+    resumed = summary(tmp_path / "halves", "sac", 4, two)
+    assert resumed["params_sha256"] == there["params_sha256"]
+
+
+def _last_line(folder: Path) -> dict[str, float]:
+    return json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+
+
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])
 def test_another_interpreter_gives_what_this_one_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"

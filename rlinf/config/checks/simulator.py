@@ -7,7 +7,7 @@ import os
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.checks.kind import ACTOR_CRITIC, is_text
-from rlinf.config.context import Context
+from rlinf.config.context import Context, neighbours
 
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
@@ -139,9 +139,11 @@ def _check_levels(context: Context) -> None:
 
 def _check_off_policy(context: Context) -> None:
     config, reads = context.config, ("algorithm.loss_type",)
-    if config.learner.num_workers > 1:
-        message = f"learner.num_workers {config.learner.num_workers}: loss_type: sac learns in one process."
-        context.error("learner.num_workers", message, "Set it to 1.", reads=reads)
+    ranks, drawn = config.learner.num_workers, config.algorithm.replay_batch_size
+    if drawn % ranks:
+        message = f"learner.num_workers {ranks} does not divide algorithm.replay_batch_size {drawn}:"
+        also = (*reads, "algorithm.replay_batch_size")
+        context.error("learner.num_workers", message, f"use {neighbours(ranks, drawn)}.", reads=also)
     if config.policy.recurrent != "none":
         message = "policy.recurrent: loss_type: sac learns from single transitions, without memory."
         context.error("policy.recurrent", message, "Set it to none.", reads=reads)
