@@ -26,11 +26,11 @@ class Transitions:
     actions: Tensor
     """[M, A]."""
     rewards: Tensor
-    """[M] sum of gamma^k r_k over up to n steps."""
+    """[M] sum of gamma^k r_k over up to n decisions."""
     next_inputs: dict[str, Tensor]
     """[M, ...] observation after the last of those steps (the final one, where the episode ended there)."""
     discounts: Tensor
-    """[M] gamma^steps, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
+    """[M] gamma^decisions, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
 
     def to(self, device: torch.device) -> Transitions:
         return Transitions(

@@ -1,4 +1,8 @@
-"""Soft actor-critic's networks: a squashed Gaussian actor and two critics of state and action."""
+"""Soft actor-critic's networks: a squashed Gaussian actor and two critics of state and action.
+
+With chunks of K actions the actor decides on all of them at once, and the critics judge the whole chunk
+(Q-chunking, arXiv:2507.07969): one transition is one decision, its reward the sum over the actions carried out.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from gymnasium import spaces
 from torch import Generator, Tensor, nn
 
 from rlinf.granularity import Granularity
+from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
@@ -81,20 +86,23 @@ class SoftActorCritic(nn.Module):
         super().__init__()
         if not isinstance(action_space, spaces.Box):
             raise TypeError(f"loss_type sac needs continuous actions (a Box), got {action_space}; ppo and grpo do not")
-        if options.recurrent != "none" or options.num_action_chunks != 1:
-            raise ValueError("loss_type sac knows no recurrent policies and no action chunks")
+        if options.recurrent != "none":
+            raise ValueError("loss_type sac knows no recurrent policies")
         self.options = options
         self._spaces = (observation_space, action_space)
         self.actor_encoder = ObservationEncoder(observation_space, options)
         self.critic_encoder = ObservationEncoder(observation_space, options)
         self.actor_body = _body(self.actor_encoder.out_features, options.hidden_sizes, options.activation)
-        self.head = StateDependentSquashedHead(options.hidden_sizes[-1], action_space)
+        chunk = options.num_action_chunks
+        joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
+        assert isinstance(joint_space, spaces.Box)
+        self.head = StateDependentSquashedHead(options.hidden_sizes[-1], joint_space)
+        self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
         width = self.critic_encoder.out_features + self.head.noise_size
         self.critic = TwinCritic(width, options.hidden_sizes, options.activation)
 
     state_size = 0
     slots_independent = True
-    granularity = Granularity()
     noise_kind = "normal"
     action_dtype = np.float32
 
@@ -146,11 +154,15 @@ class SoftActorCritic(nn.Module):
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
     ) -> PolicyOutput:
-        """Log-probabilities and entropy [B, T]."""
+        """Log-probabilities and entropy [B, T]; of a chunk, those of the actions carried out."""
+        slots, executed = self.granularity, inputs.get("executed")
+        chunks = (*mask.shape, slots.actions, slots.dimensions)
         parameters = self.distribution({n: inputs[n].flatten(0, 1) for n in self.actor_encoder.leaves})
-        logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).sum(-1)
-        entropy = self.head.entropy(parameters).sum(-1).unflatten(0, mask.shape) if with_entropy else None
-        return PolicyOutput(logprobs.unflatten(0, mask.shape), entropy)
+        logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).view(chunks)
+        entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
+        return PolicyOutput(
+            slots.logprobs(logprobs, executed), None if entropy is None else slots.entropy(entropy, executed)
+        )
 
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
         """Takes the true slots [B, T, ...] into the running statistics."""
@@ -180,8 +192,9 @@ class SoftActorCritic(nn.Module):
         return policy
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What the environment takes for actions [N, A] of this policy."""
-        return self.head.to_env(actions)
+        """What the environment takes for actions [N, A] of this policy; with chunks [N, K, ...]."""
+        joint, chunk = self.head.to_env(actions), self.options.num_action_chunks
+        return joint if chunk == 1 else split_chunk(joint, self._spaces[1], chunk)
 
 
 def _body(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequential:

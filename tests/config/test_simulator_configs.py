@@ -53,7 +53,6 @@ REFUSED = [
     (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
     (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
     (SAC, "sft.steps", 5, "learns from transitions"),
-    (SAC, "env.num_action_chunks", 4, "one action at a time"),
 ]
 
 

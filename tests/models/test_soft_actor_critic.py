@@ -107,6 +107,32 @@ def test_a_buffer_on_disk_gives_the_same(tmp_path):
     assert one.next_inputs["observation"].equal(two.next_inputs["observation"])
 
 
+def test_a_chunk_is_one_action_of_all_its_dimensions():
+    """With K = 2 actor and critics are those of a space of 2 x 2 numbers; a part left out has no probability."""
+    torch.manual_seed(0)
+    options = ActorCriticOptions(hidden_sizes=(16,), activation="relu", num_action_chunks=2)
+    chunked = SoftActorCritic(STATE, ARM, options)
+    torch.manual_seed(0)
+    joint = spaces.Box(np.tile(ARM.low, 2), np.tile(ARM.high, 2))
+    flat = SoftActorCritic(STATE, joint, dataclasses.replace(options, num_action_chunks=1))
+    inputs = {"observation": torch.randn(5, 3)}
+    one, two = (policy.act(inputs, generator=torch.Generator().manual_seed(1)) for policy in (chunked, flat))
+    assert one[0].equal(two[0])
+    assert one[1].logprobs.equal(two[1].logprobs)
+    given = chunked.env_actions(one[0].numpy())
+    assert given.shape == (5, 2, 2)
+    np.testing.assert_array_equal(given.reshape(5, 4), flat.env_actions(two[0].numpy()))
+    rows = {"observation": inputs["observation"][:, None]}
+    mask = torch.ones(5, 1, dtype=torch.bool)
+    whole = chunked.evaluate(rows, one[0][:, None], mask)
+    torch.testing.assert_close(whole.logprobs[:, 0], one[1].logprobs)
+    executed = torch.tensor([True, False]).expand(5, 1, 2)
+    part = chunked.evaluate({**rows, "executed": executed}, one[0][:, None], mask)
+    parameters = flat.distribution(inputs)
+    torch.testing.assert_close(part.logprobs[:, 0], flat.head.log_prob(parameters, two[0])[:, :2].sum(-1))
+    assert chunked.judge(inputs, one[0]).equal(flat.judge(inputs, two[0]))
+
+
 def literal_logprobs(policy, inputs, noise):
     """Actions before the tanh, and log-probabilities by torch's own transformed distribution."""
     mean, log_std = policy.distribution(inputs).unbind(1)

@@ -32,6 +32,9 @@ SMALL = {
     "num_minibatches: 2, normalize_advantages: true}\n",
     "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "sac_chunks": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
+    "rollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: sac, gamma: 0.9, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
 }
 
 

@@ -33,7 +33,7 @@ def ray_cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("kind", ["ppo", "grpo", "sac", "chunks", "chunked_episodes"])
+@pytest.mark.parametrize("kind", ["ppo", "grpo", "sac", "sac_chunks", "chunks", "chunked_episodes"])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])

@@ -153,9 +153,6 @@ def _check_off_policy(context: Context) -> None:
     if not config.policy.hidden_sizes:
         message = "policy.hidden_sizes: loss_type: sac needs a hidden layer at least."
         context.error("policy.hidden_sizes", message, "For example: [64, 64].", reads=reads)
-    if config.env.num_action_chunks > 1:
-        message = "env.num_action_chunks: loss_type: sac decides on one action at a time."
-        context.error("env.num_action_chunks", message, "Set it to 1.", reads=reads)
     if config.sft.steps:
         message = "sft.steps: loss_type: sac learns from transitions, not from demonstrations."
         context.error("sft.steps", message, "Set it to 0, or choose adv_type: grpo.", reads=reads)
