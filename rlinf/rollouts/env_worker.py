@@ -225,12 +225,15 @@ class EnvWorker:
             runs: list[EpisodeRun] = []
             problem, last_failure = None, ""
             if filmed and video is not None:
-                run, problem = yield from self._film(facts, version, filmed, greedy, video)
-                runs.append(run)
+                lanes, collector = self._filming(len(filmed))
+                with lanes.filming(video, [task.start_seed for task in filmed]):
+                    runs.append((yield from collector.play(facts, filmed, version, greedy=greedy)))
+                problem, last_failure = lanes.problem, collector.last_failure
             if tasks:
                 evaluator = self._evaluator(len(tasks))
                 runs.append((yield from evaluator.play(facts, tasks, version, greedy=greedy)))
-                last_failure = evaluator.last_failure
+                # Those without a camera may have gone well.
+                last_failure = evaluator.last_failure or last_failure
             run = joined(runs)
             return RolloutPart(
                 None,
@@ -259,16 +262,12 @@ class EnvWorker:
         """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
         return filming_problem(self._evaluation_env())
 
-    def _film(
-        self, facts: PolicyFacts, version: int, tasks: Sequence[EpisodeTask], greedy: bool, video: Path
-    ) -> Asking[tuple[EpisodeRun, str | None]]:
-        if self._filmed is None or self._filmed[0].num_lanes != len(tasks):
-            filmed = FilmedLanes(self._evaluation_env(), len(tasks))
-            self._filmed = filmed, self._collector(filmed)
-        lanes, collector = self._filmed
-        with lanes.filming(video, [task.start_seed for task in tasks]):
-            run = yield from collector.play(facts, tasks, version, greedy=greedy)
-        return run, lanes.problem
+    def _filming(self, episodes: int) -> tuple[FilmedLanes, EpisodeCollector]:
+        """A lane for each filmed episode, made with the first film."""
+        if self._filmed is None or self._filmed[0].num_lanes != episodes:
+            lanes = FilmedLanes(self._evaluation_env(), episodes)
+            self._filmed = lanes, self._collector(lanes)
+        return self._filmed
 
     def _collector(self, lanes: Lanes) -> EpisodeCollector:
         env = self._options.env
