@@ -21,7 +21,7 @@ from rlinf.rollouts.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, e
 from rlinf.rollouts.filmable import filming_problem
 from rlinf.rollouts.filmed_lanes import FilmedLanes
 from rlinf.rollouts.fragments import FragmentCollector
-from rlinf.rollouts.lanes import Lanes
+from rlinf.rollouts.lanes import Lanes, require_alike
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
@@ -251,6 +251,7 @@ class EnvWorker:
         if self._evaluation_lanes is None:
             count = max(1, min(self._options.evaluation_envs, episodes))
             lanes = make_lanes(self._evaluation_env(), count, cores=self._options.cores)
+            require_alike(self.spaces(), (lanes.observation_space, lanes.action_space), "an evaluation environment")
             self._evaluation_lanes = self._collector(lanes)
         return self._evaluation_lanes
 

@@ -239,10 +239,7 @@ class EpisodeCollector:
         run.failures[kind] += 1
         self._total_failures += 1
         if self._total_failures > self._max_failures:
-            raise EnvFailureError(
-                f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures "
-                f"allows. The last one:\n{self._lanes.last_failure}"
-            )
+            raise EnvFailureError.too_many(self._total_failures, repr(kind), self._lanes.last_failure)
         self._lanes.restart(lane)
 
 

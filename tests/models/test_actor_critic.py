@@ -151,6 +151,20 @@ def test_an_exported_policy_comes_back(tmp_path):
     assert back.options == policy.options
 
 
+@pytest.mark.parametrize(("observation_space", "action_space", "options"), CASES)
+def test_rows_of_padding_alone_are_evaluated_like_any(observation_space, action_space, options):
+    """What a broken environment leaves behind."""
+    policy = ActorCritic(observation_space, action_space, options)
+    inputs = {name: leaf.unflatten(0, (2, 3)) for name, leaf in observations(observation_space, 6).items()}
+    inputs["recurrent_state"] = torch.zeros(2, policy.state_size)
+    inputs["episode_start"] = torch.zeros(2, 3, dtype=torch.bool)
+    actions = torch.zeros(2, 3, *policy.action_shape).to(torch.int64 if policy.noise_kind == "uniform" else None)
+    said = policy.evaluate(inputs, actions, torch.zeros(2, 3, dtype=torch.bool))
+    for column in (said.logprobs, said.entropy, said.values):
+        assert column.shape == (2, 3)
+        assert not column.any()
+
+
 def test_padding_is_not_computed_and_reads_as_zero():
     policy = ActorCritic(VECTOR, spaces.Discrete(3))
     inputs = {"observation": observations(VECTOR, 6)["observation"].unflatten(0, (2, 3))}

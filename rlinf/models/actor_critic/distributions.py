@@ -89,7 +89,7 @@ class CategoricalHead(ActionHead):
         return torch.stack([part.argmax(-1) for part in parameters.split(self.sizes, dim=-1)], dim=-1)
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        index = actions.long().reshape(len(actions), -1)
+        index = actions.long().reshape(len(actions), len(self.sizes))
         parts = parameters.split(self.sizes, dim=-1)
         picked = [part.log_softmax(-1).gather(-1, index[:, i : i + 1]) for i, part in enumerate(parts)]
         return torch.cat(picked, dim=-1)

@@ -25,7 +25,7 @@ class VectorEncoder(nn.Module):
         self.normalizer = RunningNormalizer((self.out_features,)) if normalize else None
 
     def forward(self, leaf: Tensor) -> Tensor:
-        flat = leaf.reshape(leaf.shape[0], -1)
+        flat = leaf.reshape(leaf.shape[0], self.out_features)
         return flat.to(torch.float32) if self.normalizer is None else self.normalizer(flat)
 
     def observe(self, leaf: Tensor) -> None:
@@ -43,12 +43,12 @@ class OneHotEncoder(nn.Module):
     def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__()
         sizes, starts = category_sizes(space)
-        self.out_features = int(sizes.sum())
+        self.components, self.out_features = len(sizes), int(sizes.sum())
         self.register_buffer("offsets", torch.as_tensor(np.cumsum(sizes) - sizes), persistent=False)
         self.register_buffer("starts", torch.as_tensor(starts), persistent=False)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        index = leaf.reshape(leaf.shape[0], -1).long() - self.starts + self.offsets
+        index = leaf.reshape(leaf.shape[0], self.components).long() - self.starts + self.offsets
         code = torch.zeros(leaf.shape[0], self.out_features, device=leaf.device)
         return code.scatter_(1, index, 1.0)
 

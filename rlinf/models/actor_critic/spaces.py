@@ -7,7 +7,8 @@ Text is a leaf of UTF-8 bytes, uint8 [max_length], zeros after the end: what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -34,18 +35,37 @@ def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, space
     )
 
 
-def write_observation(target: Arrays, row: int, observation: object, name: str = ROOT) -> None:
-    """Copies one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each)."""
+def write_observation(target: Arrays, row: int, observation: object) -> None:
+    """Copies one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each).
+
+    Other entries or shapes than those of ``target`` are a ValueError: numpy would stretch a wrong shape to the right
+    one, and what is missing would stay as it was.
+    """
+    given = dict(_entries(observation, ROOT))
+    if given.keys() != target.keys():
+        lacks, more = sorted(target.keys() - given.keys()), sorted(given.keys() - target.keys())
+        words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
+        raise ValueError(f"an observation {' and '.join(words)}: the observation space says otherwise")
+    for name, entry in given.items():
+        leaf = target[name]
+        if isinstance(entry, str):
+            leaf[row] = text_bytes(entry, leaf.shape[1], name)
+        elif np.shape(entry) != leaf.shape[1:]:
+            raise ValueError(f"{name} has shape {np.shape(entry)}: the observation space says {leaf.shape[1:]}")
+        else:
+            leaf[row] = entry
+
+
+def _entries(observation: object, name: str) -> Iterator[tuple[str, Any]]:
+    """Name and value of every leaf."""
     if isinstance(observation, Mapping):
         for key, part in observation.items():
-            write_observation(target, row, part, f"{name}.{key}")
+            yield from _entries(part, f"{name}.{key}")
     elif isinstance(observation, tuple):
-        for key, part in enumerate(observation):
-            write_observation(target, row, part, f"{name}.{key}")
-    elif isinstance(observation, str):
-        target[name][row] = text_bytes(observation, target[name].shape[1], name)
+        for index, part in enumerate(observation):
+            yield from _entries(part, f"{name}.{index}")
     else:
-        target[name][row] = observation
+        yield name, observation
 
 
 def text_bytes(text: str, length: int, name: str = ROOT) -> np.ndarray:
