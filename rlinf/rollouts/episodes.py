@@ -24,6 +24,8 @@ from rlinf.types import Batch
 _NOISE_BLOCK = 64
 _ATTEMPTS = 3
 _EVALUATION_SLOTS = 16_384
+MAX_DECISIONS = 10_000
+"""Of an episode whose environment has no time limit: it is cut there, which counts as a truncation."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class EpisodeCollector:
         seed: int,
         chunk: int = 1,
         max_failures: int = 100,
-        max_decisions: int = 10_000,
+        max_decisions: int = MAX_DECISIONS,
         auto_reset: bool = True,
     ) -> None:
         self._lanes = lanes

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
+from rlinf.models.actor_critic.encoders import ImageEncoder
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 
 VECTOR = spaces.Box(-1, 1, (5,))
@@ -140,6 +141,15 @@ def test_a_distribution_that_does_not_fit_is_refused():
         ActorCritic(VECTOR, spaces.Discrete(2), ActorCriticOptions(distribution="beta"))
     with pytest.raises(TypeError, match="does not read text"):
         ActorCritic(spaces.Text(10), spaces.Discrete(2))
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [((64, 64, 6), 6), ((4, 84, 84), 4), ((7, 7, 20), 20), ((96, 84, 3), 3), ((3, 96, 84), 3), ((32, 32), 1)],
+)
+def test_channels_are_found_where_they_are(shape, channels):
+    encoder = ImageEncoder(spaces.Box(0, 255, shape, np.uint8), 8)
+    assert encoder.convolutions[0].in_channels == channels
 
 
 def test_an_exported_policy_comes_back(tmp_path):

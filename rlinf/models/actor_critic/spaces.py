@@ -13,12 +13,18 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from rlinf.errors import UserError
+
 ROOT = "observation"
 Arrays = dict[str, np.ndarray]
 
 
+class SpaceError(UserError, TypeError, ValueError):
+    """Spaces of an environment that the chosen policy does not fit; the message says what would."""
+
+
 def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
-    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a TypeError with advice."""
+    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a SpaceError with advice."""
     if isinstance(space, spaces.Dict):
         return {
             n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()
@@ -29,7 +35,7 @@ def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, space
         }
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text)):
         return {name: space}
-    raise TypeError(
+    raise SpaceError(
         f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
         "by a wrapper (env.wrappers)"
     )
