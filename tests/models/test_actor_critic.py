@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
-from rlinf.models.actor_critic.encoders import ImageEncoder
+from rlinf.models.actor_critic.encoders import ImageEncoder, TokenEncoder
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 
 VECTOR = spaces.Box(-1, 1, (5,))
@@ -150,6 +150,12 @@ def test_a_distribution_that_does_not_fit_is_refused():
 def test_channels_are_found_where_they_are(shape, channels):
     encoder = ImageEncoder(spaces.Box(0, 255, shape, np.uint8), 8)
     assert encoder.convolutions[0].in_channels == channels
+
+
+def test_stacked_instructions_are_read_like_one():
+    encoder = TokenEncoder(20, 8)
+    ids = torch.tensor([[3, 4, 5, 0], [7, 0, 0, 0]])
+    assert encoder(ids[:, None].expand(2, 3, 4)).equal(encoder(ids))
 
 
 def test_an_exported_policy_comes_back(tmp_path):

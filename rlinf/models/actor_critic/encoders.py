@@ -54,7 +54,7 @@ class OneHotEncoder(nn.Module):
 
 
 class TokenEncoder(nn.Module):
-    """Token ids [N, L] (0 is padding) to the embedding of their order and content [N, E]: a GRU's last state."""
+    """Token ids [N, (S,) L] (0 is padding) to the embedding of their order and content [N, E]: a GRU's last state."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
@@ -63,7 +63,8 @@ class TokenEncoder(nn.Module):
         self.reader = nn.GRU(width // 2, width, batch_first=True)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        ids = leaf.long()
+        # Of stacked observations the newest is read: an instruction does not change within an episode.
+        ids = leaf.long() if leaf.ndim == 2 else leaf[:, -1].long()
         states, _ = self.reader(self.embedding(ids))
         last = (ids != 0).sum(dim=1).clamp_min(1) - 1
         return states[torch.arange(len(ids), device=ids.device), last]
