@@ -7,8 +7,10 @@ import pytest
 
 from rlinf.cluster import Handle, Stream, WorkerDied
 from rlinf.cluster.local import LocalHandle
+from rlinf.errors import UserError
 from rlinf.rollouts.grading import GradedColumns
 from rlinf.rollouts.text_env import EnvFacts
+from rlinf.train.env_pool import EnvPool
 from rlinf.train.pools import TextEnvPool, shares
 from rlinf.train.sampler_pool import SamplerPool
 from rlinf.types import Completion, SampleRequest, SamplingParams
@@ -175,3 +177,27 @@ def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.Monk
     seen = [(one.place, len(sent)) for one in pool.grade("train", 3, answers())]
     assert sorted(place for place, _ in seen) == [0, 1, 2]
     assert seen[0] == (0, 2), "the first verdict is there before the last answer"
+
+
+class Doomed:
+    """A worker of this process that dies at every step, as with a simulator that ends its process."""
+
+    name, size = "env", 1
+
+    def submit_one(self, rank: int, method: str, *args: Any) -> Any:
+        return self
+
+    def result(self) -> Any:
+        raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
+
+    def restart(self, rank: int) -> None: ...
+
+    def call_one(self, rank: int, method: str, *args: Any) -> Any:
+        return None if method == "skip_episodes" else self.result()
+
+
+def test_an_environment_that_ends_its_worker_again_and_again_is_told_with_a_way_out() -> None:
+    pool = EnvPool(Doomed(), None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"(?s)rank 0 of 1 died.*env\.isolation: process"):
+        pool.call("collect", 0)
+    assert pool.restarts == 1
