@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlinf.cluster import GONE, Cluster, WorkerDied, WorkerGroup
+from rlinf.cluster import GONE, Cluster, WorkerDied, WorkerError, WorkerGroup
 from rlinf.errors import UserError
 from rlinf.types import Metrics, WeightUpdate
 
@@ -69,7 +69,9 @@ class EnvPool:
         try:
             self._revive(rank)
             return self.group.call_one(rank, method, *row)
-        except WorkerDied as error:
+        except WorkerError as error:
+            if not isinstance(error, WorkerDied) and error.method != "restart":
+                raise  # it lives, and its words say what is wrong
             raise UserError(f"{error}\n{_DIED_AGAIN}") from error
 
     def _revive(self, rank: int) -> None:

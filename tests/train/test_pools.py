@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rlinf.cluster import Handle, Stream, WorkerDied
+from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
 from rlinf.errors import UserError
 from rlinf.rollouts.grading import GradedColumns
@@ -184,20 +184,26 @@ class Doomed:
 
     name, size = "env", 1
 
+    def __init__(self, restarts: int) -> None:
+        self.restarts = restarts
+
     def submit_one(self, rank: int, method: str, *args: Any) -> Any:
         return self
 
     def result(self) -> Any:
         raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
 
-    def restart(self, rank: int) -> None: ...
+    def restart(self, rank: int) -> None:
+        if not self.restarts:
+            raise WorkerError("env rank 0 of 1 has used up its restarts", group="env", rank=0, method="restart")
 
     def call_one(self, rank: int, method: str, *args: Any) -> Any:
         return None if method == "skip_episodes" else self.result()
 
 
-def test_an_environment_that_ends_its_worker_again_and_again_is_told_with_a_way_out() -> None:
-    pool = EnvPool(Doomed(), None)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"(?s)rank 0 of 1 died.*env\.isolation: process"):
+@pytest.mark.parametrize(("restarts", "words"), [(1, "died"), (0, "has used up its restarts")])
+def test_an_environment_that_ends_its_worker_again_is_told_with_a_way_out(restarts: int, words: str) -> None:
+    pool = EnvPool(Doomed(restarts), None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=rf"(?s)rank 0 of 1 {words}.*env\.isolation: process"):
         pool.call("collect", 0)
-    assert pool.restarts == 1
+    assert pool.restarts == restarts
