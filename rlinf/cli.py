@@ -31,6 +31,8 @@ DELEGATED = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] in DELEGATED:
         # Not through argparse, which would take `--help` for itself.
@@ -150,7 +152,7 @@ def _check(options: argparse.Namespace) -> int:
 
     config = _load(options)
     print(plan(config))
-    if config.policy.name != "actor_critic":
+    if config.policy.name == "causal_lm":
         return 0
     from rlinf.commands.env_check import examine_env
 

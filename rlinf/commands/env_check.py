@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from rlinf.config import Config
+from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.extras import simulator_extra
+from rlinf.errors import UserError
+
+if TYPE_CHECKING:
+    from rlinf.rollouts.make_env import EnvOptions
+
+_PATIENCE_S = 2.0
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATS = (
     "Groups of equal starts, evaluation on fixed starts and exact resuming need resets and steps that repeat: call "
     "super().reset(seed=seed) first, and draw only from self.np_random."
 )
+_REWARD = "step must return a plain number as reward: float(reward)."
+_STEP = "step must return five things: observation, reward, terminated, truncated, info."
+_RESET = "reset must return two things: observation, info."
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
 _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     (
@@ -21,6 +33,13 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         True,
         "The policy is built from the space: correct its shape, dtype or bounds, or what reset and step return.",
     ),
+    ("The reward returned by `step()` must be", True, _REWARD),
+    ("only 0-dimensional arrays", True, _REWARD),
+    ("not enough values to unpack (expected 5", True, _STEP),
+    ("old step API", True, _STEP),
+    ("was not a tuple of the form `(obs, info)`", True, _RESET),
+    ("values to unpack (expected 2", True, _RESET),
+    ("unexpected keyword argument 'seed'", True, _REPEATS),
     ("with random actions raised", True, "Training would restart the environment and drop the episode each time."),
     ("the reward of step", True, "Such episodes are dropped and counted as env/nan: the reward must be a number."),
     ("observations are not equal although similar", False, _REPEATS),
@@ -41,6 +60,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "fills the bounds instead.",
     ),
     ("maximum and minimum values are equal", False, "Harmless: an entry that never changes teaches nothing."),
+    ("Casting input x to numpy array", False, "Return arrays of the space's dtype, with numpy.asarray."),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
     ("`options`", False, "Harmless: starts are chosen by seeds here."),
 )
@@ -59,34 +79,98 @@ class EnvFinding:
         return f"! environment: {self.message}\n  {self.meaning}"
 
 
-def examine_env(config: Config) -> list[EnvFinding]:
-    """Makes the environment of ``config`` once and has it checked; a simulator that is not installed is left alone."""
-    from rlinf.rollouts.isolation.lanes import remarks_in_process
-    from rlinf.rollouts.isolation.process import EnvProcessError
-    from rlinf.rollouts.make_env import EnvOptions, make_env
-    from rlinf.rollouts.offscreen import offscreen
-    from rlinf.rollouts.remarks import remarks_on
+_ENDLESS = EnvFinding(
+    False,
+    f"it has no time limit, and an episode of random actions did not end in {_PATIENCE_S:.0f} s.",
+    "Such episodes are cut after 10,000 decisions: set env.max_episode_steps.",
+)
 
+
+def examine_env(config: Config) -> list[EnvFinding]:
+    """Has the environment of ``config`` checked, as it is and as it is trained on, and a policy made for it.
+
+    A simulator that is not installed is left alone.
+    """
+    from rlinf.rollouts.isolation.process import EnvProcessError
+    from rlinf.rollouts.make_env import EnvOptions, takes_env_as_it_is
+    from rlinf.rollouts.offscreen import offscreen
+    from rlinf.train.vector_graph import env_options
+
+    env = config.env
+    extra = simulator_extra(env.id)
+    if env.isolation == "none" and extra is not None and not extra.installed:
+        return []
     if config.evaluation.video_every:
         os.environ.update(offscreen())
-    env = config.env
-    options = EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python)
+    bare = EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python)
+    whole = env_options(config)
     try:
-        if env.isolation == "process":
-            remarks = remarks_in_process(options)
-        else:
-            extra = simulator_extra(env.id)
-            if extra is not None and not extra.installed:
-                return []
-            remarks = remarks_on(make_env(options))
+        findings = _remarks(bare)
+        if not any(finding.serious for finding in findings):
+            findings += [] if takes_env_as_it_is(whole) else _remarks(whole)
+            findings += _unfit(config, whole)
     except EnvProcessError as error:
         return [EnvFinding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except Exception as error:  # whatever a constructor raises is the finding
-        return [EnvFinding(True, f"it could not be made: {error}", "Correct env.id or env.kwargs.")]
-    findings = merged([explain(remark.message, fatal=remark.fatal) for remark in remarks])
+        return [EnvFinding(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
     if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:
         findings.append(EnvFinding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
-    return findings
+    return merged(findings)
+
+
+def _remarks(options: EnvOptions) -> list[EnvFinding]:
+    """What gymnasium's checker and random episodes say of the environment of ``options``."""
+    from rlinf.rollouts.isolation.lanes import remarks_in_process
+    from rlinf.rollouts.make_env import make_env
+    from rlinf.rollouts.remarks import remarks_on
+
+    remarks = remarks_in_process(options) if options.isolation == "process" else remarks_on(make_env(options))
+    return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
+
+
+def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
+    """Environments that differ from each other, or that the policy can not be made for, or that never end."""
+    from rlinf.rollouts.lanes import require_alike
+    from rlinf.rollouts.vectorize import make_lanes
+    from rlinf.train.simulator_policy import make_policy
+
+    overrides = config.evaluation.env_kwargs
+    training = replace(options, vectorization="sync")
+    evaluation = replace(training, kwargs={**options.kwargs, **(overrides or {})})
+    lanes = []
+    try:
+        for each, count in ((training, 2), (evaluation, 1)):
+            lanes.append(make_lanes(each, count))
+        made, other = ((found.observation_space, found.action_space) for found in lanes)
+        require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
+        if config.policy.name == "actor_critic":
+            make_policy(config, *made)
+    except UserError as error:
+        return [EnvFinding(True, str(error), "The policy is built from the spaces of the environment.")]
+    finally:
+        for opened in lanes:
+            opened.close()
+    return [_ENDLESS] if collects_episodes(config) and options.isolation == "none" and _is_endless(options) else []
+
+
+def _is_endless(options: EnvOptions) -> bool:
+    """Whether an episode of random actions goes on and on, without a time limit that would end it."""
+    from rlinf.rollouts.make_env import make_env
+
+    env = make_env(options)
+    try:
+        if env.has_wrapper_attr("_max_episode_steps"):  # gymnasium's TimeLimit
+            return False
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        began = time.monotonic()
+        while time.monotonic() - began < _PATIENCE_S:
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                return False
+        return True
+    finally:
+        env.close()
 
 
 def merged(findings: list[EnvFinding]) -> list[EnvFinding]:

@@ -198,7 +198,8 @@ def _float(value: object) -> float:
 def _str(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if value is not None else "Write a word.")
+    plain = isinstance(value, bool | int | float)
+    raise Mismatch(_WORDS[str], f'Put it in quotes: "{value}".' if plain else "Write a word.")
 
 
 _SCALARS: dict[type, Callable[[object], object]] = {bool: _bool, int: _int, float: _float, str: _str}

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from rlinf.types import Batch
+
+_COPIED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -155,21 +158,38 @@ class ReplayBuffer:
             else:
                 self._columns[name] = torch.zeros(shape, dtype=column.dtype)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The rows held, oldest first: exactly what :meth:`load_state_dict` needs to sample the same again."""
-        order = (torch.arange(self._filled) + self._head - self._filled) % max(self._rows, 1)
-        return {"head": self._head, "columns": {name: column[order] for name, column in self._columns.items()}}
+    def save(self, folder: Path) -> None:
+        """Writes the rows held, oldest first, a file per column: a buffer that is larger than memory can be saved."""
+        columns = {name: (column.dtype, tuple(column.shape[1:])) for name, column in self._columns.items()}
+        torch.save({"head": self._head, "filled": self._filled, "columns": columns}, folder / "replay.pt")
+        for name, column in self._columns.items():
+            with (folder / f"replay_{name}.bin").open("wb") as file:
+                for rows in self._order().split(_rows_at_once(column)):
+                    column[rows].numpy().tofile(file)
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        columns: dict[str, Tensor] = state["columns"]
-        if not columns:
+    def load(self, folder: Path) -> None:
+        """What :meth:`save` wrote: the same will be sampled again."""
+        saved: dict[str, Any] = torch.load(folder / "replay.pt", weights_only=True)
+        if not saved["columns"]:
             return
         self._columns = {}
-        self._allocate({name: column[:1].transpose(0, 1) for name, column in columns.items()})
-        self._filled, self._head = len(columns["rewards"]), state["head"]
-        order = (torch.arange(self._filled) + self._head - self._filled) % self._rows
-        for name, column in columns.items():
-            self._columns[name][order] = column
+        self._allocate({n: torch.empty(shape[0], 1, *shape[1:], dtype=d) for n, (d, shape) in saved["columns"].items()})
+        self._head, self._filled = saved["head"], saved["filled"]
+        for name, column in self._columns.items():
+            with (folder / f"replay_{name}.bin").open("rb") as file:
+                for rows in self._order().split(_rows_at_once(column)):
+                    shape = (len(rows), *column.shape[1:])
+                    values = np.fromfile(file, dtype=column[:0].numpy().dtype, count=math.prod(shape))
+                    column[rows] = torch.from_numpy(values).view(shape)
+
+    def _order(self) -> Tensor:
+        """The rows held, oldest first."""
+        return (torch.arange(self._filled) + self._head - self._filled) % max(self._rows, 1)
+
+
+def _rows_at_once(column: Tensor) -> int:
+    """How many rows are copied together on the way to a file."""
+    return max(1, _COPIED_BYTES // (column[:1].numel() * column.element_size()))
 
 
 def _columns(batch: Batch) -> dict[str, Tensor]:

@@ -183,7 +183,7 @@ class SacLearner:
         if self.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
             torch.save(self._state(), folder / "learner.pt")
-            torch.save(self.replay.state_dict(), folder / "replay.pt")
+            self.replay.save(folder)
 
     def load(self, folder: Path) -> None:
         """Continues bit for bit where :meth:`save` stopped."""
@@ -196,7 +196,7 @@ class SacLearner:
         with torch.no_grad():
             self._log_alpha.copy_(state["log_alpha"])
         self._seen, self._updates = state["seen"], state["updates"]
-        self.replay.load_state_dict(torch.load(folder / "replay.pt", weights_only=True))
+        self.replay.load(folder)
 
     def _state(self) -> dict[str, Any]:
         return {

@@ -23,6 +23,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import activation_module
 from rlinf.models.actor_critic.options import Activation, ActorCriticOptions
+from rlinf.models.actor_critic.spaces import SpaceError
 from rlinf.types import Costs, PolicyOutput
 
 _LOG_STD_RANGE = (-20.0, 2.0)
@@ -85,7 +86,10 @@ class SoftActorCritic(nn.Module):
     ) -> None:
         super().__init__()
         if not isinstance(action_space, spaces.Box):
-            raise TypeError(f"loss_type sac needs continuous actions (a Box), got {action_space}; ppo and grpo do not")
+            raise SpaceError(
+                f"loss_type: sac needs continuous actions (a Box), got {action_space}. Choose adv_type: gae with "
+                "loss_type: actor_critic (PPO), or adv_type: grpo"
+            )
         if options.recurrent != "none":
             raise ValueError("loss_type sac knows no recurrent policies")
         self.options = options

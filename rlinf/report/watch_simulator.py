@@ -43,7 +43,9 @@ class SimulatorShow:
             self.lanes: Lanes = _window(env)
         else:
             self.film = self.lanes = _film(env, options.episodes)
-        self.policy: Any = make_policy(config, self.lanes.observation_space, self.lanes.action_space).eval()
+        self.policy: Any = make_policy(
+            config, self.lanes.observation_space, self.lanes.action_space, tokenizer=options.run / "tokenizer"
+        ).eval()
         self.collector = EpisodeCollector(
             self.lanes, seed=config.run.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
         )

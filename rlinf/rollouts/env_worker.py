@@ -21,7 +21,7 @@ from rlinf.rollouts.episodes import EpisodeCollector, EpisodeRun, EpisodeTask, e
 from rlinf.rollouts.filmable import filming_problem
 from rlinf.rollouts.filmed_lanes import FilmedLanes
 from rlinf.rollouts.fragments import FragmentCollector
-from rlinf.rollouts.lanes import Lanes
+from rlinf.rollouts.lanes import Lanes, require_alike
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
@@ -225,12 +225,15 @@ class EnvWorker:
             runs: list[EpisodeRun] = []
             problem, last_failure = None, ""
             if filmed and video is not None:
-                run, problem = yield from self._film(facts, version, filmed, greedy, video)
-                runs.append(run)
+                lanes, collector = self._filming(len(filmed))
+                with lanes.filming(video, [task.start_seed for task in filmed]):
+                    runs.append((yield from collector.play(facts, filmed, version, greedy=greedy)))
+                problem, last_failure = lanes.problem, collector.last_failure
             if tasks:
                 evaluator = self._evaluator(len(tasks))
                 runs.append((yield from evaluator.play(facts, tasks, version, greedy=greedy)))
-                last_failure = evaluator.last_failure
+                # Those without a camera may have gone well.
+                last_failure = evaluator.last_failure or last_failure
             run = joined(runs)
             return RolloutPart(
                 None,
@@ -248,6 +251,7 @@ class EnvWorker:
         if self._evaluation_lanes is None:
             count = max(1, min(self._options.evaluation_envs, episodes))
             lanes = make_lanes(self._evaluation_env(), count, cores=self._options.cores)
+            require_alike(self.spaces(), (lanes.observation_space, lanes.action_space), "an evaluation environment")
             self._evaluation_lanes = self._collector(lanes)
         return self._evaluation_lanes
 
@@ -259,16 +263,12 @@ class EnvWorker:
         """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
         return filming_problem(self._evaluation_env())
 
-    def _film(
-        self, facts: PolicyFacts, version: int, tasks: Sequence[EpisodeTask], greedy: bool, video: Path
-    ) -> Asking[tuple[EpisodeRun, str | None]]:
-        if self._filmed is None or self._filmed[0].num_lanes != len(tasks):
-            filmed = FilmedLanes(self._evaluation_env(), len(tasks))
-            self._filmed = filmed, self._collector(filmed)
-        lanes, collector = self._filmed
-        with lanes.filming(video, [task.start_seed for task in tasks]):
-            run = yield from collector.play(facts, tasks, version, greedy=greedy)
-        return run, lanes.problem
+    def _filming(self, episodes: int) -> tuple[FilmedLanes, EpisodeCollector]:
+        """A lane for each filmed episode, made with the first film."""
+        if self._filmed is None or self._filmed[0].num_lanes != episodes:
+            lanes = FilmedLanes(self._evaluation_env(), episodes)
+            self._filmed = lanes, self._collector(lanes)
+        return self._filmed
 
     def _collector(self, lanes: Lanes) -> EpisodeCollector:
         env = self._options.env

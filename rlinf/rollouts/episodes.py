@@ -24,6 +24,8 @@ from rlinf.types import Batch
 _NOISE_BLOCK = 64
 _ATTEMPTS = 3
 _EVALUATION_SLOTS = 16_384
+MAX_DECISIONS = 10_000
+"""Of an episode whose environment has no time limit: it is cut there, which counts as a truncation."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class EpisodeCollector:
         seed: int,
         chunk: int = 1,
         max_failures: int = 100,
-        max_decisions: int = 10_000,
+        max_decisions: int = MAX_DECISIONS,
         auto_reset: bool = True,
     ) -> None:
         self._lanes = lanes
@@ -239,10 +241,7 @@ class EpisodeCollector:
         run.failures[kind] += 1
         self._total_failures += 1
         if self._total_failures > self._max_failures:
-            raise EnvFailureError(
-                f"environments failed {self._total_failures} times (last: {kind!r}), more than env.max_failures "
-                f"allows. The last one:\n{self._lanes.last_failure}"
-            )
+            raise EnvFailureError.too_many(self._total_failures, repr(kind), self._lanes.last_failure)
         self._lanes.restart(lane)
 
 

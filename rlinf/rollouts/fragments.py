@@ -26,6 +26,14 @@ from rlinf.types import Batch, PolicyOutput
 class EnvFailureError(RuntimeError):
     """Environments failed more often than `env.max_failures` allows."""
 
+    @classmethod
+    def too_many(cls, count: int, last: str, account: str) -> EnvFailureError:
+        """``last``: what went wrong last, in a word or two; ``account``: its traceback."""
+        return cls(
+            f"environments failed {count} times (last: {last}), more than env.max_failures allows. `rlinf check` with "
+            f"the same file looks for what is wrong with the environment. The last one:\n{account}"
+        )
+
 
 @dataclass
 class Fragment:
@@ -229,10 +237,8 @@ class FragmentCollector:
         self._failures[kind] += 1
         self._total_failures += 1
         if self._total_failures > self._max_failures:
-            raise EnvFailureError(
-                f"environments failed {self._total_failures} times (last: {kind!r} in env {self._lane_ids[lane]}), "
-                f"more than env.max_failures allows. The last one:\n{self._lanes.last_failure}"
-            )
+            last = f"{kind!r} in env {self._lane_ids[lane]}"
+            raise EnvFailureError.too_many(self._total_failures, last, self._lanes.last_failure)
         self._lanes.restart(lane)
 
     def _begin(self, lanes: list[int]) -> None:

@@ -21,10 +21,14 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.models.actor_critic.spaces import Arrays, empty_leaves, write_observation
+from rlinf.errors import UserError
+from rlinf.models.actor_critic.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 
 FAILURE_KINDS = ("failures", "timeouts", "nan")
 """What can go wrong with an episode: the env raised, hung past its deadline, or returned a number that is none."""
+
+# A viewer that is closed calls sys.exit in some simulators; in here that must not end more than an episode.
+_RAISED = (Exception, SystemExit)
 
 
 @dataclass
@@ -90,6 +94,9 @@ class InProcessLanes:
         self.num_lanes = num_lanes
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
+        for lane, env in enumerate(self._envs):
+            spaces = env.observation_space, env.action_space
+            require_alike((self.observation_space, self.action_space), spaces, f"environment {lane}")
         self.metadata = self._envs[0].metadata
         self.observations = empty_leaves(self.observation_space, (num_lanes,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
@@ -102,8 +109,9 @@ class InProcessLanes:
                 with deadline(self._timeout_s):
                     observation, _ = self._envs[lane].reset(seed=int(seed) % 2**31)
                 self._keep(lane, observation)
-            except Exception as error:
+            except _RAISED as error:
                 failed[position] = self._account(error)
+        self.last_failure = mark_not_a_number(failed, lanes, self.observations) or self.last_failure
         return failed
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
@@ -128,11 +136,11 @@ class InProcessLanes:
                         if key in info:
                             flags[2, position] = bool(np.any(info[key]))
                         position += 1
-            except Exception as error:
+            except _RAISED as error:
                 failed[position] = self._account(error)
                 position += 1
         result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
-        mark_not_a_number(result, lanes, self.observations)
+        self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
         return result
 
     def render(self, lane: int) -> Any:
@@ -148,7 +156,7 @@ class InProcessLanes:
         for env in self._envs:
             close_quietly(env)
 
-    def _account(self, error: Exception) -> str:
+    def _account(self, error: BaseException) -> str:
         """The kind of a failure; its traceback (the place where it hung, for a hang) is kept."""
         self.last_failure = "".join(traceback.format_exception(error))
         return "timeouts" if isinstance(error, DeadlineExceededError) else "failures"
@@ -157,18 +165,62 @@ class InProcessLanes:
         write_observation(self.observations, lane, observation)
 
 
-def mark_not_a_number(result: StepResult, lanes: Sequence[int], observations: Arrays) -> None:
-    """Enters a failure for every lane whose reward or observation is not finite."""
-    bad = ~np.isfinite(result.rewards)
+class SpacesDifferError(UserError):
+    """Environments of one run whose observations or actions are of different kinds: no policy fits all of them."""
+
+
+def require_alike(first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space], who: str) -> None:
+    """Raises :class:`SpacesDifferError` where ``other`` (observation and action space) needs another policy.
+
+    Bounds of observations may differ; ``who`` says in the message whose spaces the others are.
+    """
+    for kind, one, two in zip(("observation", "action"), first, other, strict=True):
+        same = _layout(one) == _layout(two) if kind == "observation" else one == two
+        if not same:
+            raise SpacesDifferError(
+                f"the {kind} space of {who} is {two}, and that of the first environment is {one}. All environments of "
+                "a run need the same: pad what varies to its largest size, and let env.kwargs choose no other space"
+            )
+
+
+def _layout(space: spaces.Space) -> dict[str, object]:
+    """What a policy's input layers depend on."""
+    leaves = observation_leaves(space)
+    return {name: (part.shape, part.dtype) if isinstance(part, spaces.Box) else part for name, part in leaves.items()}
+
+
+def mark_not_a_number(
+    failed: dict[int, str], lanes: Sequence[int], observations: Arrays, rewards: np.ndarray | None = None
+) -> str:
+    """Enters a failure for every lane whose newest reward or observation is not finite; says what the first one gave.
+
+    ``rewards`` [n] are those of ``lanes``; None after a reset.
+    """
+    bad = np.zeros(len(lanes), dtype=bool) if rewards is None else ~np.isfinite(rewards)
     for leaf in observations.values():
         if leaf.dtype.kind == "f":
             # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
             total = leaf.reshape(len(leaf), -1).sum(axis=1)
             if not np.isfinite(total).all():
                 bad |= ~np.isfinite(total)[list(lanes)]
-    if bad.any():
-        for position in np.nonzero(bad)[0].tolist():
-            result.failed.setdefault(position, "nan")
+    news = [position for position in np.nonzero(bad)[0].tolist() if position not in failed]
+    failed.update(dict.fromkeys(news, "nan"))
+    if not news:
+        return ""
+    return _not_finite(lanes[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
+
+
+def _not_finite(lane: int, observations: Arrays, reward: float) -> str:
+    """Which number of a lane is none, in words."""
+    if not np.isfinite(reward):
+        return f"the environment returned the reward {reward}"
+    for name, leaf in observations.items():
+        bad = np.argwhere(~np.isfinite(leaf[lane]))
+        if len(bad):
+            place = tuple(bad[0].tolist())
+            where = f"{name}[{', '.join(map(str, place))}]" if place else name
+            return f"the environment returned an observation with {where} = {leaf[(lane, *place)]}"
+    return "the environment returned an observation whose sum overflows"
 
 
 def close_quietly(env: gymnasium.Env) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from rlinf.rollouts.wrappers import IgnoreTerminations
 
 Vectorization = Literal["auto", "native", "sync", "async"]
 Isolation = Literal["none", "process"]
+Wrapper = str | Mapping[str, Mapping[str, Any]]
+"""A name, or a name with arguments: ``{"RescaleAction": {"min_action": -1, "max_action": 1}}``."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class EnvOptions:
 
     id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
-    wrappers: tuple[str, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
     vectorization: Vectorization = "auto"
     isolation: Isolation = "none"
     python: str | None = None
@@ -38,11 +41,16 @@ class EnvNotFoundError(UserError):
     """An id, module or wrapper that does not exist; the message says which, and what would help."""
 
 
+class EnvArgumentsError(UserError):
+    """An environment or a wrapper does not take the arguments that it is given."""
+
+
 def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasium.Env:
     """Builds one environment. The order is: the env, its wrappers, no terminations, frame stack."""
     kwargs = dict(options.kwargs)
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
+    _import_module_of(options.id)
     try:
         env = gymnasium.make(
             options.id, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
@@ -56,13 +64,29 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
         raise EnvNotFoundError(
             f"env.id {options.id!r} needs the module {error.name!r}, which is not installed"
         ) from error
-    for name in options.wrappers:
-        env = wrapper_class(name)(env)
+    except TypeError as error:
+        # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
+        if "argument" not in str(error):
+            raise
+        raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {error}") from error
+    for wrapper in options.wrappers:
+        env = _wrapped(env, wrapper)
     if options.ignore_terminations:
         env = IgnoreTerminations(env)
     if options.frame_stack > 1:
         env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
     return env
+
+
+def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
+    name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
+    make = wrapper_class(name)
+    try:
+        wrapped: gymnasium.Env = make(env, **arguments)
+    except TypeError as error:
+        example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
+        raise EnvArgumentsError(f"env.wrappers: {error}. Arguments are given so: {example}") from error
+    return wrapped
 
 
 def wrapper_class(name: str) -> Any:
@@ -78,15 +102,24 @@ def wrapper_class(name: str) -> Any:
 
 def native_entry_point(env_id: str) -> str | None:
     """The vector implementation that the id is registered with ("module:Class"), if there is one."""
-    module, _, name = env_id.rpartition(":")
-    if module:
-        importlib.import_module(module)
-    spec = gymnasium.registry.get(name)
+    _import_module_of(env_id)
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
     entry = None if spec is None else spec.vector_entry_point
     if entry is None or isinstance(entry, str):
         return entry
     made_by: Any = entry
     return f"{made_by.__module__}:{made_by.__qualname__}"
+
+
+def _import_module_of(env_id: str) -> None:
+    """The module of ``module:Id``, which registers it."""
+    module = env_id.rpartition(":")[0]
+    if not module:
+        return
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed") from error
 
 
 def make_native_env(options: EnvOptions, num_envs: int) -> Any:

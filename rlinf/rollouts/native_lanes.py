@@ -54,9 +54,9 @@ class NativeLanes:
             np.asarray(rewards, dtype=np.float64), terminated, truncated, success, failed={}, idle=self._over.copy()
         )
         self._over = terminated | truncated
-        mark_not_a_number(result, lanes, self.observations)
-        if result.failed:
-            raise FloatingPointError(f"{self._options.id} returned a number that is none, and can not restart one lane")
+        told = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
+        if told:
+            raise FloatingPointError(f"{self._options.id}: {told}, and a native vector env can not restart one lane")
         return result
 
     def restart(self, lane: int) -> None:

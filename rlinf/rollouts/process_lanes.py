@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
-from rlinf.rollouts.lanes import StepResult, close_quietly, mark_not_a_number
+from rlinf.rollouts.lanes import StepResult, close_quietly, mark_not_a_number, require_alike
 
 # A fresh interpreter: forking one that has threads (torch, Ray) can leave locks held for ever.
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -39,24 +39,35 @@ class ProcessLanes:
         self._ready = [False] * num_lanes
         spaces = [self._spaces(lane) for lane in range(num_lanes)]  # all of them: the processes start side by side
         self.observation_space, self.action_space = spaces[0]
+        for lane, other in enumerate(spaces):
+            require_alike(spaces[0], other, f"environment {lane}")
         self.observations = empty_leaves(self.observation_space, (num_lanes,))
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         answers, failed = self._ask(lanes, [("reset", int(seed) % 2**31) for seed in seeds])
-        for position, observation in answers.items():
-            write_observation(self.observations, lanes[position], observation)
+        for position, (observation,) in answers.items():
+            self._keep(lanes, position, observation, failed)
+        self.last_failure = mark_not_a_number(failed, lanes, self.observations) or self.last_failure
         return failed
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
         answers, failed = self._ask(lanes, [("step", action) for action in actions])
         rewards, flags = np.zeros(len(lanes)), np.zeros((3, len(lanes)), dtype=bool)
         for position, (observation, reward, terminated, truncated, success) in answers.items():
-            write_observation(self.observations, lanes[position], observation)
+            self._keep(lanes, position, observation, failed)
             rewards[position] = reward
             flags[:, position] = terminated, truncated, success
         result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
-        mark_not_a_number(result, lanes, self.observations)
+        self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
         return result
+
+    def _keep(self, lanes: Sequence[int], position: int, observation: object, failed: dict[int, str]) -> None:
+        """Enters what a lane observed; one that is not of its space is a failure like any other."""
+        try:
+            write_observation(self.observations, lanes[position], observation)
+        except (TypeError, ValueError) as error:
+            failed[position] = "failures"
+            self.last_failure = "".join(traceback.format_exception(error))
 
     def restart(self, lane: int) -> None:
         self._kill(lane)
@@ -141,7 +152,8 @@ def _serve(pipe: Connection, build: Callable[[], gymnasium.Env], success_key: st
             return
         try:
             if command == "reset":
-                pipe.send(env.reset(seed=value)[0])
+                observation, _ = env.reset(seed=value)
+                pipe.send((observation,))
             else:
                 observation, reward, terminated, truncated, info = env.step(value)
                 success = bool(np.any(info[success_key])) if success_key in info else False

@@ -35,13 +35,10 @@ class SeededNativeLanes:
         self._single: Any = make_env(options).unwrapped
         self._success_key = options.success_key
         self.num_lanes = num_lanes
-        self.last_failure = ""
+        self.last_failure = ""  # nothing raises here: a lane fails by a number that is none
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.observations = stacked_leaves(self._env.reset(seed=0)[0])
-
-    last_failure = ""
-    """Nothing raises here: a lane fails by a number that is none."""
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         for lane, seed in zip(lanes, seeds, strict=True):
@@ -79,7 +76,8 @@ class SeededNativeLanes:
         if self._success_key in info:
             success = np.asarray(info[self._success_key]).astype(bool)
         result = StepResult(np.asarray(rewards, dtype=np.float64), terminated, truncated, success, failed={})
-        mark_not_a_number(result, lanes, self.observations)
+        told = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
+        self.last_failure = told or self.last_failure
         return result
 
     def restart(self, lane: int) -> None:

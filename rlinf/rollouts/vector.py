@@ -45,6 +45,8 @@ class VectorOptions:
     normalize_rewards: bool = False
     gamma: float = 1.0
     """Of the discounted return that reward normalisation looks at."""
+    off_policy: bool = False
+    """A replay buffer takes a step without a true slot, too: what was there before does not go on in the next."""
     evaluation_seed: int = 1_000_000
     filmed_episodes: int = 4
 
@@ -75,24 +77,38 @@ class VectorRollout:
         return {}
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of a step. Where every episode of it broke it is collected again, until too many have failed."""
         started = time.perf_counter()
+        parts: list[RolloutPart] = []
+        batch: Batch | None = None
+        while batch is None or not bool(batch.mask.any() or self._options.off_policy):
+            newest = self._collected(step)
+            parts += newest
+            batch = self._joined(newest)
+        episodes = [record for part in parts for record in part.episodes]
+        self._recent.extend(record.total for record in episodes)
+        return batch, self._metrics(parts, episodes, time.perf_counter() - started)
+
+    def _collected(self, step: int) -> list[RolloutPart]:
+        """What every worker brings."""
+        parts: list[RolloutPart]
         if self._options.layout == "episodes":
             parts = self._workers.call("collect", per_rank=[(step, tasks) for tasks in self._split(self._tasks(step))])
         else:
             parts = self._workers.call("collect", step)
         self._env_steps += sum(part.env_steps for part in parts)
         self._note_failures(parts)
+        return parts
+
+    def _joined(self, parts: Sequence[RolloutPart]) -> Batch | None:
+        """The rows of all workers, if there are any, with their rewards normalised where that is asked for."""
         batches = [part.batch for part in parts if part.batch is not None]
         if not batches:
-            raise EnvFailureError(f"every episode of this step failed{_newest_failure(parts)}")
+            return None
         batch = concatenate(batches)
         if self._options.layout == "episodes" and self._options.group_size > 1:
             batch = _without_lonely_rows(batch)
-        if self._normalizer is not None:
-            batch = self._normalizer(batch)
-        episodes = [record for part in parts for record in part.episodes]
-        self._recent.extend(record.total for record in episodes)
-        return batch, self._metrics(parts, episodes, time.perf_counter() - started)
+        return batch if self._normalizer is None else self._normalizer(batch)
 
     def evaluate(self, episodes: int, *, greedy: bool = True, video: Path | None = None) -> VectorEvaluation:
         """``episodes`` episodes whose starts depend on the evaluation seed and their number only.

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlinf.cluster import GONE, Cluster, WorkerGroup
+from rlinf.cluster import GONE, Cluster, WorkerDied, WorkerError, WorkerGroup
 from rlinf.errors import UserError
 from rlinf.types import Metrics, WeightUpdate
+
+_DIED_AGAIN = (
+    "An environment that ends its process takes the env worker with it. With env.isolation: process, or "
+    "env.vectorization: async, it has a process of its own, and its death costs an episode."
+)
 
 
 class EnvPool:
@@ -56,9 +61,18 @@ class EnvPool:
             try:
                 results.append(handle.result())
             except GONE:
-                self._revive(rank)
-                results.append(self.group.call_one(rank, method, *rows[rank]))
+                results.append(self._again(rank, method, rows[rank]))
         return results
+
+    def _again(self, rank: int, method: str, row: Sequence[Any]) -> Any:
+        """A call whose worker died, made to the one that takes its place. Where that one dies too it is a UserError."""
+        try:
+            self._revive(rank)
+            return self.group.call_one(rank, method, *row)
+        except WorkerError as error:
+            if not isinstance(error, WorkerDied) and error.method != "restart":
+                raise  # it lives, and its words say what is wrong
+            raise UserError(f"{error}\n{_DIED_AGAIN}") from error
 
     def _revive(self, rank: int) -> None:
         self.group.restart(rank)

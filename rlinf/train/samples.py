@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
         "value": None if batch.values is None else batch.values[:, ::every],
     }
     trace = {name: _rounded(column[row][acted]) for name, column in columns.items() if column is not None}
-    actions = batch.actions[row][acted].reshape(len(acted), -1)
+    actions = batch.actions[row][acted].reshape(len(acted), math.prod(batch.actions.shape[2:]))
     if actions.shape[1] <= TRACE_ACTIONS:
         trace |= {f"action {place}": _rounded(actions[:, place]) for place in range(actions.shape[1])}
     return trace

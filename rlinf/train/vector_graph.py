@@ -135,6 +135,7 @@ def vector_options(config: Config) -> VectorOptions:
         max_failures=config.env.max_failures,
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
+        off_policy=config.algorithm.loss_type == OFF_POLICY_LOSS,
         evaluation_seed=config.evaluation.seed,
         filmed_episodes=config.evaluation.video_episodes,
     )

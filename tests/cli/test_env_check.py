@@ -82,6 +82,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["for the same seed", "draw only from self.np_random"],
         ),
         ("no_reward", {"reward": "float('nan')"}, ["Such episodes are dropped and counted as env/nan"]),
+        ("array_reward", {"reward": "np.ones(1)"}, ["step must return a plain number as reward"]),
         ("gives_up", {"reward": "1.0 / (self.steps % 20 - 19)"}, ["raised ZeroDivisionError", "drop the episode"]),
     ],
 )
@@ -93,6 +94,56 @@ def test_a_broken_environment_is_explained(
     told = capsys.readouterr().out
     assert [word for word in words if word not in told] == []
     sys.modules.pop(module)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["policy.distribution=beta"], "policy.distribution 'beta' does not fit Discrete(2)"),
+        (["algorithm.loss_type=sac", "algorithm.adv_type=grpo"], "loss_type: sac needs continuous actions"),
+        (["policy.encoder=cnn"], "policy.encoder: cnn reads images, and there is none"),
+        (["env.wrappers=[DtypeObservation]"], "Arguments are given so: {DtypeObservation: {ARGUMENT: VALUE}}"),
+        (["env.kwargs={size: 3}"], "env.kwargs do not fit the constructor"),
+        (["evaluation.env_kwargs={size: 3}"], "env.kwargs do not fit the constructor"),
+        (["algorithm.adv_type=reinforce", "algorithm.loss_type=actor"], "set env.max_episode_steps"),
+    ],
+)
+def test_a_sound_one_that_its_run_does_not_fit_is_explained(
+    own: Path, capsys: pytest.CaptureFixture[str], settings: list[str], words: str
+) -> None:
+    (own / "fitting.py").write_text(written("fitting"))
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "fitting:fitting-v0")
+    code = main(["check", str(recipe), *settings])
+    assert words in capsys.readouterr().out
+    assert code == (0 if "max_episode_steps" in words else FAILED)
+    sys.modules.pop("fitting")
+
+
+def test_a_module_beside_the_file_is_found(
+    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the console script is started: without the folder that one is in."""
+    (own / "beside.py").write_text(written("beside"))
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(own))])
+    assert checked(own, "beside:beside-v0") == 0
+    (own / "importing.py").write_text("import a_module_that_nobody_has")
+    assert checked(own, "importing:Any-v0") == FAILED
+    assert "needs the module 'a_module_that_nobody_has', which is not installed" in capsys.readouterr().out
+    sys.modules.pop("beside")
+
+
+def test_wrappers_are_looked_at_too(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "wrapped.py").write_text(
+        written("wrapped")
+        + "\nclass Stretch(gymnasium.ObservationWrapper):\n    def observation(self, seen):\n        return seen + 9\n"
+    )
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "wrapped:wrapped-v0")
+    assert main(["check", str(recipe), "env.wrappers=[{TimeLimit: {max_episode_steps: 5}}]"]) == 0
+    assert main(["check", str(recipe), "env.wrappers=[wrapped:Stretch]"]) == FAILED
+    assert "2 of 2 numbers are out of bounds, for example 9.0" in capsys.readouterr().out
+    sys.modules.pop("wrapped")
 
 
 def test_a_sound_one_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

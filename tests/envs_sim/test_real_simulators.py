@@ -96,7 +96,7 @@ def test_a_seed_fixes_start_and_course_exactly(lanes: Lanes) -> None:
 
 def test_gymnasiums_checker_finds_nothing_serious(simulator: Simulator) -> None:
     sections = {
-        "env": {"id": simulator.id, "kwargs": simulator.kwargs},
+        "env": {"id": simulator.id, "kwargs": simulator.kwargs, "wrappers": list(simulator.wrappers)},
         "policy": {"name": "actor_critic"},
         "algorithm": {"group_size": 2},
     }

@@ -11,6 +11,7 @@ from gymnasium import spaces
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
+from rlinf.models.actor_critic.encoders import ImageEncoder, TokenEncoder
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 
 VECTOR = spaces.Box(-1, 1, (5,))
@@ -142,6 +143,21 @@ def test_a_distribution_that_does_not_fit_is_refused():
         ActorCritic(spaces.Text(10), spaces.Discrete(2))
 
 
+@pytest.mark.parametrize(
+    ("shape", "channels"),
+    [((64, 64, 6), 6), ((4, 84, 84), 4), ((7, 7, 20), 20), ((96, 84, 3), 3), ((3, 96, 84), 3), ((32, 32), 1)],
+)
+def test_channels_are_found_where_they_are(shape, channels):
+    encoder = ImageEncoder(spaces.Box(0, 255, shape, np.uint8), 8)
+    assert encoder.convolutions[0].in_channels == channels
+
+
+def test_stacked_instructions_are_read_like_one():
+    encoder = TokenEncoder(20, 8)
+    ids = torch.tensor([[3, 4, 5, 0], [7, 0, 0, 0]])
+    assert encoder(ids[:, None].expand(2, 3, 4)).equal(encoder(ids))
+
+
 def test_an_exported_policy_comes_back(tmp_path):
     policy = ActorCritic(MIXED, ARM, ActorCriticOptions(embedding_size=16, normalize_observations=True))
     policy.save_pretrained(str(tmp_path / "policy"))
@@ -149,6 +165,20 @@ def test_an_exported_policy_comes_back(tmp_path):
     inputs = observations(MIXED, 4)
     assert back.act(inputs, greedy=True)[0].equal(policy.act(inputs, greedy=True)[0])
     assert back.options == policy.options
+
+
+@pytest.mark.parametrize(("observation_space", "action_space", "options"), CASES)
+def test_rows_of_padding_alone_are_evaluated_like_any(observation_space, action_space, options):
+    """What a broken environment leaves behind."""
+    policy = ActorCritic(observation_space, action_space, options)
+    inputs = {name: leaf.unflatten(0, (2, 3)) for name, leaf in observations(observation_space, 6).items()}
+    inputs["recurrent_state"] = torch.zeros(2, policy.state_size)
+    inputs["episode_start"] = torch.zeros(2, 3, dtype=torch.bool)
+    actions = torch.zeros(2, 3, *policy.action_shape).to(torch.int64 if policy.noise_kind == "uniform" else None)
+    said = policy.evaluate(inputs, actions, torch.zeros(2, 3, dtype=torch.bool))
+    for column in (said.logprobs, said.entropy, said.values):
+        assert column.shape == (2, 3)
+        assert not column.any()
 
 
 def test_padding_is_not_computed_and_reads_as_zero():

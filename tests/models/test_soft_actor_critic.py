@@ -133,6 +133,26 @@ def test_a_chunk_is_one_action_of_all_its_dimensions():
     assert chunked.judge(inputs, one[0]).equal(flat.judge(inputs, two[0]))
 
 
+def test_a_buffer_is_saved_piece_by_piece_and_comes_back(tmp_path, monkeypatch):
+    buffer = ReplayBuffer(32, folder=tmp_path / "replay", memory_bytes=0)  # 16 rows of 2 lanes: the ring wraps
+    buffer.add(fragment())
+    monkeypatch.setattr("rlinf.learners.replay._COPIED_BYTES", 100)
+    (tmp_path / "saved").mkdir()
+    buffer.save(tmp_path / "saved")
+    back = ReplayBuffer(32)
+    back.load(tmp_path / "saved")
+    buffer.add(fragment(slots=3, first=50.0))
+    back.add(fragment(slots=3, first=50.0))
+    one, two = (b.sample(200, gamma=0.9, n_step=2, generator=torch.Generator().manual_seed(1)) for b in (buffer, back))
+    assert one.rewards.unique().numel() > 10
+    for name in ("rewards", "actions", "discounts"):
+        assert getattr(one, name).equal(getattr(two, name))
+    assert one.inputs["observation"].equal(two.inputs["observation"])
+    empty = ReplayBuffer(32)
+    empty.save(tmp_path / "saved")
+    back.load(tmp_path / "saved")
+
+
 def literal_logprobs(policy, inputs, noise):
     """Actions before the tanh, and log-probabilities by torch's own transformed distribution."""
     mean, log_std = policy.distribution(inputs).unbind(1)

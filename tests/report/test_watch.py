@@ -52,6 +52,27 @@ def test_a_simulator_is_filmed_with_the_evaluated_episodes(simulated: Path, caps
 
 
 @pytest.mark.usefixtures("no_display")
+def test_a_policy_that_reads_instructions_is_shown_with_its_tokenizer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("av", reason="needs the extra video")
+    recipe = Path(__file__).parents[2] / "config" / "sim" / "tabletop_vla.yaml"
+    small = [
+        "sft.steps=1",
+        "sft.warmup_steps=0",
+        "sft.demonstrations=2",
+        "env.num_envs=2",
+        "rollout.batch_size=1",
+        "algorithm.group_size=2",
+        "evaluation.size=1",
+    ]
+    place = [f"run.dir={tmp_path}", "run.max_steps=1", "cluster.backend=local", "logging.progress=none"]
+    run(load(recipe, [*small, *place, "env.max_episode_steps=8"]), report=False)
+    assert cli.main(["watch", str(tmp_path), "--episodes", "1"]) == 0
+    assert "watch_step_000001.mp4" in capsys.readouterr().out.replace("\n", "")
+
+
+@pytest.mark.usefixtures("no_display")
 def test_without_the_extra_it_is_named(
     simulated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

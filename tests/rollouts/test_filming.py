@@ -17,6 +17,7 @@ import torch
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.filmable import filming_problem
+from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
@@ -32,8 +33,8 @@ class Walk(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-20, 20, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, render_mode: str | None = None, breaks_at: int = -1) -> None:
-        self.render_mode, self.breaks_at, self.drawn = render_mode, breaks_at, 0
+    def __init__(self, render_mode: str | None = None, breaks_at: int = -1, raises: bool = False) -> None:
+        self.render_mode, self.breaks_at, self.drawn, self.raises = render_mode, breaks_at, 0, raises
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -41,6 +42,8 @@ class Walk(gymnasium.Env):
         return np.zeros(1, np.float32), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self.raises and self.render_mode is not None:
+            raise RuntimeError("it falls over where it is seen")
         self.place += 1.0 if self.np_random.random() < 0.5 + 0.2 * (action - 0.5) else -1.0
         self.left -= 1
         over = self.left == 0
@@ -82,14 +85,17 @@ def build_policy(observation_space: Any, action_space: Any, chunk: int) -> Actor
     return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=chunk))
 
 
-def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: Any) -> VectorRollout:
+def rollout(
+    workers: int = 1, chunk: int = 1, isolated: bool = False, max_failures: int = 100, **kwargs: Any
+) -> VectorRollout:
     env = EnvOptions("Walk-v0", kwargs, num_action_chunks=chunk)
     if isolated:
         env = replace(env, id="walk:Walk-v0", isolation="process")
     options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
     build = partial(build_policy, chunk=chunk)
     group = InThisProcess([EnvWorker(options, part, build) for part in lane_ranges(4, workers)])
-    return VectorRollout(group, VectorOptions(seed=3, layout="fragments", filmed_episodes=3))
+    settings = VectorOptions(seed=3, layout="fragments", filmed_episodes=3, max_failures=max_failures)
+    return VectorRollout(group, settings)
 
 
 def frames(path: Path) -> list[np.ndarray]:
@@ -145,6 +151,12 @@ def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
     assert broken.records == plain.records
     assert broken.problem == "OSError: the renderer is gone"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_fails_only_on_film_is_told_with_its_traceback(tmp_path: Path) -> None:
+    it = rollout(raises=True, max_failures=8)
+    with pytest.raises(EnvFailureError, match=r"(?s)more than env.max_failures.*it falls over where it is seen"):
+        it.evaluate(8, video=tmp_path / "one.mp4")
 
 
 def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from rlinf.rollouts.lanes import DeadlineExceededError, InProcessLanes, deadline
-from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
+from rlinf.rollouts.make_env import EnvArgumentsError, EnvNotFoundError, EnvOptions, make_env
 from rlinf.rollouts.reward_normalizer import RewardNormalizer
 from rlinf.rollouts.seeded_native import SeededNativeLanes
 from rlinf.rollouts.vectorize import choose_lanes, make_lanes
@@ -62,6 +62,16 @@ def test_frames_are_stacked_and_terminations_ignored():
     ends = [env.step(0)[2:4] for _ in range(30)]
     assert not any(terminated for terminated, _ in ends)
     assert [truncated for _, truncated in ends] == [False] * 29 + [True]
+
+
+def test_wrappers_take_arguments():
+    rescaled = {"RescaleAction": {"min_action": -1.0, "max_action": 1.0}}
+    env = make_env(EnvOptions("Pendulum-v1", wrappers=(rescaled, "FlattenObservation"), max_episode_steps=9))
+    assert env.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
+    with pytest.raises(EnvArgumentsError, match="missing 2 required positional arguments"):
+        make_env(EnvOptions("Pendulum-v1", wrappers=("RescaleAction",)))
+    with pytest.raises(EnvArgumentsError, match=r"env\.kwargs do not fit"):
+        make_env(EnvOptions("Pendulum-v1", {"gravty": 3}))
 
 
 def test_cheap_environments_stay_in_this_process():

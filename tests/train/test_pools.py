@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from rlinf.cluster import Handle, Stream, WorkerDied
+from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
+from rlinf.errors import UserError
 from rlinf.rollouts.grading import GradedColumns
 from rlinf.rollouts.text_env import EnvFacts
+from rlinf.train.env_pool import EnvPool
 from rlinf.train.pools import TextEnvPool, shares
 from rlinf.train.sampler_pool import SamplerPool
 from rlinf.types import Completion, SampleRequest, SamplingParams
@@ -175,3 +177,33 @@ def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.Monk
     seen = [(one.place, len(sent)) for one in pool.grade("train", 3, answers())]
     assert sorted(place for place, _ in seen) == [0, 1, 2]
     assert seen[0] == (0, 2), "the first verdict is there before the last answer"
+
+
+class Doomed:
+    """A worker of this process that dies at every step, as with a simulator that ends its process."""
+
+    name, size = "env", 1
+
+    def __init__(self, restarts: int) -> None:
+        self.restarts = restarts
+
+    def submit_one(self, rank: int, method: str, *args: Any) -> Any:
+        return self
+
+    def result(self) -> Any:
+        raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
+
+    def restart(self, rank: int) -> None:
+        if not self.restarts:
+            raise WorkerError("env rank 0 of 1 has used up its restarts", group="env", rank=0, method="restart")
+
+    def call_one(self, rank: int, method: str, *args: Any) -> Any:
+        return None if method == "skip_episodes" else self.result()
+
+
+@pytest.mark.parametrize(("restarts", "words"), [(1, "died"), (0, "has used up its restarts")])
+def test_an_environment_that_ends_its_worker_again_is_told_with_a_way_out(restarts: int, words: str) -> None:
+    pool = EnvPool(Doomed(restarts), None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=rf"(?s)rank 0 of 1 {words}.*env\.isolation: process"):
+        pool.call("collect", 0)
+    assert pool.restarts == restarts

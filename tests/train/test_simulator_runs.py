@@ -71,6 +71,12 @@ def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(
     assert resumed["metrics"]["eval/return"] == straight["metrics"]["eval/return"]
 
 
+def test_a_step_whose_groups_are_all_filtered_out_is_survived(tmp_path: Path) -> None:
+    bounds = ["algorithm.filter_rewards=true", "algorithm.rewards_lower_bound=1000000"]
+    summary(tmp_path / "run", "grpo", 2, bounds)
+    assert [line["step"] for line in told(tmp_path / "run")] == [0, 1, 2]
+
+
 def faults(raising: int, hanging: int) -> list[str]:
     """One step in so many raises, one in so many hangs."""
     return [f"env.kwargs={{raise_every: {raising}, hang_every: {hanging}}}"]

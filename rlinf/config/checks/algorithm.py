@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
+from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 from rlinf.config.names import hints, nearest
@@ -133,6 +134,12 @@ def _check_conditions(context: Context) -> None:
             context.unread(f"algorithm.{name}", f"is not read without {needed}.", f"Add {needed}.", reads=(key,))
     algorithm = context.config.algorithm
     lower, upper = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
+    whole = is_text(context) or collects_episodes(context.config)
+    if algorithm.filter_rewards and whole and lower is None and upper is None:
+        message = "algorithm.filter_rewards has no bounds: every group would stay."
+        fix = "Set algorithm.rewards_lower_bound, rewards_upper_bound, or both."
+        reads = ("algorithm.rewards_lower_bound", "algorithm.rewards_upper_bound")
+        context.error("algorithm.filter_rewards", message, fix, reads=reads)
     if lower is not None and upper is not None and lower >= upper:
         message = (
             f"algorithm.rewards_lower_bound {lower} is not below rewards_upper_bound {upper}: no group would stay."

@@ -30,6 +30,7 @@ def check_simulator(context: Context) -> None:
     if is_text(context):
         return
     _check_unbuilt(context)
+    _check_wrappers(context)
     _check_layout(context)
     _check_native(context)
     _check_isolation(context)
@@ -50,6 +51,14 @@ def _check_unbuilt(context: Context) -> None:
         message = "evaluation.temperature: simulator policies are not sharpened or flattened."
         fix = "Write 0 for the most likely action, or 1 to draw from the policy."
         context.error("evaluation.temperature", message, fix, reads=("policy.name",))
+
+
+def _check_wrappers(context: Context) -> None:
+    for wrapper in context.config.env.wrappers:
+        if not isinstance(wrapper, str) and len(wrapper) != 1:
+            message = f"env.wrappers: {wrapper or '{}'} is not one wrapper with its arguments."
+            fix = "For example: [{RescaleAction: {min_action: -1, max_action: 1}}, FlattenObservation]."
+            context.error("env.wrappers", message, fix)
 
 
 def _check_layout(context: Context) -> None:

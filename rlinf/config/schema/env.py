@@ -20,14 +20,16 @@ class EnvConfig:
     """Simulators: environments stepped side by side, over all workers."""
     vectorization: Literal["auto", "native", "sync", "async"] = "auto"
     """How environments are stepped together; `auto` measures what is fastest. The result does not depend on it."""
-    wrappers: list[str] = field(default_factory=list)
-    """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`."""
+    wrappers: list[str | dict[str, dict[str, object]]] = field(default_factory=list)
+    """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`, or with arguments:
+    `{RescaleAction: {min_action: -1, max_action: 1}}`."""
     isolation: Literal["none", "process"] = "none"
     """`process` runs environments in an interpreter of their own, behind a socket: for pins that clash with ours."""
     python: str | None = None
     """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains)."""
     max_episode_steps: int | None = None
-    """Cut episodes after so many steps (truncation); null keeps the environment's own limit."""
+    """Cut episodes after so many steps (truncation); null keeps the environment's own limit. Whole episodes (of
+    adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""
     max_turns: int = 1
     """Text: how many times the environment may answer within one conversation."""
     auto_reset: bool = True

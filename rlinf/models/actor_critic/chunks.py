@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf.models.actor_critic.encoders import category_sizes
+from rlinf.models.actor_critic.spaces import SpaceError
 
 
 def chunked_space(space: spaces.Space, chunk: int) -> spaces.Space:
@@ -15,7 +16,7 @@ def chunked_space(space: spaces.Space, chunk: int) -> spaces.Space:
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         sizes, starts = category_sizes(space)
         return spaces.MultiDiscrete(np.tile(sizes, chunk), start=np.tile(starts, chunk))
-    raise TypeError(f"no action chunks for actions of type {type(space).__name__}")
+    raise SpaceError(f"no action chunks for actions of type {type(space).__name__}")
 
 
 def split_chunk(actions: np.ndarray, space: spaces.Space, chunk: int) -> np.ndarray:

@@ -21,10 +21,12 @@ from torch.nn import functional
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
+from rlinf.models.actor_critic.spaces import SpaceError
 
 NoiseKind = Literal["uniform", "normal"]
 _POLICY_GAIN = 0.01  # a near-uniform first policy
 _EDGE = 0.01  # share of the bounds that demonstrated actions are kept away from them
+_BOUNDS = "bound them by a wrapper (env.wrappers), or choose policy.distribution: gaussian with PPO or GRPO"
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -89,7 +91,7 @@ class CategoricalHead(ActionHead):
         return torch.stack([part.argmax(-1) for part in parameters.split(self.sizes, dim=-1)], dim=-1)
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        index = actions.long().reshape(len(actions), -1)
+        index = actions.long().reshape(len(actions), len(self.sizes))
         parts = parameters.split(self.sizes, dim=-1)
         picked = [part.log_softmax(-1).gather(-1, index[:, i : i + 1]) for i, part in enumerate(parts)]
         return torch.cat(picked, dim=-1)
@@ -177,7 +179,7 @@ class SquashedGaussianHead(GaussianHead):
     def __init__(self, features: int, space: spaces.Box, init_log_std: float) -> None:
         super().__init__(features, space, init_log_std)
         if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise ValueError(f"a squashed Gaussian needs finite action bounds, got {space}")
+            raise SpaceError(f"a squashed Gaussian needs finite action bounds, got {space}: {_BOUNDS}")
         nodes, weights = np.polynomial.hermite_e.hermegauss(16)
         self.register_buffer("nodes", torch.as_tensor(nodes, dtype=torch.float32), persistent=False)
         self.register_buffer("weights", torch.as_tensor(weights / weights.sum(), dtype=torch.float32), persistent=False)
@@ -215,7 +217,7 @@ class BetaHead(BoxHead):
     def __init__(self, features: int, space: spaces.Box) -> None:
         super().__init__(space)
         if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise ValueError(f"a beta distribution needs finite action bounds, got {space}")
+            raise SpaceError(f"a beta distribution needs finite action bounds, got {space}: {_BOUNDS}")
         (size,) = self.action_shape
         self.noise_size = size * 2 * self._ROUNDS * 2
         self.shape = orthogonal(nn.Linear(features, 2 * size), _POLICY_GAIN)
@@ -265,19 +267,22 @@ def log_tanh_slope(values: Tensor) -> Tensor:
 
 
 def action_head(features: int, space: spaces.Space, distribution: Distribution, init_log_std: float) -> ActionHead:
-    """The head for an action space; a distribution that does not fit is a ValueError that says which would."""
+    """The head for an action space; a distribution that does not fit is a SpaceError that says which would."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         if distribution not in ("auto", "categorical"):
-            raise ValueError(f"policy.distribution {distribution!r} does not fit {space}: it wants 'categorical'")
+            raise SpaceError(f"policy.distribution {distribution!r} does not fit {space}: it wants 'categorical'")
         return CategoricalHead(features, space)
     if not isinstance(space, spaces.Box):
-        raise TypeError(f"no policy for actions of type {type(space).__name__} ({space}); flatten them with a wrapper")
+        raise SpaceError(
+            f"no policy for actions of type {type(space).__name__} ({space}): one Box, Discrete, MultiDiscrete or "
+            "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
+        )
     if distribution in ("auto", "gaussian"):
         return GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":
         return SquashedGaussianHead(features, space, init_log_std)
     if distribution == "beta":
         return BetaHead(features, space)
-    raise ValueError(
+    raise SpaceError(
         f"policy.distribution {distribution!r} does not fit {space}: gaussian, squashed_gaussian or beta do"
     )

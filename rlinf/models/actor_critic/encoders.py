@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.normalizer import RunningNormalizer
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.models.actor_critic.spaces import observation_leaves
+from rlinf.models.actor_critic.spaces import SpaceError, observation_leaves
 
 
 class VectorEncoder(nn.Module):
@@ -25,7 +25,7 @@ class VectorEncoder(nn.Module):
         self.normalizer = RunningNormalizer((self.out_features,)) if normalize else None
 
     def forward(self, leaf: Tensor) -> Tensor:
-        flat = leaf.reshape(leaf.shape[0], -1)
+        flat = leaf.reshape(leaf.shape[0], self.out_features)
         return flat.to(torch.float32) if self.normalizer is None else self.normalizer(flat)
 
     def observe(self, leaf: Tensor) -> None:
@@ -43,18 +43,18 @@ class OneHotEncoder(nn.Module):
     def __init__(self, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__()
         sizes, starts = category_sizes(space)
-        self.out_features = int(sizes.sum())
+        self.components, self.out_features = len(sizes), int(sizes.sum())
         self.register_buffer("offsets", torch.as_tensor(np.cumsum(sizes) - sizes), persistent=False)
         self.register_buffer("starts", torch.as_tensor(starts), persistent=False)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        index = leaf.reshape(leaf.shape[0], -1).long() - self.starts + self.offsets
+        index = leaf.reshape(leaf.shape[0], self.components).long() - self.starts + self.offsets
         code = torch.zeros(leaf.shape[0], self.out_features, device=leaf.device)
         return code.scatter_(1, index, 1.0)
 
 
 class TokenEncoder(nn.Module):
-    """Token ids [N, L] (0 is padding) to the embedding of their order and content [N, E]: a GRU's last state."""
+    """Token ids [N, (S,) L] (0 is padding) to the embedding of their order and content [N, E]: a GRU's last state."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
@@ -63,7 +63,8 @@ class TokenEncoder(nn.Module):
         self.reader = nn.GRU(width // 2, width, batch_first=True)
 
     def forward(self, leaf: Tensor) -> Tensor:
-        ids = leaf.long()
+        # Of stacked observations the newest is read: an instruction does not change within an episode.
+        ids = leaf.long() if leaf.ndim == 2 else leaf[:, -1].long()
         states, _ = self.reader(self.embedding(ids))
         last = (ids != 0).sum(dim=1).clamp_min(1) - 1
         return states[torch.arange(len(ids), device=ids.device), last]
@@ -75,10 +76,8 @@ class ImageEncoder(nn.Module):
     def __init__(self, space: spaces.Box, width: int) -> None:
         super().__init__()
         self.out_features = width
-        self.channels_last = space.shape[-1] <= 4
+        self.channels_last = len(space.shape) > 2 and _channels_last(space.shape)
         self.scale = float(space.high.max()) if space.dtype == np.uint8 else 1.0
-        if len(space.shape) == 2:  # a stack of grey images counts as channels
-            self.channels_last = False
         probe = self._as_channels_first(torch.zeros(1, *space.shape))
         channels, side = probe.shape[1], min(probe.shape[2:])
         # Atari-sized frames take the strides that are customary there; small grids (7 x 7) lose nothing to striding.
@@ -114,6 +113,8 @@ class ObservationEncoder(nn.Module):
         # Module names may not hold dots.
         parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()}
         self.parts = nn.ModuleDict(parts)
+        if options.encoder == "cnn" and not any(isinstance(part, ImageEncoder) for part in parts.values()):
+            raise SpaceError(f"policy.encoder: cnn reads images, and there is none in {space}: set it to auto")
         self.out_features = sum(part.out_features for part in parts.values())
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -133,15 +134,15 @@ def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) ->
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return OneHotEncoder(space)
     if isinstance(space, spaces.Text):
-        raise TypeError(
+        raise SpaceError(
             f"{name}: policy.name actor_critic does not read text. Turn it into token ids "
             "(env.wrappers: ['rlinf.rollouts.wrappers:TokenizeText']), or choose policy.name: vla"
         )
     if not isinstance(space, spaces.Box):
-        raise TypeError(f"{name}: no encoder for {type(space).__name__}")
+        raise SpaceError(f"{name}: no encoder for {type(space).__name__}")
     if name.endswith("tokens"):
         return TokenEncoder(int(space.high.max()) + 1, options.embedding_size)
-    if options.encoder == "cnn" or (options.encoder == "auto" and is_image(space)):
+    if (options.encoder == "cnn" and len(space.shape) > 1) or (options.encoder == "auto" and is_image(space)):
         return ImageEncoder(space, options.embedding_size)
     return VectorEncoder(space, options.normalize_observations)
 
@@ -160,6 +161,14 @@ def is_image(space: spaces.Box) -> bool:
     """Bytes laid out in two dimensions at least."""
     shape = space.shape
     return space.dtype == np.uint8 and len(shape) >= 2 and min(shape[-2:]) > 0 and int(np.prod(shape)) >= 49
+
+
+def _channels_last(shape: tuple[int, ...]) -> bool:
+    """Whether the last of three dimensions is that of channels: images are square, or have more lines than channels."""
+    first, middle, last = shape[-3:]
+    if (first == middle) != (middle == last):
+        return first == middle
+    return last <= first
 
 
 def _key(name: str) -> str:

@@ -141,7 +141,7 @@ class ActorCritic(nn.Module):
         actor, critic, _ = self._features(flat, inputs, decided.shape)
         parameters = self.head(actor)
         # From here on every decision is a row with one chunk: [n, 1, K, D].
-        chunks = (-1, 1, slots.actions, slots.dimensions)
+        chunks = (len(parameters), 1, slots.actions, slots.dimensions)
         acted = _picked(inputs["executed"], places)[:, None] if slots.actions > 1 and "executed" in inputs else None
         logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None

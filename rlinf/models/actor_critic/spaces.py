@@ -7,17 +7,24 @@ Text is a leaf of UTF-8 bytes, uint8 [max_length], zeros after the end: what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+
+from rlinf.errors import UserError
 
 ROOT = "observation"
 Arrays = dict[str, np.ndarray]
 
 
+class SpaceError(UserError, TypeError, ValueError):
+    """Spaces of an environment that the chosen policy does not fit; the message says what would."""
+
+
 def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
-    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a TypeError with advice."""
+    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a SpaceError with advice."""
     if isinstance(space, spaces.Dict):
         return {
             n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()
@@ -28,24 +35,43 @@ def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, space
         }
     if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text)):
         return {name: space}
-    raise TypeError(
+    raise SpaceError(
         f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
         "by a wrapper (env.wrappers)"
     )
 
 
-def write_observation(target: Arrays, row: int, observation: object, name: str = ROOT) -> None:
-    """Copies one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each)."""
+def write_observation(target: Arrays, row: int, observation: object) -> None:
+    """Copies one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each).
+
+    Other entries or shapes than those of ``target`` are a ValueError: numpy would stretch a wrong shape to the right
+    one, and what is missing would stay as it was.
+    """
+    given = dict(_entries(observation, ROOT))
+    if given.keys() != target.keys():
+        lacks, more = sorted(target.keys() - given.keys()), sorted(given.keys() - target.keys())
+        words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
+        raise ValueError(f"an observation {' and '.join(words)}: the observation space says otherwise")
+    for name, entry in given.items():
+        leaf = target[name]
+        if isinstance(entry, str):
+            leaf[row] = text_bytes(entry, leaf.shape[1], name)
+        elif np.shape(entry) != leaf.shape[1:]:
+            raise ValueError(f"{name} has shape {np.shape(entry)}: the observation space says {leaf.shape[1:]}")
+        else:
+            leaf[row] = entry
+
+
+def _entries(observation: object, name: str) -> Iterator[tuple[str, Any]]:
+    """Name and value of every leaf."""
     if isinstance(observation, Mapping):
         for key, part in observation.items():
-            write_observation(target, row, part, f"{name}.{key}")
+            yield from _entries(part, f"{name}.{key}")
     elif isinstance(observation, tuple):
-        for key, part in enumerate(observation):
-            write_observation(target, row, part, f"{name}.{key}")
-    elif isinstance(observation, str):
-        target[name][row] = text_bytes(observation, target[name].shape[1], name)
+        for index, part in enumerate(observation):
+            yield from _entries(part, f"{name}.{index}")
     else:
-        target[name][row] = observation
+        yield name, observation
 
 
 def text_bytes(text: str, length: int, name: str = ROOT) -> np.ndarray:

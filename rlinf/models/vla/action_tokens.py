@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
+from rlinf.models.actor_critic.spaces import SpaceError
 
 _FIRST_GAIN = 0.01  # a near-uniform first policy
 
@@ -27,14 +28,14 @@ class ActionTokens(nn.Module):
         self._box = isinstance(space, spaces.Box)
         if isinstance(space, spaces.Box):
             if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-                raise ValueError(f"discretised actions need finite bounds, got {space}; scale them with a wrapper")
+                raise SpaceError(f"discretised actions need finite bounds, got {space}; scale them with a wrapper")
             self._low = space.low.reshape(-1).astype(np.float64)
             self._step = (space.high.reshape(-1).astype(np.float64) - self._low) / (bins - 1)
             sizes = np.full(len(self._low), bins)
         elif isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
             sizes, self._starts = category_sizes(space)
         else:
-            raise TypeError(f"no action tokens for actions of type {type(space).__name__} ({space})")
+            raise SpaceError(f"no action tokens for actions of type {type(space).__name__} ({space})")
         self.per_action = len(sizes)
         self.count = self.per_action * chunk
         values = int(sizes.max())

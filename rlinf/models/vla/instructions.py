@@ -8,13 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlinf.models.actor_critic.spaces import SpaceError
+
 
 class Instructions:
     """Text leaves to padded ids. Every instruction ends in the end-of-sequence token, so none is empty."""
 
     def __init__(self, tokenizer: Any, names: Sequence[str], task: str | None, max_tokens: int) -> None:
         if not names and task is None:
-            raise ValueError(
+            raise SpaceError(
                 "the environment gives no instruction (no Text entry in its observation): say in policy.vla.task what "
                 "it is to do"
             )
@@ -40,7 +42,7 @@ class Instructions:
             words = " ".join(part.decode() for part in text.split(b"\0") if part)
             ids = self.tokenizer.encode(words, add_special_tokens=False)
             if len(ids) >= self._max_tokens:
-                raise ValueError(
+                raise SpaceError(
                     f"the instruction {words!r} has {len(ids)} tokens; policy.vla.max_instruction_tokens is "
                     f"{self._max_tokens}, the end of the sequence included"
                 )

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from rlinf.models.actor_critic.encoders import VectorEncoder, is_image, leaf_encoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.models.actor_critic.spaces import observation_leaves
+from rlinf.models.actor_critic.spaces import SpaceError, observation_leaves
 from rlinf.models.vla.options import VlaOptions
 
 
@@ -51,7 +51,7 @@ class ImageTokens(nn.Module):
         self.names = tuple(leaves)
         for name, space in leaves.items():
             if len(space.shape) != 3 or 3 not in (space.shape[0], space.shape[-1]):
-                raise ValueError(
+                raise SpaceError(
                     f"{name}: a vision tower reads colour images [H, W, 3] or [3, H, W], not {space.shape}"
                 )
         self._last = {name: space.shape[-1] == 3 for name, space in leaves.items()}

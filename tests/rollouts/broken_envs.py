@@ -1,0 +1,96 @@
+"""Environments that a person might have got wrong, each in one way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Sound(gymnasium.Env):
+    """Twelve steps of random numbers; what the others are before they are broken."""
+
+    observation_space: spaces.Space = spaces.Box(-5, 5, (3,), np.float32)
+    action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        self.left = 12
+        return self.look(), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        self.left -= 1
+        return self.look(), 1.0, False, self.left == 0, {}
+
+    def look(self) -> Any:
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32)
+
+
+class NanAtReset(Sound):
+    """Half of its episodes begin with an observation that is no number."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        observation, info = super().reset(seed=seed)
+        if self.np_random.random() < 0.5:
+            observation[1] = np.nan
+        return observation, info
+
+
+class OneNumber(Sound):
+    """Numpy would copy its number into all three places."""
+
+    def look(self) -> Any:
+        return np.float32([0.5])
+
+
+class Forgetful(Sound):
+    """Its observations lack an entry of its space, and have another."""
+
+    observation_space = spaces.Dict({"place": Sound.observation_space, "speed": Sound.observation_space})
+
+    def look(self) -> Any:
+        return {"place": super().look(), "sped": super().look()}
+
+
+class Growing(Sound):
+    """Every other one has another observation space."""
+
+    made = 0
+
+    def __init__(self, size: int | None = None) -> None:
+        Growing.made += 1
+        self.size = 3 + Growing.made % 2 if size is None else size
+        self.observation_space = spaces.Box(-5, 5, (self.size,), np.float32)
+
+    def look(self) -> Any:
+        return np.zeros(self.size, np.float32)
+
+
+class Leaves(Sound):
+    """Calls sys.exit in the middle of an episode, as a viewer does that was closed."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        if self.left == 6 and self.np_random.random() < 0.5:
+            raise SystemExit("the window was closed")
+        return super().step(action)
+
+
+class LateStarter(Sound):
+    """Fails in its first ``failing`` steps, over all environments of this kind."""
+
+    steps = 0
+
+    def __init__(self, failing: int) -> None:
+        self.failing = failing
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        LateStarter.steps += 1
+        if LateStarter.steps <= self.failing:
+            raise RuntimeError("not yet")
+        return super().step(action)
+
+
+for kind in (Sound, NanAtReset, OneNumber, Forgetful, Growing, Leaves, LateStarter):
+    gymnasium.register(f"{kind.__name__}-v0", f"{__name__}:{kind.__name__}")

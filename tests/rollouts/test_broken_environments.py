@@ -1,0 +1,136 @@
+"""Environments with mistakes: told in words, counted, and never trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from broken_envs import LateStarter
+
+from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
+from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.lanes import SpacesDifferError
+from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
+
+LAYOUTS: tuple[Layout, ...] = ("fragments", "episodes")
+
+
+class InThisProcess:
+    def __init__(self, workers: list[EnvWorker]) -> None:
+        self.workers, self.size = workers, len(workers)
+
+    def call(self, method: str, /, *args: Any, per_rank: Any = None) -> list[Any]:
+        rows = per_rank if per_rank is not None else [args] * self.size
+        return [getattr(worker, method)(*row) for worker, row in zip(self.workers, rows, strict=True)]
+
+
+def build_policy(observation_space: Any, action_space: Any, options: ActorCriticOptions) -> ActorCritic:
+    torch.manual_seed(0)
+    return ActorCritic(observation_space, action_space, options)
+
+
+made: list[EnvWorker] = []
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while made:
+        made.pop().close()
+
+
+def rollout(
+    name: str,
+    layout: Layout = "fragments",
+    *,
+    workers: int = 1,
+    policy: ActorCriticOptions | None = None,
+    evaluation_kwargs: dict[str, Any] | None = None,
+    off_policy: bool = False,
+    **env: Any,
+) -> VectorRollout:
+    policy = policy or ActorCriticOptions(hidden_sizes=(8,))
+    env_options = EnvOptions(f"broken_envs:{name}-v0", num_action_chunks=policy.num_action_chunks, **env)
+    options = EnvWorkerOptions(
+        env_options, seed=3, layout=layout, num_steps=20, evaluation_kwargs=evaluation_kwargs
+    )  # fmt: skip
+    build = partial(build_policy, options=policy)
+    made.extend(EnvWorker(options, part, build) for part in lane_ranges(4, workers))
+    settings = VectorOptions(3, layout, num_groups=4, group_size=2, max_failures=1000, off_policy=off_policy)
+    return VectorRollout(InThisProcess(made[-workers:]), settings)
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_episode_that_begins_with_a_number_that_is_none_is_dropped(layout: Layout, vectorization: str) -> None:
+    batch, metrics = rollout("NanAtReset", layout, vectorization=vectorization).collect(0)
+    assert metrics["env/nan"] > 0
+    assert metrics["env/failures"] == 0
+    assert all(torch.isfinite(column).all() for column in (batch.inputs["observation"], batch.logprobs))
+    assert batch.mask.any()
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("OneNumber", r"observation has shape \(1,\): the observation space says \(3,\)"),
+        ("Forgetful", "an observation lacks observation.speed and has observation.sped"),
+    ],
+)
+def test_an_observation_that_is_not_of_its_space_is_told(name: str, words: str, vectorization: str) -> None:
+    it = rollout(name, vectorization=vectorization, max_failures=3)
+    with pytest.raises(EnvFailureError, match=f"(?s)`rlinf check`.*{words}"):
+        it.collect(0)
+
+
+def test_numbers_that_are_none_are_named() -> None:
+    it = rollout("NanAtReset", max_failures=1)
+    with pytest.raises(EnvFailureError, match=r"an observation with observation\[1\] = nan"):
+        [it.collect(step) for step in range(5)]
+
+
+def test_environments_that_differ_are_refused() -> None:
+    with pytest.raises(SpacesDifferError, match=r"(?s)environment 1 is Box.*\(3,\).*is Box.*\(4,\).*pad what varies"):
+        rollout("Growing")
+    it = rollout("Growing", kwargs={"size": 3}, evaluation_kwargs={"size": 4})
+    with pytest.raises(SpacesDifferError, match="of an evaluation environment"):
+        it.evaluate(2)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_environment_that_wants_to_leave_costs_an_episode(layout: Layout) -> None:
+    batch, metrics = rollout("Leaves", layout).collect(0)
+    assert metrics["env/failures"] > 0
+    assert batch.mask.any()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ActorCriticOptions(hidden_sizes=(8,)),
+        ActorCriticOptions(hidden_sizes=(8,), recurrent="gru", embedding_size=8),
+        ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=3, logprob_type="action_level"),
+    ],
+)
+def test_a_step_of_which_every_episode_broke_is_collected_again(policy: ActorCriticOptions) -> None:
+    LateStarter.steps = 0
+    it = rollout("LateStarter", workers=2, policy=policy, kwargs={"failing": 110})
+    batch, metrics = it.collect(0)
+    assert batch.mask.any()
+    # 4 lanes of 20 decisions: the whole first round failed, and some of the second.
+    assert metrics["env/failures"] == 110
+    assert metrics["rollout/env_steps"] == metrics["rollout/env_steps_total"] > 0
+
+
+def test_a_replay_buffer_is_told_of_a_step_of_which_every_episode_broke() -> None:
+    LateStarter.steps = 0
+    batch, _ = rollout("LateStarter", off_policy=True, kwargs={"failing": 80}).collect(0)
+    assert not batch.mask.any()
+    assert batch.truncated is not None
+    assert batch.truncated.all()
