@@ -19,7 +19,7 @@ from rlinf.train.statistics import wilson
 
 RECIPES = (
     *("fetch_reach", "metaworld_reach", "metaworld_drawer_close", "minigrid_language"),
-    *("panda_reach", "maniskill_push_cube", "robosuite_lift"),
+    *("panda_reach", "maniskill_push_cube", "robosuite_lift", "tabletop_vla"),
 )
 EVALUATIONS = 6
 """Of each run, beside the first and the last."""
@@ -30,7 +30,8 @@ WORDS = """
 `python benchmarks/robots.py --write`: each recipe as it is in `config/sim/`, trained by
 `rlinf train config/sim/NAME.yaml run.seed=SEED cluster.backend=local` with evaluations on the way, on start
 states that training never sees. Success is each benchmark's own criterion, reached once in an episode; `at
-the end` says how many still satisfied it in the last step. Intervals are Wilson's 95% over the episodes of
+the end` says how many still satisfied it in the last step. Before the first step `tabletop_vla` has imitated
+the environment's demonstrator: its `before` is what imitation came to. Intervals are Wilson's 95% over the episodes of
 all seeds (they say nothing of the spread between seeds, which the single values show; Meta-World's episodes
 are of 10 held-out starts, so that its intervals are narrower than they should be). Minutes are of a
 machine with two cores and as many other processes as `load` says; CPU-seconds are of the whole tree.

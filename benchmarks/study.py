@@ -109,10 +109,29 @@ class Study(Generic[Run]):
         table = self.table(self.runs(options.folder))
         print(table)
         if options.write:
-            self.results.write_text(f"{self.words.strip()}\n\n{table}\n")
+            before = self.results.read_text() if self.results.exists() else ""
+            self.results.write_text(f"{self.words.strip()}\n\n{self._with_others(table, before)}\n")
+
+    def _with_others(self, table: str, before: str) -> str:
+        """The table with the rows ``before`` has of recipes that this folder does not hold, and what followed them."""
+        rows = {_recipe(line): line for text in (before, table) for line in text.splitlines() if _recipe(line)}
+        head = table.splitlines()[:2]
+        ordered = sorted(rows, key=lambda name: self.recipes.index(name) if name in self.recipes else -1)
+        # Remarks stand below the table, which is the last one of the section.
+        remarks = before.rpartition("\n|")[2].partition("\n")[2].strip() if "\n|" in before else ""
+        return "\n".join([*head, *(rows[name] for name in ordered), *(["", remarks] if remarks else [])])
 
     def _read(self, path: Path) -> Run:
         return self.kind(**json.loads(path.read_text()))
+
+
+def _recipe(line: str) -> str:
+    """The recipe that a table's line is about; empty for any other line.
+
+    >>> _recipe("| `fetch_reach` | ..."), _recipe("| recipe | ...")
+    ('fetch_reach', '')
+    """
+    return line.split("`")[1] if line.startswith("| `") else ""
 
 
 def mean(values: Sequence[float]) -> float:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from rlinf.report.runs import RunRecord
 from rlinf.report.trends import early, late, lost, peak, risen
 
+_CEILING = 0.95
+"""A rate from which on training can hardly show a gain."""
 WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
 
@@ -59,6 +61,9 @@ def _progress(run: RunRecord) -> Finding | None:
             return Finding("ok", "Progress", f"{told} The intervals before and after do not touch.")
         if highs[-1] < lows[0]:
             return Finding("bad", "Progress", f"{told} The policy is worse than before training.")
+        if name != "eval/return" and values[0] >= _CEILING:
+            fix = "There was next to nothing to learn: take harder tasks, or a shorter warm start (sft.steps)."
+            return Finding("watch", "At the ceiling from the start", f"{told} {fix}")
         return Finding("watch", "Progress", f"{told} That is within the noise of the evaluation.")
     return None
 

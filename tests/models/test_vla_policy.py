@@ -14,7 +14,7 @@ from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
-from rlinf.models.vla.backbones import pixel_statistics
+from rlinf.models.vla.backbones import language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
 
 WORDS = ("touch the red disc", "touch the blue square", "push it")
@@ -234,6 +234,18 @@ def test_towers_come_from_hugging_face_folders(tokenizer: Any, tmp_path: Path) -
         build(tokenizer, language_path=str(tmp_path / "nowhere"))
     with pytest.raises(PolicyError, match="no vision tower"):
         build(tokenizer, vision_path=str(tmp_path / "language"))
+
+
+def test_attention_of_the_small_language_tower_does_not_start_uniform(tokenizer: Any) -> None:
+    """With the 0.02 of wide models its logits differ by 0.04, and pictures are not looked at for hundreds of steps."""
+    torch.manual_seed(3)
+    tower = random_tower(language_config(None, {}, tokenizer))
+    hidden = torch.randn(256, tower.config.hidden_size)
+    for layer in tower.layers:
+        heads = (len(hidden), tower.config.num_attention_heads, -1)
+        queries, keys = (part(hidden).view(heads) for part in (layer.self_attn.q_proj, layer.self_attn.k_proj))
+        logits = torch.einsum("ahd,bhd->hab", queries, keys) / queries.shape[-1] ** 0.5
+        assert 0.5 < logits.std().item() < 2.0
 
 
 def test_a_tokenizer_that_knows_more_than_the_tower_is_refused(tokenizer: Any) -> None:

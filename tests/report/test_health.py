@@ -99,6 +99,17 @@ def test_a_simulator_without_success_is_judged_by_its_return(tmp_path: Path) -> 
     assert "Reward and goal" not in words
 
 
+@pytest.mark.parametrize(("first", "last", "told"), [(1.0, 1.0, True), (0.9, 0.95, False), (1.0, 0.2, False)])
+def test_a_run_that_starts_at_the_ceiling_had_nothing_to_learn(
+    tmp_path: Path, first: float, last: float, told: bool
+) -> None:
+    lines = [simulated(step) for step in STEPS]
+    for line, rate in ((lines[0], first), (lines[-1], last)):
+        line |= {"eval/success_once": rate}
+        line |= {"eval/success_once/ci_low": rate - 0.1, "eval/success_once/ci_high": min(1.0, rate + 0.1)}
+    assert ("At the ceiling from the start" in levels(write_run(tmp_path / "run", lines))) == told
+
+
 @pytest.mark.parametrize(
     ("changes", "level", "title"),
     [
