@@ -74,6 +74,18 @@ def test_the_two_sides_of_the_split_start_elsewhere() -> None:
     assert not np.array_equal(*starts)
 
 
+def test_shapes_for_collisions_are_not_drawn() -> None:
+    """robosuite paints the arm's bright blue."""
+    lanes = make_lanes(robosuite(camera="agentview", image_size=48), 1)
+    try:
+        lanes.reset([0], [7])
+        image = lanes.observations["observation.image"][0].astype(int)
+    finally:
+        lanes.close()
+    assert image.std() > 20
+    assert (image[..., 2] - image[..., 0]).max() < 60
+
+
 def test_the_checker_finds_nothing_serious() -> None:
     assert [remark for remark in remarks_in_process(robosuite()) if remark.fatal] == []
 

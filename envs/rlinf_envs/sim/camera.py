@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+COLLISION_SHAPES = 0
+"""The group of shapes that touch and are not for the eye, in the models of robosuite and LIBERO."""
 
 
 class BlackFrameError(RuntimeError):
@@ -41,9 +45,14 @@ def without_shadows(scene: Any) -> None:
 
 
 class Camera:
-    """Renders one camera of a model: uint8 [size, size, 3]; ``shadows`` with reflections and multi-sampling too."""
+    """Renders a camera of a model: uint8 [size, size, 3]; ``shadows`` with reflections and multi-sampling too.
 
-    def __init__(self, model: Any, name: str, size: int, *, shadows: bool = False) -> None:
+    Shapes of the ``hidden_groups`` are not drawn.
+    """
+
+    def __init__(
+        self, model: Any, name: str, size: int, *, shadows: bool = False, hidden_groups: Sequence[int] = ()
+    ) -> None:
         import mujoco
 
         if not shadows:
@@ -55,11 +64,14 @@ class Camera:
         self._renderer = mujoco.Renderer(model, size, size)
         if not shadows:
             without_shadows(self._renderer.scene)
+        self._options = mujoco.MjvOption()
+        for group in hidden_groups:
+            self._options.geomgroup[group] = 0
         self._checked = False
 
-    def frame(self, data: Any) -> np.ndarray:
-        """What the camera sees now. The first frame is checked."""
-        self._renderer.update_scene(data, camera=self._name)
+    def frame(self, data: Any, name: str | None = None) -> np.ndarray:
+        """What the camera sees now, or the model's one of that ``name``. The first frame is checked."""
+        self._renderer.update_scene(data, camera=name or self._name, scene_option=self._options)
         image = self._renderer.render()
         if not self._checked:
             check_frame(image, self._name, f"MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}")

@@ -14,15 +14,14 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf_envs.sim import Split
-from rlinf_envs.sim.camera import check_frame, use_offscreen_gl, without_shadows
-from rlinf_envs.sim.libero_files import import_libero, load_init_states
+from rlinf_envs.sim.camera import use_offscreen_gl
+from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_init_states
+from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
 from rlinf_envs.spaces import FreeText
 
 _EVALUATION_SHARE = 5
 """One of so many start states is for evaluation: the last ones, 10 of LIBERO's 50."""
 _PROPRIOCEPTION = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
-_REST = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
-"""No motion, the gripper open."""
 
 
 class LiberoEnv(gymnasium.Env):
@@ -30,7 +29,11 @@ class LiberoEnv(gymnasium.Env):
 
     Observations: image and wrist_image [H, W, 3] upright, state [9] (place, quaternion, gripper) and the instruction.
     The reward is 1 at success and 0 else; ``info["success"]`` is the benchmark's own criterion (its goal predicates).
-    An episode begins with ``settle_steps`` at rest, while objects fall into place. ``shadows`` also has reflections.
+    An episode begins with ``settle_steps`` at rest, while objects fall into place. ``shadows`` also has reflections
+    and multi-sampling, which makes the pictures LIBERO's own.
+
+    ``assets`` is the folder of LIBERO's assets, where they are neither in its package nor where it downloads them to.
+    ``init_states`` is one of start states other than its package's, with the same names (`SUITE/TASK.pruned_init`).
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -45,13 +48,13 @@ class LiberoEnv(gymnasium.Env):
         settle_steps: int = 10,
         shadows: bool = False,
         assets: str | None = None,
+        init_states: str | None = None,
         end_on_success: bool = True,
         render_mode: str | None = None,
     ) -> None:
         use_offscreen_gl()
         libero = import_libero(assets)
         from libero.libero import benchmark
-        from libero.libero.envs import OffScreenRenderEnv
 
         suites = benchmark.get_benchmark_dict()
         if suite not in suites:
@@ -60,19 +63,21 @@ class LiberoEnv(gymnasium.Env):
         if not 0 <= task < tasks.get_num_tasks():
             raise ValueError(f"{suite} has tasks 0 to {tasks.get_num_tasks() - 1}, not {task}")
         chosen = tasks.get_task(task)
-        folder = Path(libero.get_libero_path("init_states")) / chosen.problem_folder
-        states = load_init_states(folder / chosen.init_states_file)
-        training = len(states) - len(states) // _EVALUATION_SHARE
-        self.starts = states[:training] if split == "train" else states[training:]
+        file = Path(init_states or libero.get_libero_path("init_states")) / chosen.problem_folder
+        file /= chosen.init_states_file
+        self.states = load_init_states(file)
+        training = len(self.states) - len(self.states) // _EVALUATION_SHARE
+        self.starts = range(training) if split == "train" else range(training, len(self.states))
         self.instruction = str(chosen.language)
         self.max_steps, self.settle_steps, self.end_on_success = max_steps, settle_steps, end_on_success
-        self.shadows, self.render_mode = shadows, render_mode
-        self._env: Any = OffScreenRenderEnv(
-            bddl_file_name=tasks.get_task_bddl_file_path(task), camera_heights=image_size, camera_widths=image_size
-        )
-        self._env.seed(0)
-        self._env.reset()
-        self._steps, self._checked, self._seen = 0, False, np.zeros((image_size, image_size, 3), np.uint8)
+        self.render_mode = render_mode
+        self._scene = LiberoScene(tasks.get_task_bddl_file_path(task), image_size, shadows=shadows)
+        if self.states.shape[1] != self._scene.state_size:
+            raise LiberoFileError(
+                f"{file} has states of {self.states.shape[1]} numbers, and the scene of these assets has "
+                f"{self._scene.state_size}: one is of another version, or of another task"
+            )
+        self._steps, self._seen = 0, np.zeros((image_size, image_size, 3), np.uint8)
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
         image = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
         self.observation_space = spaces.Dict(
@@ -87,19 +92,14 @@ class LiberoEnv(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """The seed picks the start state; without one, the next of this env's own stream."""
         super().reset(seed=seed)
-        self._env.reset()
-        if not self.shadows:
-            without_shadows(self._env.sim._render_context_offscreen.scn)  # a reset makes a new one
-        observation = self._env.set_init_state(self.starts[int(self.np_random.integers(len(self.starts)))])
-        for _ in range(self.settle_steps):
-            observation, _, _, _ = self._env.step(_REST)
+        start = self.starts[int(self.np_random.integers(len(self.starts)))]
+        observation = self._scene.begin(start, self.states[start], self.settle_steps)
         self._steps = 0
         return self._observation(observation), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        observation, _, _, _ = self._env.step(np.asarray(action, dtype=np.float64))
+        observation, success = self._scene.step(action)
         self._steps += 1
-        success = bool(self._env.check_success())
         terminated = self.end_on_success and success
         truncated = self._steps >= self.max_steps and not terminated
         return self._observation(observation), float(success), terminated, truncated, {"success": success}
@@ -109,16 +109,9 @@ class LiberoEnv(gymnasium.Env):
         return self._seen
 
     def close(self) -> None:
-        self._env.close()
+        self._scene.close()
 
     def _observation(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
-        # OpenGL counts rows from below.
-        image, wrist = (
-            np.ascontiguousarray(observation[f"{camera}_image"][::-1]) for camera in ("agentview", "robot0_eye_in_hand")
-        )
-        if not self._checked:
-            check_frame(image, "agentview", "MuJoCo's offscreen renderer")
-            self._checked = True
-        self._seen = image
+        self._seen, wrist = (observation[f"{camera}_image"] for camera in CAMERAS)
         state = np.concatenate([observation[name] for name in _PROPRIOCEPTION]).astype(np.float32)
-        return {"image": image, "wrist_image": wrist, "state": state, "instruction": self.instruction}
+        return {"image": self._seen, "wrist_image": wrist, "state": state, "instruction": self.instruction}

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pickle
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -24,6 +25,8 @@ _ARRAY_PARTS = {
     ("numpy", "dtype"),
     ("_codecs", "encode"),
 }
+_ASSETS = "jadechoghari/libero-assets"
+"""Where LIBERO 0.1.1 has them from; its own download calls the hub's client with an argument that is gone since."""
 
 
 class LiberoFileError(RuntimeError):
@@ -34,30 +37,51 @@ def import_libero(assets: str | None) -> Any:
     """The module `libero.libero`, with a configuration and with assets.
 
     LIBERO asks on stdin where its configuration file does not exist, and downloads assets where its own folder has
-    none: the one is written to a temporary folder first, the other refused.
+    none: the one is there while it looks, the other refused.
     """
     spec = importlib.util.find_spec("libero")
     if spec is None or not spec.submodule_search_locations:
         raise MissingSimulatorError("LIBERO", requirements="requirements/libero.txt")
     package = Path(next(iter(spec.submodule_search_locations))) / "libero"
-    folder = Path(assets) if assets else package / "assets"
-    if not folder.is_dir():
-        raise LiberoFileError(
-            f"LIBERO's assets are not at {folder}: download them (https://libero-project.github.io) and write "
-            "env.kwargs: {assets: the folder}"
-        )
+    folder = _assets_folder(Path(assets) if assets else None, package)
     configured = Path(os.environ.get("LIBERO_CONFIG_PATH", Path.home() / ".libero")) / "config.yaml"
-    if not configured.exists():
-        own = Path(tempfile.mkdtemp(prefix="libero_"))
-        places = {"benchmark_root": "", "bddl_files": "bddl_files", "init_states": "init_files"}
-        paths = {name: str(package / part) for name, part in places.items()}
-        paths |= {"datasets": str(own / "datasets"), "assets": str(folder)}
-        (own / "config.yaml").write_text(json.dumps(paths))  # JSON is YAML
-        os.environ["LIBERO_CONFIG_PATH"] = str(own)
-    module = importlib.import_module("libero.libero")
+    if "libero.libero" in sys.modules or configured.exists():
+        module = importlib.import_module("libero.libero")
+    else:
+        module = _import_unasked(package)
     # What `get_assets_path` looks at first, before it would download.
     module._assets_path_cache = str(folder)  # type: ignore[attr-defined]
     return module
+
+
+def _import_unasked(package: Path) -> Any:
+    """`libero.libero` with the paths it has by itself, from a configuration that is gone afterwards."""
+    parts = {"benchmark_root": ".", "bddl_files": "bddl_files", "init_states": "init_files", "datasets": "../datasets"}
+    paths = {name: str(package / part) for name, part in parts.items()}
+    before = os.environ.get("LIBERO_CONFIG_PATH")
+    with tempfile.TemporaryDirectory(prefix="libero_") as folder:
+        (Path(folder) / "config.yaml").write_text(json.dumps(paths))  # JSON is YAML
+        os.environ["LIBERO_CONFIG_PATH"] = folder
+        try:
+            module: Any = importlib.import_module("libero.libero")
+        finally:
+            del os.environ["LIBERO_CONFIG_PATH"]
+            if before is not None:
+                os.environ["LIBERO_CONFIG_PATH"] = before
+    module.get_libero_path = paths.__getitem__
+    return module
+
+
+def _assets_folder(given: Path | None, package: Path) -> Path:
+    """The one that is given, or else where LIBERO has its assets: its package, or what it once downloaded."""
+    places = [given] if given else [package / "assets", Path.home() / ".cache" / "libero" / "assets"]
+    for folder in places:
+        if (folder / "scenes").is_dir():
+            return folder
+    raise LiberoFileError(
+        f"LIBERO's assets (a folder with scenes/ and others) are not at {' or '.join(map(str, places))}: download them "
+        f"(hf download {_ASSETS} --local-dir FOLDER) and write env.kwargs: {{assets: FOLDER}}"
+    )
 
 
 class _ArraysOnly(pickle.Unpickler):

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf_envs.sim import SEEDS, MissingSimulatorError, Split, start_seed
-from rlinf_envs.sim.camera import Camera, use_offscreen_gl
+from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera, use_offscreen_gl
 from rlinf_envs.spaces import FreeText
 
 # Of what is drawn when the model is built (the size of Lift's cube): the same in every environment, or equal seeds
@@ -124,6 +124,10 @@ class RobosuiteEnv(gymnasium.Env):
         sim = self._env.sim
         if self._camera is None:
             self._camera = Camera(
-                sim.model._model, self._camera_name or "agentview", self._image_size, shadows=self._shadows
+                sim.model._model,
+                self._camera_name or "agentview",
+                self._image_size,
+                shadows=self._shadows,
+                hidden_groups=(COLLISION_SHAPES,),
             )
         return self._camera.frame(sim.data._data)

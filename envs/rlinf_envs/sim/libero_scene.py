@@ -1,0 +1,129 @@
+"""LIBERO's engine on one task, begun from a start state that fixes all of the scene, and drawn by us."""
+
+from __future__ import annotations
+
+import pdb
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera
+
+Observation = dict[str, np.ndarray]
+Made = TypeVar("Made")
+
+CAMERAS = ("agentview", "robot0_eye_in_hand")
+_REST = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
+"""No motion, the gripper open."""
+_TRIES = 100
+
+
+class LiberoScene:
+    """A task's model, its physics, its goal and its two cameras (``CAMERAS``), uint8 [size, size, 3], upright.
+
+    Two things of LIBERO's are not used. Its renderer draws with the OpenGL context that was made last in this process,
+    be it another env's: `Camera` draws, when LIBERO would. Its `reset` has a `continue` in a `finally`, so that no
+    exception gets out, not even one that breaks off a hang; and it compiles the model anew.
+    """
+
+    def __init__(self, bddl_file: str, image_size: int, *, shadows: bool) -> None:
+        from libero.libero.envs.env_wrapper import ControlEnv
+
+        self._control: Any = _placed(
+            lambda: ControlEnv(
+                bddl_file_name=bddl_file,
+                has_offscreen_renderer=False,
+                use_camera_obs=False,
+                hard_reset=False,
+                ignore_done=True,  # or it raises after 1000 steps
+            )
+        )
+        self._engine = self._control.env
+        for of_the_state in (
+            self._engine.conditional_placement_initializer,
+            self._engine.conditional_placement_on_objects_initializer,
+        ):  # what stands in or on a fixture would be placed by where that stood in the last episode
+            of_the_state.samplers.clear()
+            of_the_state.sample_args.clear()
+        self._model = self._engine.sim.model._model
+        self.state_size = 1 + int(self._model.nq) + int(self._model.nv)
+        """The time, then places and speeds of all joints."""
+        self._unseen = np.zeros((image_size, image_size, 3), np.uint8)
+        self._looks = True
+        self._camera = Camera(self._model, CAMERAS[0], image_size, shadows=shadows, hidden_groups=(COLLISION_SHAPES,))
+        for camera in CAMERAS:
+            self._engine.add_observable(self._observable(camera))
+
+    def begin(self, start: int, state: np.ndarray, settle_steps: int) -> Observation:
+        """As in a new engine, where nothing is left of the last episode; then ``settle_steps`` at rest.
+
+        Fixtures (cabinets, stoves) are not part of a ``state`` [state_size]: LIBERO places them at random, and from
+        numpy's global stream. Here the number of the start is that stream's seed.
+        """
+        engine = self._engine
+        for robot in engine.robots:
+            robot.gripper.current_action = np.zeros(robot.gripper.dof)  # where fingers go is summed up over steps
+        self._looks = False
+        with _numpy_seeded(start):
+            _placed(engine.reset)
+        self._looks = settle_steps == 0
+        observation = self._control.set_init_state(state)
+        for left in reversed(range(settle_steps)):
+            self._looks = left == 0
+            observation, _ = self.step(_REST)
+        return observation
+
+    def step(self, action: np.ndarray) -> tuple[Observation, bool]:
+        """A twentieth of a second, and whether the goal is reached now."""
+        observation, _, success, _ = self._control.step(np.asarray(action, dtype=np.float64))
+        return observation, bool(success)
+
+    def close(self) -> None:
+        self._camera.close()
+        self._control.close()
+
+    def _observable(self, camera: str) -> Any:
+        """LIBERO takes all that it observes early in a step, so pictures are of the same moment as the arm's state."""
+        from robosuite.utils.observables import Observable, sensor
+
+        @sensor(modality="image")
+        def picture(_: Any) -> np.ndarray:
+            return self._camera.frame(self._engine.sim.data._data, camera) if self._looks else self._unseen
+
+        return Observable(f"{camera}_image", picture, sampling_rate=self._engine.control_freq)
+
+
+@contextmanager
+def _numpy_seeded(seed: int) -> Iterator[None]:
+    before = np.random.get_state()
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+def _placed(make: Callable[[], Made]) -> Made:
+    """What ``make`` makes. LIBERO draws where things stand and raises where it found no room: it is asked again."""
+    from robosuite.utils.errors import RandomizationError
+
+    with _no_debugger():
+        for _ in range(_TRIES - 1):
+            try:
+                return make()
+            except RandomizationError:
+                continue
+        return make()
+
+
+@contextmanager
+def _no_debugger() -> Iterator[None]:
+    """Where a drawer has no room, LIBERO opens one, which waits for somebody to type, before it raises."""
+    debugger: Any = pdb
+    before, debugger.set_trace = pdb.set_trace, lambda: None
+    try:
+        yield
+    finally:
+        debugger.set_trace = before
