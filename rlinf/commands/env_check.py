@@ -6,7 +6,7 @@ import os
 import re
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlinf.config import Config
 from rlinf.config.checks.batch import collects_episodes
@@ -79,6 +79,11 @@ class EnvFinding:
         return f"! environment: {self.message}\n  {self.meaning}"
 
 
+_NO_IDS = EnvFinding(
+    True,
+    "two of reset_state_ids begin with the same observation.",
+    "Its reset must read options['reset_state_id']; or take env.reset_state_ids out, and the seed picks the start.",
+)
 _ENDLESS = EnvFinding(
     False,
     f"it has no time limit, and an episode of random actions did not end in {_PATIENCE_S:.0f} s.",
@@ -133,10 +138,9 @@ def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
     from rlinf.rollouts.lanes import require_alike
     from rlinf.rollouts.vectorize import make_lanes
     from rlinf.train.simulator_policy import make_policy
+    from rlinf.train.vector_graph import evaluation_env_options
 
-    overrides = config.evaluation.env_kwargs
-    training = replace(options, vectorization="sync")
-    evaluation = replace(training, kwargs={**options.kwargs, **(overrides or {})})
+    training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env_options(config)))
     lanes = []
     try:
         for each, count in ((training, 2), (evaluation, 1)):
@@ -150,7 +154,26 @@ def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
     finally:
         for opened in lanes:
             opened.close()
+    if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
+        return [_NO_IDS]
     return [_ENDLESS] if collects_episodes(config) and options.isolation == "none" and _is_endless(options) else []
+
+
+def _passes_ids_over(options: EnvOptions) -> bool:
+    """Whether two numbered start states are the same one: the environment does not read the numbers."""
+    from gymnasium.utils.env_checker import data_equivalence
+
+    from rlinf.rollouts.make_env import make_env
+
+    numbers = options.reset_state_ids[:2]
+    if len(set(numbers)) < 2:
+        return False
+    first: list[Any] = []
+    for number in numbers:
+        env = make_env(replace(options, reset_state_ids=(number,)))
+        first.append(env.reset(seed=0)[0])
+        env.close()
+    return data_equivalence(*first)
 
 
 def _is_endless(options: EnvOptions) -> bool:
@@ -192,10 +215,10 @@ def _filming_problem(config: Config) -> str | None:
     """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
     from rlinf.rollouts.filmable import filming_problem
     from rlinf.rollouts.make_env import EnvOptions
+    from rlinf.train.vector_graph import evaluation_env_options
 
-    env = config.env
-    kwargs = {**env.kwargs, **(config.evaluation.env_kwargs or {})}
-    return filming_problem(EnvOptions(env.id, kwargs, isolation=env.isolation, python=env.python))
+    env = evaluation_env_options(config)
+    return filming_problem(EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python))
 
 
 def explain(message: str, *, fatal: bool) -> EnvFinding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,7 @@ from rlinf.rollouts.offscreen import has_display, offscreen
 from rlinf.rollouts.records import EpisodeRecord
 from rlinf.streams import stream_seed
 from rlinf.train.run_dir import Checkpoint
-from rlinf.train.vector_graph import env_options, make_policy
+from rlinf.train.vector_graph import evaluation_env_options, make_policy
 
 _WINDOW_MODE = "human"
 
@@ -35,9 +34,7 @@ class SimulatorShow:
 
     def __init__(self, config: Config, options: WatchOptions) -> None:
         self.config, self.options, self.console = config, options, Console()
-        overrides = config.evaluation.env_kwargs
-        env = env_options(config)
-        env = replace(env, kwargs={**env.kwargs, **(overrides or {})})
+        env = evaluation_env_options(config)
         self.film: FilmedLanes | None = None
         if options.out is None and has_display() and _opens_windows(env):
             self.lanes: Lanes = _window(env)

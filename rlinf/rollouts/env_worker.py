@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -45,7 +45,7 @@ class EnvWorkerOptions:
     """`fragments`: decisions per lane and call."""
     auto_reset: bool = True
     next_observations: bool = False
-    evaluation_kwargs: Mapping[str, Any] | None = None
+    evaluation_env: EnvOptions | None = None
     """Constructor arguments of evaluation environments; None takes those of training."""
     evaluation_envs: int = 1
     """Side by side, on this worker."""
@@ -277,10 +277,9 @@ class EnvWorker:
         )
 
     def _evaluation_env(self) -> EnvOptions:
-        env, kwargs = self._options.env, self._options.evaluation_kwargs
+        env = self._options.evaluation_env or self._options.env
         # A native vector env can not start episodes from given seeds.
-        kind = "auto" if env.vectorization == "native" else env.vectorization
-        return replace(env, kwargs=dict(env.kwargs if kwargs is None else kwargs), vectorization=kind)
+        return replace(env, vectorization="auto") if env.vectorization == "native" else env
 
     def state_dict(self) -> dict[str, Any]:
         """What the next rollout depends on beside the weights; empty for whole episodes, which begin anew each time."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import gymnasium
 
 from rlinf.errors import UserError
-from rlinf.rollouts.wrappers import IgnoreTerminations
+from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
 
 Vectorization = Literal["auto", "native", "sync", "async"]
 Isolation = Literal["none", "process"]
@@ -25,6 +25,7 @@ class EnvOptions:
     id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
     wrappers: tuple[Wrapper, ...] = ()
+    reset_state_ids: tuple[int, ...] = ()
     vectorization: Vectorization = "auto"
     isolation: Isolation = "none"
     python: str | None = None
@@ -46,7 +47,7 @@ class EnvArgumentsError(UserError):
 
 
 def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasium.Env:
-    """Builds one environment. The order is: the env, its wrappers, no terminations, frame stack."""
+    """Builds one environment. The order is: the env, its start states, its wrappers, no terminations, frame stack."""
     kwargs = dict(options.kwargs)
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
@@ -69,6 +70,8 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
         if "argument" not in str(error):
             raise
         raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {error}") from error
+    if options.reset_state_ids:
+        env = ResetStateIds(env, options.reset_state_ids)
     for wrapper in options.wrappers:
         env = _wrapped(env, wrapper)
     if options.ignore_terminations:
@@ -128,8 +131,8 @@ def make_native_env(options: EnvOptions, num_envs: int) -> Any:
         raise EnvNotFoundError(f"env.vectorization native: {options.id!r} has no vector env of its own; use 'auto'")
     if not takes_env_as_it_is(options):
         raise ValueError(
-            "env.vectorization native takes the environment as it is: wrappers, ignore_terminations, frame_stack "
-            "and num_action_chunks need 'sync' or 'async'"
+            "env.vectorization native takes the environment as it is: wrappers, reset_state_ids, ignore_terminations, "
+            "frame_stack and num_action_chunks need 'sync' or 'async'"
         )
     limit: dict[str, Any] = (
         {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
@@ -139,6 +142,5 @@ def make_native_env(options: EnvOptions, num_envs: int) -> Any:
 
 def takes_env_as_it_is(options: EnvOptions) -> bool:
     """Whether nothing is wrapped around the environment."""
-    return not (
-        options.wrappers or options.ignore_terminations or options.frame_stack > 1 or options.num_action_chunks > 1
-    )
+    wrapped = options.wrappers or options.reset_state_ids or options.ignore_terminations
+    return not (wrapped or options.frame_stack > 1 or options.num_action_chunks > 1)

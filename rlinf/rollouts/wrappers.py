@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,21 @@ class IgnoreTerminations(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, _, truncated, info = self.env.step(action)
         return observation, reward, False, truncated, info
+
+
+class ResetStateIds(gymnasium.Wrapper):
+    """Episodes start from numbered states: ``reset(options={"reset_state_id": number})``, picked by the seed.
+
+    So members of a group, which share a seed, share the state, and the same seed gives the same one.
+    """
+
+    def __init__(self, env: gymnasium.Env, ids: Sequence[int]) -> None:
+        super().__init__(env)
+        self.ids = tuple(ids)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        drawn = int(self.env.unwrapped.np_random.integers(len(self.ids))) if seed is None else seed % len(self.ids)
+        return self.env.reset(seed=seed, options={"reset_state_id": self.ids[drawn], **(options or {})})
 
 
 class TokenizeText(gymnasium.ObservationWrapper):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def env_options(config: Config) -> EnvOptions:
         id=env.id,
         kwargs=env.kwargs,
         wrappers=tuple(env.wrappers),
+        reset_state_ids=tuple(env.reset_state_ids),
         vectorization=env.vectorization,
         isolation=env.isolation,
         python=env.python,
@@ -108,8 +110,16 @@ def env_options(config: Config) -> EnvOptions:
     )
 
 
+def evaluation_env_options(config: Config) -> EnvOptions:
+    """The environment of evaluations: that of training, on other start states."""
+    return replace(
+        env_options(config),
+        kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
+        reset_state_ids=tuple(config.evaluation.reset_state_ids),
+    )
+
+
 def worker_options(config: Config) -> EnvWorkerOptions:
-    overrides = config.evaluation.env_kwargs
     return EnvWorkerOptions(
         env=env_options(config),
         seed=config.run.seed,
@@ -117,7 +127,7 @@ def worker_options(config: Config) -> EnvWorkerOptions:
         num_steps=config.rollout.num_steps,
         auto_reset=config.env.auto_reset,
         next_observations=config.algorithm.loss_type == OFF_POLICY_LOSS,
-        evaluation_kwargs=None if overrides is None else {**config.env.kwargs, **overrides},
+        evaluation_env=evaluation_env_options(config),
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
         traced_episodes=config.evaluation.video_episodes,
         films=config.evaluation.video_every > 0,

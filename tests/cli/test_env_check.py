@@ -56,6 +56,16 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_start_states_whose_numbers_are_not_read_are_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "CartPole-v1")
+    assert main(["check", str(recipe), "env.reset_state_ids=[0,1]"]) == FAILED
+    assert "must read options['reset_state_id']" in " ".join(capsys.readouterr().out.split())
+    recipe.write_text(RECIPE % "rlinf_envs:rlinf/Tabletop-v0")
+    text = "env.wrappers=[rlinf.rollouts.wrappers:TokenizeText]"
+    assert main(["check", str(recipe), text, "env.reset_state_ids=[0,1]", "evaluation.reset_state_ids=[3,4]"]) == 0
+
+
 @pytest.mark.parametrize(
     ("module", "changed", "words"),
     [

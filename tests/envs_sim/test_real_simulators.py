@@ -132,3 +132,16 @@ def test_one_step_of_ppo(simulator: Simulator, tmp_path: Path) -> None:
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert np.isfinite(last["train/loss"])
     assert last["rollout/env_steps"] == 48
+
+
+def test_meta_world_begins_from_the_state_of_a_number() -> None:
+    pytest.importorskip("metaworld")
+    world = SIMULATORS["metaworld"]
+    named = make_lanes(EnvOptions(world.id, world.kwargs, reset_state_ids=(3,), vectorization="sync"), 2)
+    other = make_lanes(EnvOptions(world.id, world.kwargs, reset_state_ids=(4,), vectorization="sync"), 1)
+    named.reset([0, 1], [10, 11])
+    other.reset([0], [10])
+    assert same(named.observations, 0, 1)
+    assert not np.array_equal(named.observations["observation"][0], other.observations["observation"][0])
+    for made in (named, other):
+        made.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -57,7 +58,11 @@ def rollout(
     policy = policy or ActorCriticOptions(hidden_sizes=(8,))
     env_options = EnvOptions(f"broken_envs:{name}-v0", num_action_chunks=policy.num_action_chunks, **env)
     options = EnvWorkerOptions(
-        env_options, seed=3, layout=layout, num_steps=20, evaluation_kwargs=evaluation_kwargs
+        env_options,
+        seed=3,
+        layout=layout,
+        num_steps=20,
+        evaluation_env=replace(env_options, kwargs=evaluation_kwargs or env_options.kwargs),
     )  # fmt: skip
     build = partial(build_policy, options=policy)
     made.extend(EnvWorker(options, part, build) for part in lane_ranges(4, workers))

@@ -6,7 +6,10 @@ What gymnasium registers by itself needs no module here: MuJoCo (`HalfCheetah-v5
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
 
 Split = Literal["train", "eval"]
 
@@ -30,6 +33,19 @@ class MissingSimulatorError(ImportError):
                 "env.isolation: process and env.python: that environment's bin/python"
             )
         super().__init__(f"this environment needs {package}, which is not installed: {how}")
+
+
+def start_number(count: int, options: Mapping[str, Any] | None, generator: np.random.Generator) -> int:
+    """Which of ``count`` start states: the one that ``options["reset_state_id"]`` names, else one that is drawn.
+
+    Raises:
+        ValueError: there is no state of that number.
+    """
+    drawn = int(generator.integers(count))
+    number = drawn if options is None else int(options.get("reset_state_id", drawn))
+    if not 0 <= number < count:
+        raise ValueError(f"reset_state_id {number} is not among 0 to {count - 1}")
+    return number
 
 
 def start_seed(seed: int, split: Split) -> int:

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf_envs.sim import Split
+from rlinf_envs.sim import Split, start_number
 from rlinf_envs.sim.camera import use_offscreen_gl
 from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_init_states
 from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
@@ -90,9 +90,9 @@ class LiberoEnv(gymnasium.Env):
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The seed picks the start state; without one, the next of this env's own stream."""
+        """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
         super().reset(seed=seed)
-        start = self.starts[int(self.np_random.integers(len(self.starts)))]
+        start = self.starts[start_number(len(self.starts), options, self.np_random)]
         observation = self._scene.begin(start, self.states[start], self.settle_steps)
         self._steps = 0
         return self._observation(observation), {}

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf_envs.sim import MissingSimulatorError
+from rlinf_envs.sim import MissingSimulatorError, start_number
 from rlinf_envs.sim.camera import Camera, use_offscreen_gl
 from rlinf_envs.spaces import FreeText
 
@@ -81,9 +81,9 @@ class MetaWorldEnv(gymnasium.Env):
             )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The seed picks the start state; without one, the next of this env's own stream."""
+        """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
         super().reset(seed=seed)
-        self._env.set_task(self._starts[int(self.np_random.integers(len(self._starts)))])
+        self._env.set_task(self._starts[start_number(len(self._starts), options, self.np_random)])
         state, _ = self._env.reset()
         self._steps = 0
         return self._observation(state), {}

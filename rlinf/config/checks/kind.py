@@ -56,6 +56,8 @@ _SIMULATORS = (
     "algorithm.sac_tau",
     "env.auto_reset",
     "env.frame_stack",
+    "env.reset_state_ids",
+    "evaluation.reset_state_ids",
     "env.ignore_terminations",
     "env.isolation",
     "env.max_episode_steps",

@@ -11,7 +11,7 @@ from rlinf.config.context import Context, neighbours
 
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
-_NATIVE = ("env.wrappers", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
+_NATIVE = ("env.wrappers", "env.reset_state_ids", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
 _UNREAD_BY_SAC = (
     "policy.init_log_std",
     "policy.shared_critic",

@@ -23,6 +23,9 @@ class EnvConfig:
     wrappers: list[str | dict[str, dict[str, object]]] = field(default_factory=list)
     """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`, or with arguments:
     `{RescaleAction: {min_action: -1, max_action: 1}}`."""
+    reset_state_ids: list[int] = field(default_factory=list)
+    """Simulators: start training episodes from these numbered states, picked by the episode's seed and passed as
+    `reset(options={reset_state_id: N})` (Meta-World, LIBERO, Tabletop); empty: the seed alone picks the start."""
     isolation: Literal["none", "process"] = "none"
     """`process` runs environments in an interpreter of their own, behind a socket: for pins that clash with ours."""
     python: str | None = None

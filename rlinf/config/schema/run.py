@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -68,6 +68,8 @@ class EvaluationConfig:
     """0 is greedy. Simulators: 0 takes the most likely action."""
     env_kwargs: dict[str, object] | None = None
     """Environment kwargs that differ from `env.kwargs` (a held-out `split`, say)."""
+    reset_state_ids: list[int] = field(default_factory=list)
+    """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`; empty: by seed."""
     seed: int = 1_000_000
     """Start states of evaluation episodes; never depends on the number of envs."""
     num_envs: int = 16

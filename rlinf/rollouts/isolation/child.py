@@ -155,7 +155,8 @@ def _options(message: Message) -> Any:
     from rlinf.rollouts.make_env import EnvOptions
 
     settings = dict(message.fields["options"])
-    return EnvOptions(**{**settings, "wrappers": tuple(settings["wrappers"]), "isolation": "none"})
+    lists = {name: tuple(settings[name]) for name in ("wrappers", "reset_state_ids")}
+    return EnvOptions(**{**settings, **lists, "isolation": "none"})
 
 
 def _drawing() -> Any:

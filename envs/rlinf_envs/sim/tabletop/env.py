@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlinf_envs.sim import start_number
 from rlinf_envs.sim.tabletop.expert import expert_action
 from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, solved, spoilt, start_state
 from rlinf_envs.sim.tabletop.view import draw
@@ -75,11 +76,7 @@ class TabletopEnv(gymnasium.Env):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
         super().reset(seed=seed)
-        number = int(self.np_random.integers(self.num_states))
-        if options is not None and "reset_state_id" in options:
-            number = int(options["reset_state_id"])
-            if not 0 <= number < self.num_states:
-                raise ValueError(f"reset_state_id {number} is not among 0 to {self.num_states - 1}")
+        number = start_number(self.num_states, options, self.np_random)
         self._start = start_state(self.task, self.split, number, self._bodies)
         self._world = deepcopy(self._start.world)
         self._steps = 0
