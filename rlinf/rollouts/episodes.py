@@ -217,7 +217,7 @@ class EpisodeCollector:
             acted = np.ones(len(alive), dtype=bool)
             acted[list(result.failed)] = False
             index = np.asarray(alive)
-            self._tally.add(index[acted], result.rewards[acted], result.success[acted])
+            self._tally.add(index, result, acted)
             rewards[np.asarray(rows)[acted], part] = result.rewards[acted]
             executed[np.asarray(rows)[acted], part] = True
             run.env_steps += int(acted.sum())

@@ -199,7 +199,7 @@ class FragmentCollector:
         acted[list(result.failed)] = False
         columns.mask[slot, index[acted], part] = True
         columns.rewards[slot, index[acted], part] = result.rewards[acted]
-        self._tally.add(index[acted], result.rewards[acted], result.success[acted])
+        self._tally.add(index, result, acted)
         if columns.next_observations is not None:
             for name, leaf in self._lanes.observations.items():
                 columns.next_observations[name][slot, index] = leaf[index]
@@ -325,6 +325,7 @@ class FragmentCollector:
             "totals": self._tally.totals.copy(),
             "lengths": self._tally.lengths.copy(),
             "succeeded": self._tally.succeeded.copy(),
+            "told": self._tally.told.copy(),
             "failures": self._total_failures,
         }
 
@@ -346,6 +347,7 @@ class FragmentCollector:
         self._tally.totals[:] = state["totals"]
         self._tally.lengths[:] = state["lengths"]
         self._tally.succeeded[:] = state["succeeded"]
+        self._tally.told[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
 
 
 def _rows(slots_by_lanes: np.ndarray) -> torch.Tensor:

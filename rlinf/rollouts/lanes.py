@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import FrameType
 from typing import Any, Protocol
 
@@ -43,6 +43,9 @@ class StepResult:
     """[n] bool."""
     success: np.ndarray
     """[n] bool, what the env's info says under the success key (false where it says nothing)."""
+    told: np.ndarray
+    """[n] bool, whether it says anything there: many environments know no success."""
+    _: KW_ONLY
     failed: dict[int, str]
     """Position within the lanes stepped -> kind of failure. The other columns mean nothing there."""
     idle: np.ndarray | None = None
@@ -116,7 +119,7 @@ class InProcessLanes:
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
         count = len(lanes)
-        rewards, flags, failed = np.zeros(count), np.zeros((3, count), dtype=bool), {}
+        rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
         key = self._success_key
         position = 0
         while position < count:
@@ -134,12 +137,12 @@ class InProcessLanes:
                         flags[0, position] = terminated
                         flags[1, position] = truncated
                         if key in info:
-                            flags[2, position] = bool(np.any(info[key]))
+                            flags[2:, position] = bool(np.any(info[key])), True
                         position += 1
             except _RAISED as error:
                 failed[position] = self._account(error)
                 position += 1
-        result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
+        result = StepResult(rewards, *flags, failed=failed)
         self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
         return result
 

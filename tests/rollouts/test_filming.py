@@ -33,8 +33,11 @@ class Walk(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-20, 20, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, render_mode: str | None = None, breaks_at: int = -1, raises: bool = False) -> None:
+    def __init__(
+        self, render_mode: str | None = None, breaks_at: int = -1, raises: bool = False, tells: bool = True
+    ) -> None:
         self.render_mode, self.breaks_at, self.drawn, self.raises = render_mode, breaks_at, 0, raises
+        self.tells = tells
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -47,7 +50,8 @@ class Walk(gymnasium.Env):
         self.place += 1.0 if self.np_random.random() < 0.5 + 0.2 * (action - 0.5) else -1.0
         self.left -= 1
         over = self.left == 0
-        return np.full(1, self.place, np.float32), self.place, over, False, {"success": over and self.place > 0}
+        info = {"success": over and self.place > 0} if self.tells else {}
+        return np.full(1, self.place, np.float32), self.place, over, False, info
 
     def render(self) -> np.ndarray:
         self.drawn += 1
@@ -143,6 +147,13 @@ def test_the_video_shows_each_episode_and_how_it_ended(tmp_path: Path) -> None:
         dark = tile[40:-4, 4:-4].mean((0, 2)).argmin() + 4
         place = 32 + done.traces[number].rewards[-1]
         assert abs(dark / width * 65 - place) < 1.5
+
+
+def test_the_video_says_nothing_of_a_success_that_nobody_tells(tmp_path: Path) -> None:
+    records = rollout(tells=False).evaluate(1, video=tmp_path / "one.mp4").records
+    assert (records[0].success_once, records[0].success_at_end) == (None, None)
+    border = frames(tmp_path / "one.mp4")[-1].astype(int)[60:-8, :2].mean((0, 1))
+    assert abs(border[0] - border[2]) < 40  # grey: neither green nor amber, which have little blue
 
 
 def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
