@@ -16,8 +16,8 @@ import torch
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.failures import EnvFailureError
 from rlinf.rollouts.filmable import filming_problem
-from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
@@ -89,16 +89,14 @@ def build_policy(observation_space: Any, action_space: Any, chunk: int) -> Actor
     return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=chunk))
 
 
-def rollout(
-    workers: int = 1, chunk: int = 1, isolated: bool = False, max_failures: int = 100, **kwargs: Any
-) -> VectorRollout:
+def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: Any) -> VectorRollout:
     env = EnvOptions("Walk-v0", kwargs, num_action_chunks=chunk)
     if isolated:
         env = replace(env, id="walk:Walk-v0", isolation="process")
     options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
     build = partial(build_policy, chunk=chunk)
     group = InThisProcess([EnvWorker(options, part, build) for part in lane_ranges(4, workers)])
-    settings = VectorOptions(seed=3, layout="fragments", filmed_episodes=3, max_failures=max_failures)
+    settings = VectorOptions(seed=3, layout="fragments", filmed_episodes=3)
     return VectorRollout(group, settings)
 
 
@@ -165,8 +163,8 @@ def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_fails_only_on_film_is_told_with_its_traceback(tmp_path: Path) -> None:
-    it = rollout(raises=True, max_failures=8)
-    with pytest.raises(EnvFailureError, match=r"(?s)more than env.max_failures.*it falls over where it is seen"):
+    it = rollout(raises=True)
+    with pytest.raises(EnvFailureError, match=r"(?s)never made a single step.*it falls over where it is seen"):
         it.evaluate(8, video=tmp_path / "one.mp4")
 
 
