@@ -177,19 +177,34 @@ def require_alike(first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.
 
     Bounds of observations may differ; ``who`` says in the message whose spaces the others are.
     """
-    for kind, one, two in zip(("observation", "action"), first, other, strict=True):
-        same = _layout(one) == _layout(two) if kind == "observation" else one == two
-        if not same:
-            raise SpacesDifferError(
-                f"the {kind} space of {who} is {two}, and that of the first environment is {one}. All environments of "
-                "a run need the same: pad what varies to its largest size, and let env.kwargs choose no other space"
-            )
+    for leaf, (one, two) in unlike_leaves(first, other).items():
+        raise SpacesDifferError(
+            f"the {leaf} space of {who} is {two}, and that of the first environment is {one}. All environments of "
+            "a run need the same: pad what varies to its largest size, and let env.kwargs choose no other space"
+        )
 
 
-def _layout(space: spaces.Space) -> dict[str, object]:
-    """What a policy's input layers depend on."""
-    leaves = observation_leaves(space)
-    return {name: (part.shape, part.dtype) if isinstance(part, spaces.Box) else part for name, part in leaves.items()}
+def unlike_leaves(
+    first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space]
+) -> dict[str, tuple[spaces.Space | None, spaces.Space | None]]:
+    """The leaves of two observation spaces, and "action", for which ``other`` needs another policy than ``first``.
+
+    None stands for a leaf that is not there.
+    """
+    ones, others = ({**observation_leaves(seen), "action": action} for seen, action in (first, other))
+    both = {name: (ones.get(name), others.get(name)) for name in {**ones, **others}}
+    return {
+        name: (one, two)
+        for name, (one, two) in both.items()
+        if not (one == two if name == "action" else _layout(one) == _layout(two))
+    }
+
+
+def _layout(leaf: spaces.Space | None) -> object:
+    """What a policy's input layers depend on: neither bounds nor which characters a text may have."""
+    if isinstance(leaf, spaces.Text):
+        return leaf.max_length
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, spaces.Box) else leaf
 
 
 def mark_not_a_number(
