@@ -137,7 +137,7 @@ def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
     """Environments that differ from each other, or that the policy can not be made for, or that never end."""
     from rlinf.rollouts.lanes import require_alike
     from rlinf.rollouts.vectorize import make_lanes
-    from rlinf.train.simulator_policy import make_policy
+    from rlinf.train.simulator_policy import make_policy, require_fit
     from rlinf.train.vector_graph import evaluation_env_options
 
     training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env_options(config)))
@@ -149,8 +149,12 @@ def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
         if config.policy.name == "actor_critic":
             make_policy(config, *made)
+        elif config.policy.path is not None:
+            require_fit(config, *made)
     except UserError as error:
-        return [EnvFinding(True, str(error), "The policy is built from the spaces of the environment.")]
+        loaded = config.policy.path is not None
+        fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
+        return [EnvFinding(True, str(error), fix)]
     finally:
         for opened in lanes:
             opened.close()

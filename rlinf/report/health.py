@@ -53,8 +53,7 @@ def _progress(run: RunRecord) -> Finding | None:
     for name in ("eval/accuracy", "eval/success_once", "eval/return"):
         values = run.values(name)
         lows, highs = run.values(f"{name}/ci_low"), run.values(f"{name}/ci_high")
-        # Many environments know no success: then the rate is 0 throughout, and the return tells more.
-        if len(values) < 2 or not lows or (name.startswith("eval/success") and not any(values)):
+        if len(values) < 2 or not lows:
             continue
         told = f"{name} went from {values[0]:.3g} to {values[-1]:.3g} (95% interval {lows[-1]:.3g} to {highs[-1]:.3g})."
         if lows[-1] > highs[0]:
@@ -191,8 +190,7 @@ def _reward_hacking(run: RunRecord) -> Finding | None:
     together = None
     for paid, meant in _REWARD_AND_GOAL:
         reward, goal = run.values(paid), run.values(meant)
-        # Many environments know no success; an accuracy that stays at 0 is one.
-        if len(reward) < 5 or len(goal) < 5 or ("success" in meant and not any(goal)):
+        if len(reward) < 5 or len(goal) < 5:
             continue
         told = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
         told += f"to {late(goal):.3g}."

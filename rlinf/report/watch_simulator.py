@@ -21,7 +21,7 @@ from rlinf.rollouts.filmed_lanes import FilmedLanes
 from rlinf.rollouts.lanes import InProcessLanes, Lanes
 from rlinf.rollouts.make_env import EnvOptions, make_env
 from rlinf.rollouts.offscreen import has_display, offscreen
-from rlinf.rollouts.records import EpisodeRecord
+from rlinf.rollouts.records import EpisodeRecord, tell_success
 from rlinf.streams import stream_seed
 from rlinf.train.run_dir import Checkpoint
 from rlinf.train.vector_graph import evaluation_env_options, make_policy
@@ -94,10 +94,11 @@ def _film(env: EnvOptions, episodes: int) -> FilmedLanes:
 
 
 def _table(step: int, records: list[EpisodeRecord]) -> Table:
+    told = tell_success(records)
     table = Table(title=f"step {step}")
-    for name in ("episode", "steps", "return", "success"):
+    for name in ("episode", "steps", "return", *(["success"] if told else [])):
         table.add_column(name, justify="right")
     for record in records:
-        success = "at the end" if record.success_at_end else "on the way" if record.success_once else "-"
-        table.add_row(str(record.key), str(record.length), f"{record.total:.4g}", success)
+        success = "at the end" if record.success_at_end else "on the way" if record.success_once else "no"
+        table.add_row(str(record.key), str(record.length), f"{record.total:.4g}", *([success] if told else []))
     return table

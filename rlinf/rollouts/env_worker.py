@@ -94,6 +94,8 @@ class EnvWorker:
         self._evaluation_lanes: EpisodeCollector | None = None
         self._course: Course[Any] | None = None
         self._filmed: tuple[FilmedLanes, EpisodeCollector] | None = None
+        self._stepped = False
+        """Whether environments made a step before this process took over."""
         env = options.env
         self._fragments: FragmentCollector | None = None
         if options.layout == "fragments":
@@ -272,9 +274,11 @@ class EnvWorker:
 
     def _collector(self, lanes: Lanes) -> EpisodeCollector:
         env = self._options.env
-        return EpisodeCollector(
+        collector = EpisodeCollector(
             lanes, seed=self._options.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
         )
+        collector.failure_count.take_over(self._stepped)
+        return collector
 
     def _evaluation_env(self) -> EnvOptions:
         env = self._options.evaluation_env or self._options.env
@@ -282,17 +286,29 @@ class EnvWorker:
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next rollout depends on beside the weights; empty for whole episodes, which begin anew each time."""
-        return {} if self._fragments is None else self._fragments.state_dict()
+        """What the next rollout depends on beside the weights; of whole episodes, which begin anew, next to nothing."""
+        stepped = {"stepped": self._training.failure_count.stepped}
+        return stepped if self._fragments is None else {**self._fragments.state_dict(), **stepped}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         if self._fragments is not None:
             self._fragments.load_state_dict(state)
+        self._take_over(state.get("stepped", True))  # older checkpoints do not say it
 
     def skip_episodes(self, times: int) -> None:
         """Numbers the coming episodes from so many millions on, away from those that a worker before it ran."""
         if self._fragments is not None:
             self._fragments.skip_episodes(times * 1_000_000)
+        self._take_over(True)
+
+    def _take_over(self, stepped: bool) -> None:
+        """An environment that made steps before this process is not one that never did."""
+        self._stepped = stepped
+        self._training.failure_count.take_over(stepped)
+
+    @property
+    def _training(self) -> FragmentCollector | EpisodeCollector:
+        return self._episodes if self._fragments is None else self._fragments
 
     def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
         """Of one environment: observation and action."""

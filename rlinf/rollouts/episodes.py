@@ -16,7 +16,7 @@ import torch
 from rlinf.models.actor_critic.spaces import Arrays
 from rlinf.models.asking import Ask, Asking, Decision, PolicyFacts, SimulatorPolicy, drive
 from rlinf.rollouts.actor import NoiseStream
-from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.failures import Attempt, FailureCount
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTally, EpisodeTrace
 from rlinf.types import Batch
@@ -101,11 +101,10 @@ class EpisodeCollector:
         self._lanes = lanes
         self._seed = seed
         self._chunk = chunk
-        self._max_failures = max_failures
         self._max_decisions = max_decisions
         self._auto_reset = auto_reset
         self._tally = EpisodeTally(lanes.num_lanes)
-        self._total_failures = 0
+        self.failure_count = FailureCount(max_failures, lanes.num_lanes)
 
     @property
     def last_failure(self) -> str:
@@ -180,9 +179,10 @@ class EpisodeCollector:
             return
         taken = [waiting.pop() for _ in idle]
         failed = self._lanes.reset(idle, [task.start_seed for task, _ in taken])
+        self.failure_count.went_well("reset", len(idle) - len(failed))
         for position, (lane, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
             if position in failed:
-                self._fail(lane, failed[position], run)
+                self._fail("reset", lane, failed[position], run)
                 if attempt + 1 < _ATTEMPTS:
                     waiting.append((task, attempt + 1))
                 continue
@@ -217,13 +217,15 @@ class EpisodeCollector:
             acted = np.ones(len(alive), dtype=bool)
             acted[list(result.failed)] = False
             index = np.asarray(alive)
-            self._tally.add(index[acted], result.rewards[acted], result.success[acted])
+            self._tally.add(index, result, acted)
             rewards[np.asarray(rows)[acted], part] = result.rewards[acted]
             executed[np.asarray(rows)[acted], part] = True
-            run.env_steps += int(acted.sum())
+            stepped = int(acted.sum())
+            run.env_steps += stepped
+            self.failure_count.went_well("step", stepped)
             for position, kind in result.failed.items():
                 over[alive[position]] = None
-                self._fail(alive[position], kind, run)
+                self._fail("step", alive[position], kind, run)
             for position in np.nonzero((result.terminated | result.truncated) & acted)[0].tolist():
                 lane = alive[position]
                 record = self._tally.finish(lane, busy[lane].task.row, bool(result.success[position]))
@@ -237,11 +239,9 @@ class EpisodeCollector:
                 over[lane] = (False, self._tally.finish(lane, busy[lane].task.row, success_now[lane]))
         return rewards, executed, over
 
-    def _fail(self, lane: int, kind: str, run: EpisodeRun) -> None:
+    def _fail(self, attempt: Attempt, lane: int, kind: str, run: EpisodeRun) -> None:
         run.failures[kind] += 1
-        self._total_failures += 1
-        if self._total_failures > self._max_failures:
-            raise EnvFailureError.too_many(self._total_failures, repr(kind), self._lanes.last_failure)
+        self.failure_count.add(attempt, repr(kind), self._lanes.last_failure)
         self._lanes.restart(lane)
 
 

@@ -85,7 +85,8 @@ class FilmedLanes:
             tile.step += 1
             tile.reward = float(result.rewards[position])
             tile.total += tile.reward
-            tile.success |= bool(result.success[position])
+            if result.told[position]:
+                tile.success = bool(tile.success or result.success[position])
             tile.over = bool(ends[position])
             if due or tile.over:
                 self._look(lane, tile)

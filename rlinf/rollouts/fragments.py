@@ -16,23 +16,12 @@ import torch
 from rlinf.models.actor_critic.spaces import Arrays, empty_leaves
 from rlinf.models.asking import Ask, Asking, Decision, PolicyFacts, SimulatorPolicy, drive
 from rlinf.rollouts.actor import NoiseStream
+from rlinf.rollouts.failures import Attempt, FailureCount
 from rlinf.rollouts.history import StagedHistory
 from rlinf.rollouts.lanes import Lanes
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTally
 from rlinf.streams import stream_seed
 from rlinf.types import Batch, PolicyOutput
-
-
-class EnvFailureError(RuntimeError):
-    """Environments failed more often than `env.max_failures` allows."""
-
-    @classmethod
-    def too_many(cls, count: int, last: str, account: str) -> EnvFailureError:
-        """``last``: what went wrong last, in a word or two; ``account``: its traceback."""
-        return cls(
-            f"environments failed {count} times (last: {last}), more than env.max_failures allows. `rlinf check` with "
-            f"the same file looks for what is wrong with the environment. The last one:\n{account}"
-        )
 
 
 @dataclass
@@ -89,9 +78,9 @@ class FragmentCollector:
         self._seed = seed
         self._num_steps = num_steps
         self._chunk = chunk
-        self._max_failures = max_failures
         self._keep_next = next_observations
         count = lanes.num_lanes
+        self.failure_count = FailureCount(max_failures, count)
         self._all = list(range(count))
         self._episode = np.full(count, -1, dtype=np.int64)
         self._fresh = np.ones(count, dtype=bool)  # the next decision is the first of its episode
@@ -100,7 +89,6 @@ class FragmentCollector:
         """The lanes that decide together; each stage goes at its own pace."""
         self._history = StagedHistory(self.stages)
         self._state: np.ndarray | None = None
-        self._total_failures = 0
         self._failures: Counter[str] = Counter()
 
     def collect(self, policy: SimulatorPolicy, step: int, version: int) -> Fragment:
@@ -199,12 +187,14 @@ class FragmentCollector:
         acted[list(result.failed)] = False
         columns.mask[slot, index[acted], part] = True
         columns.rewards[slot, index[acted], part] = result.rewards[acted]
-        self._tally.add(index[acted], result.rewards[acted], result.success[acted])
+        self._tally.add(index, result, acted)
         if columns.next_observations is not None:
             for name, leaf in self._lanes.observations.items():
                 columns.next_observations[name][slot, index] = leaf[index]
         done = (result.terminated | result.truncated) & acted
-        columns.env_steps += int(acted.sum())
+        stepped = int(acted.sum())
+        columns.env_steps += stepped
+        self.failure_count.went_well("step", stepped)
         if not done.any() and not result.failed:
             return
         over: list[int] = []
@@ -231,14 +221,11 @@ class FragmentCollector:
         columns.truncated[slot, lane, part] = True
         columns.rewards[first : slot + 1, lane] = 0.0
         self._tally.clear(lane)
-        self._fail(lane, kind)
+        self._fail("step", lane, kind)
 
-    def _fail(self, lane: int, kind: str) -> None:
+    def _fail(self, attempt: Attempt, lane: int, kind: str) -> None:
         self._failures[kind] += 1
-        self._total_failures += 1
-        if self._total_failures > self._max_failures:
-            last = f"{kind!r} in env {self._lane_ids[lane]}"
-            raise EnvFailureError.too_many(self._total_failures, last, self._lanes.last_failure)
+        self.failure_count.add(attempt, f"{kind!r} in env {self._lane_ids[lane]}", self._lanes.last_failure)
         self._lanes.restart(lane)
 
     def _begin(self, lanes: list[int]) -> None:
@@ -248,8 +235,9 @@ class FragmentCollector:
             self._fresh[lanes] = True
             self._history.begin(lanes)
             failed = self._lanes.reset(lanes, [self._episode_seed(lane) for lane in lanes])
+            self.failure_count.went_well("reset", len(lanes) - len(failed))
             for position, kind in failed.items():
-                self._fail(lanes[position], kind)
+                self._fail("reset", lanes[position], kind)
             lanes = [lanes[position] for position in failed]
 
     def _episode_seed(self, lane: int) -> int:
@@ -325,12 +313,13 @@ class FragmentCollector:
             "totals": self._tally.totals.copy(),
             "lengths": self._tally.lengths.copy(),
             "succeeded": self._tally.succeeded.copy(),
-            "failures": self._total_failures,
+            "told": self._tally.told.copy(),
+            "failures": self.failure_count.total,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Rebuilds every lane: reset with the episode's seed, then the recorded actions again."""
-        self._total_failures = state["failures"]
+        self.failure_count.total = state["failures"]
         if state["recurrent_state"] is None:
             return
         self._episode[:] = state["episode"]
@@ -346,6 +335,7 @@ class FragmentCollector:
         self._tally.totals[:] = state["totals"]
         self._tally.lengths[:] = state["lengths"]
         self._tally.succeeded[:] = state["succeeded"]
+        self._tally.told[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
 
 
 def _rows(slots_by_lanes: np.ndarray) -> torch.Tensor:

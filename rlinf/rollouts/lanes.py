@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import FrameType
 from typing import Any, Protocol
 
@@ -43,6 +43,9 @@ class StepResult:
     """[n] bool."""
     success: np.ndarray
     """[n] bool, what the env's info says under the success key (false where it says nothing)."""
+    told: np.ndarray
+    """[n] bool, whether it says anything there: many environments know no success."""
+    _: KW_ONLY
     failed: dict[int, str]
     """Position within the lanes stepped -> kind of failure. The other columns mean nothing there."""
     idle: np.ndarray | None = None
@@ -116,7 +119,7 @@ class InProcessLanes:
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
         count = len(lanes)
-        rewards, flags, failed = np.zeros(count), np.zeros((3, count), dtype=bool), {}
+        rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
         key = self._success_key
         position = 0
         while position < count:
@@ -134,12 +137,12 @@ class InProcessLanes:
                         flags[0, position] = terminated
                         flags[1, position] = truncated
                         if key in info:
-                            flags[2, position] = bool(np.any(info[key]))
+                            flags[2:, position] = bool(np.any(info[key])), True
                         position += 1
             except _RAISED as error:
                 failed[position] = self._account(error)
                 position += 1
-        result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
+        result = StepResult(rewards, *flags, failed=failed)
         self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
         return result
 
@@ -174,19 +177,34 @@ def require_alike(first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.
 
     Bounds of observations may differ; ``who`` says in the message whose spaces the others are.
     """
-    for kind, one, two in zip(("observation", "action"), first, other, strict=True):
-        same = _layout(one) == _layout(two) if kind == "observation" else one == two
-        if not same:
-            raise SpacesDifferError(
-                f"the {kind} space of {who} is {two}, and that of the first environment is {one}. All environments of "
-                "a run need the same: pad what varies to its largest size, and let env.kwargs choose no other space"
-            )
+    for leaf, (one, two) in unlike_leaves(first, other).items():
+        raise SpacesDifferError(
+            f"the {leaf} space of {who} is {two}, and that of the first environment is {one}. All environments of "
+            "a run need the same: pad what varies to its largest size, and let env.kwargs choose no other space"
+        )
 
 
-def _layout(space: spaces.Space) -> dict[str, object]:
-    """What a policy's input layers depend on."""
-    leaves = observation_leaves(space)
-    return {name: (part.shape, part.dtype) if isinstance(part, spaces.Box) else part for name, part in leaves.items()}
+def unlike_leaves(
+    first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space]
+) -> dict[str, tuple[spaces.Space | None, spaces.Space | None]]:
+    """The leaves of two observation spaces, and "action", for which ``other`` needs another policy than ``first``.
+
+    None stands for a leaf that is not there.
+    """
+    ones, others = ({**observation_leaves(seen), "action": action} for seen, action in (first, other))
+    both = {name: (ones.get(name), others.get(name)) for name in {**ones, **others}}
+    return {
+        name: (one, two)
+        for name, (one, two) in both.items()
+        if not (one == two if name == "action" else _layout(one) == _layout(two))
+    }
+
+
+def _layout(leaf: spaces.Space | None) -> object:
+    """What a policy's input layers depend on: neither bounds nor which characters a text may have."""
+    if isinstance(leaf, spaces.Text):
+        return leaf.max_length
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, spaces.Box) else leaf
 
 
 def mark_not_a_number(

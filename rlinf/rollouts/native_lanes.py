@@ -7,7 +7,7 @@ vector implementations that it knows).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,16 +47,14 @@ class NativeLanes:
         """All lanes at once; ``idle`` where the environment spent the step on a reset."""
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._take(observations)
-        success = np.zeros(self.num_lanes, dtype=bool)
-        if self._options.success_key in info:
-            success = np.asarray(info[self._options.success_key]).astype(bool)
+        told = told_of_success(info, self._options.success_key, self.num_lanes)
         result = StepResult(
-            np.asarray(rewards, dtype=np.float64), terminated, truncated, success, failed={}, idle=self._over.copy()
+            np.asarray(rewards, dtype=np.float64), terminated, truncated, *told, failed={}, idle=self._over.copy()
         )
         self._over = terminated | truncated
-        told = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
-        if told:
-            raise FloatingPointError(f"{self._options.id}: {told}, and a native vector env can not restart one lane")
+        wrong = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
+        if wrong:
+            raise FloatingPointError(f"{self._options.id}: {wrong}, and a native vector env can not restart one lane")
         return result
 
     def restart(self, lane: int) -> None:
@@ -68,3 +66,14 @@ class NativeLanes:
     def _take(self, observations: Any) -> None:
         for name, leaf in stacked_leaves(observations).items():
             self.observations[name] = leaf.copy()
+
+
+def told_of_success(info: Mapping[str, Any], key: str, num_lanes: int) -> tuple[np.ndarray, np.ndarray]:
+    """(success, whether the lane told it), bool [N] each, of a vector env's info.
+
+    Beside what its lanes say under ``key``, gymnasium keeps under ``_key`` which of them said anything.
+    """
+    if key not in info:
+        return np.zeros(num_lanes, dtype=bool), np.zeros(num_lanes, dtype=bool)
+    told = np.array(info.get(f"_{key}", np.ones(num_lanes, dtype=bool)), dtype=bool)
+    return np.asarray(info[key]).astype(bool) & told, told

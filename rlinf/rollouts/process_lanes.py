@@ -52,12 +52,12 @@ class ProcessLanes:
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
         answers, failed = self._ask(lanes, [("step", action) for action in actions])
-        rewards, flags = np.zeros(len(lanes)), np.zeros((3, len(lanes)), dtype=bool)
-        for position, (observation, reward, terminated, truncated, success) in answers.items():
+        rewards, flags = np.zeros(len(lanes)), np.zeros((4, len(lanes)), dtype=bool)
+        for position, (observation, reward, *told) in answers.items():
             self._keep(lanes, position, observation, failed)
             rewards[position] = reward
-            flags[:, position] = terminated, truncated, success
-        result = StepResult(rewards, flags[0], flags[1], flags[2], failed)
+            flags[:, position] = told
+        result = StepResult(rewards, *flags, failed=failed)
         self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
         return result
 
@@ -156,7 +156,8 @@ def _serve(pipe: Connection, build: Callable[[], gymnasium.Env], success_key: st
                 pipe.send((observation,))
             else:
                 observation, reward, terminated, truncated, info = env.step(value)
-                success = bool(np.any(info[success_key])) if success_key in info else False
-                pipe.send((observation, float(reward), bool(terminated), bool(truncated), success))
+                told = success_key in info
+                success = told and bool(np.any(info[success_key]))
+                pipe.send((observation, float(reward), bool(terminated), bool(truncated), success, told))
         except Exception as error:
             pipe.send("".join(traceback.format_exception(error)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlinf.rollouts.lanes import StepResult
 from rlinf.types import Metrics
 
 
@@ -20,10 +21,10 @@ class EpisodeRecord:
     """Undiscounted return."""
     length: int
     """Environment steps."""
-    success_once: bool
-    """The success flag was up at any step."""
-    success_at_end: bool
-    """It was up at the last step."""
+    success_once: bool | None
+    """The success flag was up at any step; None where the environment told no success in the whole episode."""
+    success_at_end: bool | None
+    """It was up at the last step; None likewise."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,20 @@ class EpisodeTrace:
     """One list per dimension of the action."""
 
 
+def tell_success(records: Sequence[EpisodeRecord]) -> bool:
+    """Whether their environments know of success at all. An episode that says nothing of it has failed then."""
+    return any(record.success_once is not None for record in records)
+
+
 def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
-    """Means over the records, and how many there were; without any, only the count."""
+    """Means over the records, and how many there were; without any, only the count. No success where none is told."""
     metrics: Metrics = {f"{prefix}/episodes": float(len(records))}
     if records:
         metrics[f"{prefix}/return"] = float(np.mean([r.total for r in records]))
         metrics[f"{prefix}/episode_len"] = float(np.mean([r.length for r in records]))
-        metrics[f"{prefix}/success_once"] = float(np.mean([r.success_once for r in records]))
-        metrics[f"{prefix}/success_at_end"] = float(np.mean([r.success_at_end for r in records]))
+    if tell_success(records):
+        metrics[f"{prefix}/success_once"] = float(np.mean([bool(r.success_once) for r in records]))
+        metrics[f"{prefix}/success_at_end"] = float(np.mean([bool(r.success_at_end) for r in records]))
     return metrics
 
 
@@ -55,19 +62,22 @@ class EpisodeTally:
         self.totals = np.zeros(num_lanes)
         self.lengths = np.zeros(num_lanes, dtype=np.int64)
         self.succeeded = np.zeros(num_lanes, dtype=bool)
+        self.told = np.zeros(num_lanes, dtype=bool)
 
-    def add(self, lanes: np.ndarray, rewards: np.ndarray, success: np.ndarray) -> None:
-        """One step of distinct ``lanes`` [n]."""
-        self.totals[lanes] += rewards
+    def add(self, lanes: np.ndarray, result: StepResult, acted: np.ndarray) -> None:
+        """One step of distinct ``lanes`` [n], as far as they ``acted`` [n]."""
+        lanes = lanes[acted]
+        self.totals[lanes] += result.rewards[acted]
         self.lengths[lanes] += 1
-        self.succeeded[lanes] |= success
+        self.succeeded[lanes] |= result.success[acted]
+        self.told[lanes] |= result.told[acted]
 
     def finish(self, lane: int, key: int, success_now: bool) -> EpisodeRecord:
-        record = EpisodeRecord(
-            key, float(self.totals[lane]), int(self.lengths[lane]), bool(self.succeeded[lane]), success_now
-        )
+        success = (bool(self.succeeded[lane]), success_now) if self.told[lane] else (None, None)
+        record = EpisodeRecord(key, float(self.totals[lane]), int(self.lengths[lane]), *success)
         self.clear(lane)
         return record
 
     def clear(self, lane: int) -> None:
-        self.totals[lane], self.lengths[lane], self.succeeded[lane] = 0.0, 0, False
+        self.totals[lane], self.lengths[lane] = 0.0, 0
+        self.succeeded[lane] = self.told[lane] = False

@@ -17,6 +17,7 @@ import numpy as np
 from rlinf.models.actor_critic.spaces import stacked_leaves
 from rlinf.rollouts.lanes import StepResult, close_quietly, mark_not_a_number
 from rlinf.rollouts.make_env import EnvOptions, make_env, make_native_env, native_entry_point
+from rlinf.rollouts.native_lanes import told_of_success
 
 # Entry points that keep `state` [S, N], `steps` [N] and `prev_done` [N], S being the state of the single environment.
 _STATE_ARRAYS = frozenset({"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"})
@@ -63,21 +64,18 @@ class SeededNativeLanes:
         for name, leaf in seen.items():
             self.observations[name][others] = leaf
         failed = {position: whole.failed[lane] for position, lane in enumerate(lanes) if lane in whole.failed}
-        return StepResult(
-            whole.rewards[index], whole.terminated[index], whole.truncated[index], whole.success[index], failed
-        )
+        columns = (whole.rewards, whole.terminated, whole.truncated, whole.success, whole.told)
+        return StepResult(*(column[index] for column in columns), failed=failed)
 
     def _step_all(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._env.prev_done[:] = False  # no reset of its own: the caller names the seed of the next episode
         for name, leaf in stacked_leaves(observations).items():
             self.observations[name][:] = leaf
-        success = np.zeros(self.num_lanes, dtype=bool)
-        if self._success_key in info:
-            success = np.asarray(info[self._success_key]).astype(bool)
-        result = StepResult(np.asarray(rewards, dtype=np.float64), terminated, truncated, success, failed={})
-        told = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
-        self.last_failure = told or self.last_failure
+        told = told_of_success(info, self._success_key, self.num_lanes)
+        result = StepResult(np.asarray(rewards, dtype=np.float64), terminated, truncated, *told, failed={})
+        wrong = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
+        self.last_failure = wrong or self.last_failure
         return result
 
     def restart(self, lane: int) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 _BAND, _LINE, _MARGIN, _FONT_SIZE = 36, 17, 4, 12
 _NARROWEST, _WIDEST = 208, 320
-_COLOURS = {"success": (63, 185, 80), "ended": (210, 153, 34), "running": (139, 148, 158)}
+_COLOURS = {"success": (63, 185, 80), "ended": (210, 153, 34), "over": (139, 148, 158), "running": (139, 148, 158)}
 _BACKGROUND, _TEXT = (13, 17, 23), (230, 237, 243)
 
 
@@ -23,15 +23,18 @@ class Tile:
     reward: float = 0.0
     """Of the newest step."""
     total: float = 0.0
-    success: bool = False
+    success: bool | None = None
+    """None until the environment tells it."""
     over: bool = False
     frame: np.ndarray | None = None
     """[H, W, 3] uint8, the newest."""
 
     @property
     def state(self) -> str:
-        """``success`` stays once it was reached; ``ended`` is an end without it."""
-        return "success" if self.success else "ended" if self.over else "running"
+        """``success`` stays once it was reached; ``ended`` is an end without it, ``over`` one where nobody told it."""
+        if self.success or not self.over:
+            return "success" if self.success else "running"
+        return "over" if self.success is None else "ended"
 
 
 class Grid:

@@ -16,7 +16,7 @@ from rlinf.errors import UserError
 from rlinf.rollouts.demonstrations import Demonstrations
 from rlinf.rollouts.env_worker import Layout, RolloutPart
 from rlinf.rollouts.episodes import EpisodeTask
-from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.failures import EnvFailureError
 from rlinf.rollouts.lanes import FAILURE_KINDS
 from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace, episode_metrics
 from rlinf.rollouts.reward_normalizer import RewardNormalizer

@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
 from rlinf.sweep.validate import trial_config
+from rlinf.train.missing_metric import missing_metric, untold_success
 from rlinf.train.run_dir import RunDirectory
 
 OBJECTIVE, STEP = "objective", "step"
@@ -84,7 +84,9 @@ class Trial(tune.Trainable):
                 break
             time.sleep(_POLL_S)
         if self.value is None:
-            raise TrialFailed(f"no value of {self.sweep.config.metric} was logged up to step {self.steps_seen}")
+            metric = self.sweep.config.metric
+            why = untold_success(metric, self.run_config.env.success_key) if self.steps_seen else ""
+            raise TrialFailed(f"no value of {metric} was logged up to step {self.steps_seen}{why}")
         return ended
 
     def _holds(self) -> bool:
@@ -103,8 +105,12 @@ class Trial(tune.Trainable):
         better = max if self.sweep.config.mode == "max" else min
         for numbers in self.tail.read():
             self.steps_seen = numbers["step"]
-            value = numbers.get(self.sweep.config.metric)
-            _check_name(self.sweep.config.metric, numbers)
+            metric = self.sweep.config.metric
+            value = numbers.get(metric)
+            # At once, instead of after the last step; episodes may come to tell success later than the first.
+            missing = missing_metric(metric, numbers, self.run_config.env.success_key) if self.value is None else None
+            if missing is not None:
+                raise TrialFailed(f"metric: {missing}")
             if value is not None and math.isfinite(value):
                 self.value, found = value, True
                 self.best = value if self.best is None else better(self.best, value)
@@ -137,18 +143,6 @@ class Trial(tune.Trainable):
 
     def _threads(self) -> int:
         return max(1, int(self.sweep.config.resources.cpus))
-
-
-def _check_name(metric: str, numbers: Mapping[str, Any]) -> None:
-    """An evaluation that lacks the metric tells so at once, instead of after the last step.
-
-    One without a single whole episode, because the environment broke in all of them, lacks every metric.
-    """
-    if numbers.get("eval/failures") and not any(name.endswith("/n") for name in numbers):
-        return
-    evaluated = [name for name in numbers if name.startswith("eval/") and name.count("/") == 1]
-    if metric.startswith("eval/") and evaluated and metric not in numbers:
-        raise TrialFailed(f"metric: {metric} is no metric of this run's evaluations: {', '.join(evaluated)}")
 
 
 def _copy(source: Path, target: Path) -> None:

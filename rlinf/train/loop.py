@@ -19,6 +19,7 @@ from rlinf.learners.stage import Stage
 from rlinf.train.batches import Batches
 from rlinf.train.graph import Graph
 from rlinf.train.metric_log import MetricLog
+from rlinf.train.missing_metric import missing_metric
 from rlinf.train.options import algorithm_options, needs_values, training_stage
 from rlinf.train.progress import ProgressDisplay
 from rlinf.train.resampling import collect_varied
@@ -196,12 +197,19 @@ class Trainer:
         for note in evaluation.notes:
             self.display.say(f"[yellow]step {step}: {escape(note)}")
         write_episodes(self.folder.path, step, evaluation.episodes)
-        metric = self.config.checkpoint.best_metric
-        if metric in evaluation.metrics:
-            value = evaluation.metrics[metric]
-            if self.progress.best is None or value > self.progress.best[0]:
-                self.progress.best = (value, self.progress.step)
+        self.note_best(evaluation.metrics)
         return {**evaluation.metrics, "time/evaluation_s": time.perf_counter() - began}
+
+    def note_best(self, metrics: Metrics) -> None:
+        """Remembers the step with the highest `checkpoint.best_metric`; one that is never measured is a UserError."""
+        metric, best = self.config.checkpoint.best_metric, self.progress.best
+        if metric is None:
+            return
+        missing = missing_metric(metric, metrics, self.config.env.success_key)
+        if missing is not None and best is None:
+            raise UserError(f"checkpoint.best_metric: {missing}")
+        if metric in metrics and (best is None or metrics[metric] > best[0]):
+            self.progress.best = (metrics[metric], self.progress.step)
 
     def warm_start(self) -> None:
         """Supervised steps on the environment's own demonstrations, then the stage of reinforcement learning."""

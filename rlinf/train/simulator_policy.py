@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,56 @@ from rlinf.config import Config
 from rlinf.granularity import Levels
 from rlinf.streams import stream_seed
 
+# What an exported folder of a policy has its options in.
+_OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json"}
+
 
 def make_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None) -> Any:
     """The network for two spaces; its first weights are drawn from the run's seed.
 
-    ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one.
+    ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one. An exported policy that
+    does not fit the environment is a UserError.
     """
     import torch
 
+    if config.policy.path is not None:
+        require_fit(config, observation_space, action_space)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(config.run.seed, "policy"))
         if config.policy.name == "vla":
             return _vla(config, observation_space, action_space, tokenizer)
         return _actor_critic(config, observation_space, action_space)
+
+
+def require_fit(config: Config, observation_space: Any, action_space: Any) -> None:
+    """Whether the exported policy of `policy.path` is one for these spaces.
+
+    Raises:
+        PolicyError: it is no export of this kind of policy, or decides on chunks of another length.
+        SpacesDifferError: it was made for other spaces; the message says which leaf differs.
+    """
+    from rlinf.models.actor_critic.export import load_spaces
+    from rlinf.models.loading import PolicyError
+    from rlinf.rollouts.lanes import SpacesDifferError, unlike_leaves
+
+    path, kind, chunks = config.policy.path, config.policy.name, config.env.num_action_chunks
+    assert path is not None
+    options = Path(path) / _OPTIONS[kind]
+    if not options.exists():
+        raise PolicyError(f"policy.path: {path} is no exported policy of policy.name {kind}: no {options}")
+    for leaf, (trained, given) in unlike_leaves(load_spaces(Path(path)), (observation_space, action_space)).items():
+        had, has = (f"is {space}" if space is not None else "is missing" for space in (trained, given))
+        raise SpacesDifferError(
+            f"policy.path: the policy in {path} was trained on another environment: its {leaf} space {had}, and that "
+            f"of {config.env.id} {has}. Take the environment, env.kwargs and env.wrappers that it was trained with, or "
+            "leave policy.path out"
+        )
+    decides = json.loads(options.read_text()).get("num_action_chunks", 1)
+    if decides != chunks:
+        raise PolicyError(
+            f"policy.path: the policy in {path} decides on {decides} actions at a time, and env.num_action_chunks is "
+            f"{chunks}. Set env.num_action_chunks: {decides}"
+        )
 
 
 def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> Any:

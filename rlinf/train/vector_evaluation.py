@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace
+from rlinf.rollouts.records import EpisodeRecord, EpisodeTrace, tell_success
 from rlinf.rollouts.vector import VectorRollout
 from rlinf.train.evaluation import Evaluation
 from rlinf.train.samples import TRACE_ACTIONS, TRACE_SLOTS
@@ -52,13 +52,13 @@ def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
 
 
 def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
-    """Means with 95% intervals; rates of success by Wilson's."""
+    """Means with 95% intervals; rates of success by Wilson's, where the environment tells success."""
     count = len(records)
     if not count:
         return {}
     totals = [record.total for record in records]
     metrics = with_interval("eval/return", sum(totals) / count, mean_interval(totals), count)
-    for name in ("success_once", "success_at_end"):
+    for name in ("success_once", "success_at_end") if tell_success(records) else ():
         hits = sum(bool(getattr(record, name)) for record in records)
         metrics |= with_interval(f"eval/{name}", hits / count, wilson(hits, count), count)
     return metrics | {"eval/episode_len": sum(record.length for record in records) / count}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 from rlinf.cli import FAILED, main
+from rlinf.models.actor_critic import ActorCritic
 
 ENV = """
 import gymnasium
@@ -128,6 +131,18 @@ def test_a_sound_one_that_its_run_does_not_fit_is_explained(
     assert words in capsys.readouterr().out
     assert code == (0 if "max_episode_steps" in words else FAILED)
     sys.modules.pop("fitting")
+
+
+def test_an_exported_policy_of_another_environment_is_explained(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen, act = gymnasium.spaces.Box(-1, 1, (5,), np.float32), gymnasium.spaces.Discrete(2)
+    ActorCritic(seen, act).save_pretrained(str(own / "export"))
+    (own / "loading.py").write_text(written("loading"))
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "loading:loading-v0")
+    assert main(["check", str(recipe), f"policy.path={own / 'export'}"]) == FAILED
+    told = " ".join(capsys.readouterr().out.split())
+    assert "its observation space is Box(-1.0, 1.0, (5,), float32), and that of loading:loading-v0 is" in told
+    sys.modules.pop("loading")
 
 
 def test_a_module_beside_the_file_is_found(

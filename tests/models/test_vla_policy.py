@@ -10,12 +10,15 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlinf.config import load
+from rlinf.errors import UserError
 from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
 from rlinf.models.vla.backbones import language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
+from rlinf.train.simulator_policy import make_policy
 
 WORDS = ("touch the red disc", "touch the blue square", "push it")
 SPACE = spaces.Dict(
@@ -200,6 +203,26 @@ def test_an_export_comes_back_whole(tokenizer: Any, tmp_path: Path) -> None:
     assert torch.equal(mine[0], theirs[0])
     warmer = VlaPolicy.from_pretrained(str(tmp_path / "out"), temperature=2.0)
     torch.testing.assert_close(warmer._read(inputs)[0] * 2, mine[0])
+
+
+def test_an_export_goes_on_in_no_other_environment(tokenizer: Any, tmp_path: Path) -> None:
+    build(tokenizer).save_pretrained(str(tmp_path / "out"))
+    file = tmp_path / "vla.yaml"
+    file.write_text(
+        f"policy: {{name: vla, path: {tmp_path / 'out'}}}\nalgorithm: {{adv_type: grpo, group_size: 2}}\n"
+        "env: {id: CartPole-v1, num_action_chunks: 3}\nrollout: {batch_size: 2}\n"
+    )
+    config = load(file)
+    parts = dict(SPACE.spaces)
+    # An environment of another interpreter does not say which characters its texts have.
+    make_policy(config, spaces.Dict({**parts, "instruction": spaces.Text(32, charset="ab")}), ARM)
+    for name, other in {"image": spaces.Box(0, 255, (32, 32, 3), np.uint8), "instruction": spaces.Text(40)}.items():
+        with pytest.raises(UserError, match=f"its observation.{name} space is "):
+            make_policy(config, spaces.Dict({**parts, name: other}), ARM)
+    with pytest.raises(UserError, match=r"its observation\.sonar space is missing"):
+        make_policy(config, spaces.Dict({**parts, "sonar": spaces.Discrete(2)}), ARM)
+    with pytest.raises(UserError, match=r"decides on 3 actions at a time, and env\.num_action_chunks is 1"):
+        make_policy(load(file, ["env.num_action_chunks=1"]), SPACE, ARM)
 
 
 def test_towers_come_from_hugging_face_folders(tokenizer: Any, tmp_path: Path) -> None:

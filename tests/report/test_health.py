@@ -67,12 +67,11 @@ def test_a_gradient_that_was_no_number_is_bad(tmp_path: Path) -> None:
 
 
 def simulated(step: int) -> dict[str, float]:
-    """A step of a simulator run that goes well; its environment knows no success."""
+    """A step of a simulator run that goes well; its environment tells no success."""
     wobble = 0.5 * (step % 2)
     return {
         "step": step,
         "rollout/return": 20.0 * step + wobble,
-        "rollout/success_once": 0.0,
         "train/entropy": 0.7 - 0.01 * step,
         "train/clip_fraction_low": 0.03,
         "train/clip_fraction_high": 0.04,
@@ -83,8 +82,7 @@ def simulated(step: int) -> dict[str, float]:
 
 
 def evaluated(step: int, value: float) -> dict[str, float]:
-    found = {"eval/success_once": 0.0, "eval/success_once/ci_low": 0.0, "eval/success_once/ci_high": 0.2}
-    return found | {"eval/return": value, "eval/return/ci_low": value - 5, "eval/return/ci_high": value + 5}
+    return {"eval/return": value, "eval/return/ci_low": value - 5, "eval/return/ci_high": value + 5}
 
 
 def test_a_simulator_without_success_is_judged_by_its_return(tmp_path: Path) -> None:
@@ -117,6 +115,7 @@ def test_a_run_that_starts_at_the_ceiling_had_nothing_to_learn(
         ({"rollout/return": lambda step: 10.0 * min(step, 27 - step)}, "watch", "Return over training"),
         ({"rollout/success_once": lambda step: min(step, 20 - step) / 20}, "bad", "Success collapse"),
         ({"rollout/success_once": lambda step: 0.9 - 0.04 * step}, "bad", "Signs of reward hacking"),
+        ({"rollout/success_once": lambda step: 0.0}, "watch", "Signs of reward hacking"),
         ({"train/explained_variance": lambda step: 0.1}, "watch", "Critic"),
         ({"train/clip_fraction_high": lambda step: 0.5}, "bad", "Clip fraction too high"),
         ({"train/entropy": lambda step: 0.7 * 0.6**step}, "bad", "Entropy collapse"),

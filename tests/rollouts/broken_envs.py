@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -78,19 +79,47 @@ class Leaves(Sound):
 
 
 class LateStarter(Sound):
-    """Fails in its first ``failing`` steps, over all environments of this kind."""
+    """Every episode breaks in its second step, until ``failing`` have, over all environments of this kind."""
 
-    steps = 0
+    broken = 0
 
     def __init__(self, failing: int) -> None:
         self.failing = failing
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
-        LateStarter.steps += 1
-        if LateStarter.steps <= self.failing:
+        if self.left == 11 and LateStarter.broken < self.failing:
+            LateStarter.broken += 1
             raise RuntimeError("not yet")
         return super().step(action)
 
 
-for kind in (Sound, NanAtReset, OneNumber, Forgetful, Growing, Leaves, LateStarter):
+class Dead(Sound):
+    """Never makes a step: ``how`` it fails is a reset or a step that raises, or a step that hangs."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        if self.how == "reset":
+            raise RuntimeError("no such scene")
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        if self.how == "hang":
+            time.sleep(60.0)
+        raise RuntimeError("no such joint")
+
+
+class Wearing(Sound):
+    """Sound until ``worn``; from then on every step raises."""
+
+    worn = False
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict]:
+        if Wearing.worn:
+            raise RuntimeError("worn out")
+        return super().step(action)
+
+
+for kind in (Sound, NanAtReset, OneNumber, Forgetful, Growing, Leaves, LateStarter, Dead, Wearing):
     gymnasium.register(f"{kind.__name__}-v0", f"{__name__}:{kind.__name__}")

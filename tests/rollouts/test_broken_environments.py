@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from broken_envs import LateStarter
+from broken_envs import LateStarter, Wearing
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
-from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.failures import EnvFailureError
 from rlinf.rollouts.lanes import SpacesDifferError
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
@@ -124,18 +124,66 @@ def test_an_environment_that_wants_to_leave_costs_an_episode(layout: Layout) -> 
     ],
 )
 def test_a_step_of_which_every_episode_broke_is_collected_again(policy: ActorCriticOptions) -> None:
-    LateStarter.steps = 0
+    LateStarter.broken = 0
     it = rollout("LateStarter", workers=2, policy=policy, kwargs={"failing": 110})
     batch, metrics = it.collect(0)
     assert batch.mask.any()
-    # 4 lanes of 20 decisions: the whole first round failed, and some of the second.
+    # 4 lanes of 20 decisions: the whole first rounds failed, and some of the last.
     assert metrics["env/failures"] == 110
     assert metrics["rollout/env_steps"] == metrics["rollout/env_steps_total"] > 0
 
 
 def test_a_replay_buffer_is_told_of_a_step_of_which_every_episode_broke() -> None:
-    LateStarter.steps = 0
+    LateStarter.broken = 0
     batch, _ = rollout("LateStarter", off_policy=True, kwargs={"failing": 80}).collect(0)
     assert not batch.mask.any()
     assert batch.truncated is not None
-    assert batch.truncated.all()
+    assert batch.truncated[:, 1::2].all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("how", "words"), [("reset", "no such scene"), ("step", "no such joint"), ("hang", "DeadlineExceededError")]
+)
+def test_an_environment_that_never_makes_a_step_is_given_up_after_a_few(layout: Layout, how: str, words: str) -> None:
+    it = rollout("Dead", layout, kwargs={"how": how}, step_timeout_s=0.1)
+    what = "reset" if how == "reset" else "step"
+    told = rf"(?s)the environment never made a single step: 5 {what}s failed.*`rlinf check`.*{words}"
+    with pytest.raises(EnvFailureError, match=told):
+        it.collect(0)
+    with pytest.raises(EnvFailureError, match=f"never made a single step: 4 {what}s failed"):
+        it.evaluate(2)  # on lanes of its own, fewer of them
+
+
+def test_fewer_failures_are_allowed_where_max_failures_says_so() -> None:
+    with pytest.raises(EnvFailureError, match="never made a single step: 2 steps failed"):
+        rollout("Dead", kwargs={"how": "step"}, max_failures=1).collect(0)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("resumed", ["no", "checkpoint", "old checkpoint", "worker"])
+def test_an_environment_that_made_steps_before_is_given_all_its_failures(
+    layout: Layout, resumed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Wearing, "worn", False)
+    it = rollout("Wearing", layout, max_failures=12)
+    it.collect(0)
+    if resumed != "no":
+        state, it = it.state_dict(), rollout("Wearing", layout, max_failures=12)
+        for worker in state["workers"] if resumed == "old checkpoint" else []:
+            del worker["stepped"]
+        if resumed == "worker":
+            made[-1].skip_episodes(1)
+        else:
+            it.load_state_dict(state)
+    Wearing.worn = True
+    with pytest.raises(EnvFailureError, match=r"failed 13 times.*more than env.max_failures allows"):
+        [it.collect(step) for step in range(1, 4)]
+
+
+def test_a_checkpoint_from_before_the_first_step_knows_of_none() -> None:
+    it = rollout("Dead", kwargs={"how": "step"})
+    state = it.state_dict()
+    it.load_state_dict(state)
+    with pytest.raises(EnvFailureError, match="never made a single step"):
+        it.collect(0)

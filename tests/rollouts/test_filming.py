@@ -16,8 +16,8 @@ import torch
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.failures import EnvFailureError
 from rlinf.rollouts.filmable import filming_problem
-from rlinf.rollouts.fragments import EnvFailureError
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
@@ -33,8 +33,11 @@ class Walk(gymnasium.Env):
     observation_space = gymnasium.spaces.Box(-20, 20, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
 
-    def __init__(self, render_mode: str | None = None, breaks_at: int = -1, raises: bool = False) -> None:
+    def __init__(
+        self, render_mode: str | None = None, breaks_at: int = -1, raises: bool = False, tells: bool = True
+    ) -> None:
         self.render_mode, self.breaks_at, self.drawn, self.raises = render_mode, breaks_at, 0, raises
+        self.tells = tells
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -47,7 +50,8 @@ class Walk(gymnasium.Env):
         self.place += 1.0 if self.np_random.random() < 0.5 + 0.2 * (action - 0.5) else -1.0
         self.left -= 1
         over = self.left == 0
-        return np.full(1, self.place, np.float32), self.place, over, False, {"success": over and self.place > 0}
+        info = {"success": over and self.place > 0} if self.tells else {}
+        return np.full(1, self.place, np.float32), self.place, over, False, info
 
     def render(self) -> np.ndarray:
         self.drawn += 1
@@ -85,16 +89,14 @@ def build_policy(observation_space: Any, action_space: Any, chunk: int) -> Actor
     return ActorCritic(observation_space, action_space, ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=chunk))
 
 
-def rollout(
-    workers: int = 1, chunk: int = 1, isolated: bool = False, max_failures: int = 100, **kwargs: Any
-) -> VectorRollout:
+def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: Any) -> VectorRollout:
     env = EnvOptions("Walk-v0", kwargs, num_action_chunks=chunk)
     if isolated:
         env = replace(env, id="walk:Walk-v0", isolation="process")
     options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
     build = partial(build_policy, chunk=chunk)
     group = InThisProcess([EnvWorker(options, part, build) for part in lane_ranges(4, workers)])
-    settings = VectorOptions(seed=3, layout="fragments", filmed_episodes=3, max_failures=max_failures)
+    settings = VectorOptions(seed=3, layout="fragments", filmed_episodes=3)
     return VectorRollout(group, settings)
 
 
@@ -145,6 +147,13 @@ def test_the_video_shows_each_episode_and_how_it_ended(tmp_path: Path) -> None:
         assert abs(dark / width * 65 - place) < 1.5
 
 
+def test_the_video_says_nothing_of_a_success_that_nobody_tells(tmp_path: Path) -> None:
+    records = rollout(tells=False).evaluate(1, video=tmp_path / "one.mp4").records
+    assert (records[0].success_once, records[0].success_at_end) == (None, None)
+    border = frames(tmp_path / "one.mp4")[-1].astype(int)[60:-8, :2].mean((0, 1))
+    assert abs(border[0] - border[2]) < 40  # grey: neither green nor amber, which have little blue
+
+
 def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
     broken = rollout(breaks_at=9).evaluate(8, video=tmp_path / "one.mp4")
     plain = rollout().evaluate(8)
@@ -154,8 +163,8 @@ def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
 
 
 def test_an_environment_that_fails_only_on_film_is_told_with_its_traceback(tmp_path: Path) -> None:
-    it = rollout(raises=True, max_failures=8)
-    with pytest.raises(EnvFailureError, match=r"(?s)more than env.max_failures.*it falls over where it is seen"):
+    it = rollout(raises=True)
+    with pytest.raises(EnvFailureError, match=r"(?s)never made a single step.*it falls over where it is seen"):
         it.evaluate(8, video=tmp_path / "one.mp4")
 
 

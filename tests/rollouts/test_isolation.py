@@ -119,7 +119,7 @@ def course(options: EnvOptions, actions: np.ndarray, num_lanes: int = 3) -> list
             given += [leaf.copy() for leaf in lanes.observations.values()]
             result = lanes.step(everyone, action)
             assert result.failed == {}
-            given += [result.rewards, result.terminated, result.truncated, result.success]
+            given += [result.rewards, result.terminated, result.truncated, result.success, result.told]
             over = np.nonzero(result.terminated | result.truncated)[0].tolist()
             lanes.reset(over, [step + lane for lane in over])
     return given
@@ -147,7 +147,9 @@ def test_nested_observations_and_success_arrive(trouble: EnvOptions) -> None:
         assert set(lanes.observations) == {"observation.image", "observation.at.0", "observation.at.1"}
         lanes.reset([0, 1], [0, 1])
         lanes.step([1], actions[0, :1])
-        assert lanes.step([0, 1], actions[0, :2]).success.tolist() == [False, True]
+        result = lanes.step([0, 1], actions[0, :2])
+        assert result.success.tolist() == [False, True]
+        assert result.told.all()
 
 
 def test_the_other_interpreter_has_no_torch_of_ours(trouble: EnvOptions) -> None:

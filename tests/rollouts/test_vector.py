@@ -13,7 +13,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorE
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
-from rlinf.rollouts.fragments import EnvFailureError
+from rlinf.rollouts.failures import EnvFailureError
 from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 from rlinf.types import WeightUpdate

@@ -23,6 +23,7 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
 from rlinf.sweep.settings import plan_trials
 from rlinf.sweep.validate import trial_config
+from rlinf.train.missing_metric import missing_metric
 
 
 class StandIn:
@@ -103,6 +104,14 @@ def test_a_metric_that_no_evaluation_has_is_told_at_once(sweep: Sweep) -> None:
     misspelt = replace(sweep, config=replace(sweep.config, metric="eval/acuracy"))
     with pytest.raises(TrialFailed, match=r"no metric of this run's evaluations: eval/accuracy$"):
         start(misspelt, 0).step()
+
+
+def test_a_sweep_by_a_success_that_no_environment_tells_is_told_why() -> None:
+    numbers = {"step": 0, "eval/return": 20.0, "eval/return/n": 4.0, "eval/failures": 0.0}
+    told = missing_metric("eval/success_once", numbers, "is_success")
+    assert told is not None
+    assert "tells no success: no step's info has the key 'is_success' (env.success_key)" in told
+    assert missing_metric("eval/success_once", {**numbers, "eval/success_once": 0.0}, "is_success") is None
 
 
 def test_a_trial_goes_on_from_another_ones_checkpoint(sweep: Sweep, tmp_path: Path) -> None:

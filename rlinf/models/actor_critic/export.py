@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from rlinf.models.actor_critic.options import ActorCriticOptions
 
+_SPACES = "spaces.pkl"
+
 
 def save_policy(
     policy: nn.Module, folder: str, both_spaces: tuple[spaces.Space, spaces.Space], options: ActorCriticOptions
@@ -23,7 +25,7 @@ def save_policy(
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
     save_file(weights, target / "model.safetensors")
     (target / "policy.json").write_text(json.dumps(asdict(options), indent=2))
-    (target / "spaces.pkl").write_bytes(pickle.dumps(both_spaces))
+    save_spaces(target, both_spaces)
 
 
 def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOptions, dict[str, Tensor]]:
@@ -31,5 +33,15 @@ def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOpt
     source = Path(folder)
     written = json.loads((source / "policy.json").read_text())
     written["hidden_sizes"] = tuple(written["hidden_sizes"])
-    observation_space, action_space = pickle.loads((source / "spaces.pkl").read_bytes())
-    return observation_space, action_space, ActorCriticOptions(**written), load_file(source / "model.safetensors")
+    return *load_spaces(source), ActorCriticOptions(**written), load_file(source / "model.safetensors")
+
+
+def save_spaces(folder: Path, both: tuple[spaces.Space, spaces.Space]) -> None:
+    """Writes what :func:`load_spaces` reads."""
+    (folder / _SPACES).write_bytes(pickle.dumps(both))
+
+
+def load_spaces(folder: Path) -> tuple[spaces.Space, spaces.Space]:
+    """Observation and action space that an exported policy of any kind was made for; unpickled, as above."""
+    observation_space, action_space = pickle.loads((folder / _SPACES).read_bytes())
+    return observation_space, action_space

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.vla.options import VlaOptions
 
@@ -25,7 +25,7 @@ def save_exported(policy: nn.Module, folder: str, both: Spaces, options: VlaOpti
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in policy.state_dict().items()}
     save_file(weights, target / "model.safetensors")
     (target / "vla.json").write_text(json.dumps(asdict(options), indent=2))
-    (target / "spaces.pkl").write_bytes(pickle.dumps(both))
+    save_spaces(target, both)
     tokenizer.save_pretrained(str(target))
 
 
@@ -35,5 +35,4 @@ def load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tenso
     written = json.loads((source / "vla.json").read_text())
     for name in ("image_mean", "image_std"):
         written[name] = tuple(written[name])
-    both: Spaces = pickle.loads((source / "spaces.pkl").read_bytes())
-    return both, VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")
+    return load_spaces(source), VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

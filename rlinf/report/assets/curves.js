@@ -59,11 +59,6 @@ function metricTraces(runs, metric, axis, width) {
   });
 }
 
-/** Many environments know no success: a rate that is always 0 says nothing then. */
-function isTold(name, values) {
-  return !name.includes("/success") || values.some(Boolean);
-}
-
 function plottable(runs) {
   const names = new Set(runs.flatMap((run) => Object.keys(run.series)));
   return [...names].filter((name) => name !== "step" && !name.startsWith("axis/") && !/\/(ci_low|ci_high|n)$/.test(name)).sort();
@@ -71,7 +66,7 @@ function plottable(runs) {
 
 function curvesPanel(section, runs) {
   const all = plottable(runs);
-  const key = KEY_METRICS.filter((name) => all.includes(name) && runs.some((run) => isTold(name, run.series[name] ?? [])));
+  const key = KEY_METRICS.filter((name) => all.includes(name));
   const longest = Math.max(...runs.map((run) => run.series.step.length));
   const state = { axis: "step", width: longest > 30 ? 7 : 1, which: "key", words: "" };
   const axes = Object.entries(AXES).filter(([name]) => runs.some((run) => run.series[name]));

@@ -45,8 +45,8 @@ function episodesPanel(section, run) {
   const others = run.videos.filter((video) => !filmed.has(video.name));
   const choices = Object.entries(run.episodes.steps).map(([step, rows]) => [step, rows[0].video ? `${step} (video)` : step]);
   if (others.length) choices.push(["others", "other videos"]);
-  // Many environments know no success: nothing is said of it then.
-  const knowsSuccess = Object.values(run.episodes.steps).flat().some((row) => row.success_once);
+  // Many environments tell no success (null): nothing is said of it then.
+  const knowsSuccess = Object.values(run.episodes.steps).flat().some((row) => row.success_once !== null);
   const body = el("div");
 
   function show(chosen) {

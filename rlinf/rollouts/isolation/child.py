@@ -101,7 +101,7 @@ class Host:
         import numpy as np
 
         result = self._held().step(message.fields["lanes"], message.arrays["actions"])
-        flags = np.stack([result.terminated, result.truncated, result.success])
+        flags = np.stack([result.terminated, result.truncated, result.success, result.told])
         return self._told(message, result.failed, {"rewards": result.rewards, "flags": flags})
 
     def _restart(self, message: Message) -> Message:

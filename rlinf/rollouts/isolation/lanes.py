@@ -75,11 +75,11 @@ class IsolatedLanes:
             for index, mine in places.items()
         }
         answers, failed = self._ask(lanes, messages)
-        rewards, flags = np.zeros(len(lanes)), np.zeros((3, len(lanes)), dtype=bool)
+        rewards, flags = np.zeros(len(lanes)), np.zeros((4, len(lanes)), dtype=bool)
         for index, answer in answers.items():
             rewards[places[index]] = answer.arrays["rewards"]
             flags[:, places[index]] = answer.arrays["flags"]
-        return StepResult(rewards, flags[0], flags[1], flags[2], failed)
+        return StepResult(rewards, *flags, failed=failed)
 
     def restart(self, lane: int) -> None:
         """A new environment for the lane; in a new process, where the old one is dead."""

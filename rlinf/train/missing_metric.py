@@ -1,0 +1,35 @@
+"""An evaluation that lacks the metric somebody waits for, told in words before the run is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def missing_metric(name: str, metrics: Mapping[str, float], success_key: str) -> str | None:
+    """Why the metrics of a step have no ``name``; None where they have it, or where nothing was evaluated in the step.
+
+    An evaluation without a single whole episode, because the environment broke in all of them, lacks every metric.
+    """
+    evaluated = [other for other in metrics if other.startswith("eval/") and other.count("/") == 1]
+    if not name.startswith("eval/") or name in metrics or not evaluated:
+        return None
+    if metrics.get("eval/failures") and not any(other.endswith("/n") for other in metrics):
+        return None
+    told = f"{name} is no metric of this run's evaluations: {', '.join(evaluated)}"
+    if "eval/return" not in metrics:
+        return told
+    return f"{told}{untold_success(name, success_key)}"
+
+
+def untold_success(name: str, success_key: str) -> str:
+    """To end a sentence with that says that the metric ``name`` is missing; empty where it is no rate of success.
+
+    >>> untold_success("eval/return", "success")
+    ''
+    """
+    if not name.partition("/")[2].startswith("success_"):
+        return ""
+    return (
+        f". The environment tells no success: no step's info has the key {success_key!r} (env.success_key). Name that "
+        "key if it has another, let the info say it in every step, or take eval/return"
+    )
