@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.models.actor_critic.spaces import stacked_leaves
+from rlinf.models.actor_critic.spaces import empty_leaves, stacked_leaves
 from rlinf.rollouts.lanes import StepResult, close_quietly, mark_not_a_number
 from rlinf.rollouts.make_env import EnvOptions, make_env, make_native_env, native_entry_point
 from rlinf.rollouts.native_lanes import told_of_success
@@ -39,7 +39,9 @@ class SeededNativeLanes:
         self.last_failure = ""  # nothing raises here: a lane fails by a number that is none
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
-        self.observations = stacked_leaves(self._env.reset(seed=0)[0])
+        self._env.reset(seed=0)
+        # Not its own arrays: they lie lanes last, and a matrix product of such rounds differently.
+        self.observations = empty_leaves(self.observation_space, (num_lanes,))
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         for lane, seed in zip(lanes, seeds, strict=True):

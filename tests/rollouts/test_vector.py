@@ -232,15 +232,20 @@ def test_native_vector_envs_never_train_on_the_reset_step():
     assert metrics["rollout/episodes"] == int(batch.terminated.sum())
 
 
+@pytest.mark.parametrize("recurrent", ["none", "gru"])
 @pytest.mark.parametrize("layout", ["fragments", "episodes"])
-def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_lane(layout):
-    """Bit for bit, over ends, new starts and time limits, with lanes that are busy and lanes that are not."""
+def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_lane(layout, recurrent):
+    """Bit for bit, over ends, new starts and time limits, with lanes that are busy and lanes that are not.
+
+    A recurrent state carries the rounding of every product on, and so shows how observations lie in memory.
+    """
     kinds = [
         rollout(
             lanes=5,
             layout=layout,
             num_groups=3,
             group_size=3,
+            policy=ActorCriticOptions(hidden_sizes=(16,), recurrent=recurrent, embedding_size=8),
             env={"vectorization": kind, "max_episode_steps": 30},
             worker={"num_steps": 100},
         )
