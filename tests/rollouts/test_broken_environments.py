@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from broken_envs import LateStarter, Wearing
+from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
@@ -19,15 +20,6 @@ from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 
 LAYOUTS: tuple[Layout, ...] = ("fragments", "episodes")
-
-
-class InThisProcess:
-    def __init__(self, workers: list[EnvWorker]) -> None:
-        self.workers, self.size = workers, len(workers)
-
-    def call(self, method: str, /, *args: Any, per_rank: Any = None) -> list[Any]:
-        rows = per_rank if per_rank is not None else [args] * self.size
-        return [getattr(worker, method)(*row) for worker, row in zip(self.workers, rows, strict=True)]
 
 
 def build_policy(observation_space: Any, action_space: Any, options: ActorCriticOptions) -> ActorCritic:

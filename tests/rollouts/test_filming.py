@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
@@ -64,15 +65,6 @@ class Walk(gymnasium.Env):
 
 class Blind(Walk):
     metadata = {"render_modes": []}  # noqa: RUF012
-
-
-class InThisProcess:
-    def __init__(self, workers: list[EnvWorker]) -> None:
-        self.workers, self.size = workers, len(workers)
-
-    def call(self, method: str, /, *args: Any, per_rank: Any = None) -> list[Any]:
-        rows = per_rank if per_rank is not None else [args] * self.size
-        return [getattr(worker, method)(*row) for worker, row in zip(self.workers, rows, strict=True)]
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
+from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
@@ -19,18 +20,6 @@ from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
 from rlinf.types import WeightUpdate
 
 FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"
-
-
-class InThisProcess:
-    """A group of workers that are objects here."""
-
-    def __init__(self, workers):
-        self.workers = workers
-        self.size = len(workers)
-
-    def call(self, method, /, *args, per_rank=None):
-        rows = per_rank if per_rank is not None else [args] * self.size
-        return [getattr(worker, method)(*row) for worker, row in zip(self.workers, rows, strict=True)]
 
 
 def build_policy(observation_space, action_space, options=None):
