@@ -18,6 +18,7 @@ from worker_group import InThisProcess
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.failures import EnvFailureError
+from rlinf.rollouts.film import Film
 from rlinf.rollouts.filmable import filming_problem
 from rlinf.rollouts.make_env import EnvOptions
 from rlinf.rollouts.offscreen import offscreen
@@ -99,6 +100,29 @@ def frames(path: Path) -> list[np.ndarray]:
         return [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
 
 
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[np.ndarray]]:
+    """What films are given, by their files' names: the codec is lossy, and two encodings need not be equal."""
+    given: dict[str, list[np.ndarray]] = {}
+
+    class Kept(Film):
+        def write(self, frame: np.ndarray) -> None:
+            given.setdefault(self.path.name, []).append(frame.copy())
+            super().write(frame)
+
+    monkeypatch.setattr("rlinf.rollouts.filmed_lanes.Film", Kept)
+    return given
+
+
+def assert_filmed(path: Path, given: list[np.ndarray]) -> None:
+    """The film at ``path`` shows the pictures ``given``, as near as its codec comes."""
+    seen = frames(path)
+    assert len(seen) == len(given)
+    for one, other in zip(seen, given, strict=True):
+        height, width = one.shape[:2]
+        assert np.abs(one.astype(int) - other[:height, :width]).mean() < 5.0
+
+
 @pytest.mark.parametrize("greedy", [True, False])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_filmed_episodes_are_the_evaluated_ones(tmp_path: Path, workers: int, greedy: bool) -> None:
@@ -160,12 +184,14 @@ def test_an_environment_that_fails_only_on_film_is_told_with_its_traceback(tmp_p
         it.evaluate(8, video=tmp_path / "one.mp4")
 
 
-def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path) -> None:
+def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path, pictures: dict[str, list[np.ndarray]]) -> None:
     it = rollout()
     it.evaluate(8, video=tmp_path / "one.mp4")
     it.evaluate(8, video=tmp_path / "two.mp4")
-    one, two = frames(tmp_path / "one.mp4"), frames(tmp_path / "two.mp4")
+    one, two = pictures["one.mp4"], pictures["two.mp4"]
     assert all((a == b).all() for a, b in zip(one, two, strict=True))
+    for name, given in pictures.items():
+        assert_filmed(tmp_path / name, given)
 
 
 def test_what_can_not_be_filmed_is_said_before() -> None:
@@ -183,12 +209,16 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_an_environment_of_another_interpreter_is_filmed_like_one_of_this(tmp_path: Path) -> None:
+def test_an_environment_of_another_interpreter_is_filmed_like_one_of_this(
+    tmp_path: Path, pictures: dict[str, list[np.ndarray]]
+) -> None:
     here, there = tmp_path / "films" / "here.mp4", tmp_path / "films" / "there.mp4"
     assert rollout(isolated=True).evaluate(8, video=there) == rollout().evaluate(8, video=here)
-    one, two = frames(here), frames(there)
+    one, two = pictures["here.mp4"], pictures["there.mp4"]
     assert len(one) == len(two)
     assert all((a == b).all() for a, b in zip(one, two, strict=True))
+    for path in (here, there):
+        assert_filmed(path, pictures[path.name])
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -35,6 +35,8 @@ class StandIn(BaseHTTPRequestHandler):
     answers: ClassVar[dict[str, tuple[int, Any]]] = {}
     bodies: ClassVar[list[dict[str, Any]]] = []
     hung_up: ClassVar[threading.Event]
+    endless: ClassVar[threading.Event]
+    """An answer without an end has begun."""
     version = "default"
 
     def do_GET(self) -> None:
@@ -64,6 +66,7 @@ class StandIn(BaseHTTPRequestHandler):
         try:
             while first == ENDLESS:
                 self.say(chunk(0, [7]))
+                self.endless.set()
                 time.sleep(0.01)
             if first == MUTE:
                 while True:
@@ -72,6 +75,9 @@ class StandIn(BaseHTTPRequestHandler):
         except OSError:
             self.hung_up.set()
             return
+        if first in (CUT, BROKEN, ELSEWHERE):
+            # Or the request beside it might be given up before it ever arrived here.
+            self.endless.wait(5.0)
         if first == BROKEN:
             self.say({"error": {"message": "the engine is dead"}})
         for j in range(body["n"]):
@@ -96,7 +102,9 @@ class StandIn(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def stand_in() -> Iterator[tuple[type[StandIn], str]]:
-    handler = type("Handler", (StandIn,), {"answers": {}, "bodies": [], "hung_up": threading.Event()})
+    handler = type(
+        "Handler", (StandIn,), {"answers": {}, "bodies": [], "hung_up": threading.Event(), "endless": threading.Event()}
+    )
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield handler, f"http://127.0.0.1:{server.server_port}/v1"
