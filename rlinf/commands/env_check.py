@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import time
+from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlinf.config import Config
 from rlinf.config.checks.batch import collects_episodes
@@ -172,10 +173,11 @@ def _passes_ids_over(options: EnvOptions) -> bool:
     numbers = options.reset_state_ids[:2]
     if len(set(numbers)) < 2:
         return False
-    first: list[Any] = []
-    for number in numbers:
-        env = make_env(replace(options, reset_state_ids=(number,)))
-        first.append(env.reset(seed=0)[0])
+    env = make_env(options)
+    try:
+        # Copies: an environment may write every observation into the same array.
+        first = [deepcopy(env.reset(seed=0, options={"reset_state_id": number})[0]) for number in numbers]
+    finally:
         env.close()
     return data_equivalence(*first)
 

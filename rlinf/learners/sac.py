@@ -1,7 +1,7 @@
 """Soft actor-critic (Haarnoja et al., arXiv:1812.05905): off-policy learning with an entropy bonus.
 
-Of several ranks each holds the whole buffer and takes its share of the transitions of an update; gradients are added
-up, so that all of them make the update that one rank would make.
+Of several ranks each holds the whole buffer and takes its share of the transitions of an update; gradients are
+averaged, so that all of them make the update that one rank would make.
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ class SacLearner:
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
         self.replay.add(batch)
-        self.policy.observe(
-            {name: leaf.to(self.device) for name, leaf in batch.inputs.items()}, batch.mask.to(self.device)
-        )
+        self.policy.observe(batch.inputs, batch.mask)
         arrived = int(batch.mask.sum())
         self._seen += arrived
         metrics: Metrics = {"replay_size": float(len(self.replay))}

@@ -171,7 +171,8 @@ class SoftActorCritic(nn.Module):
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
         """Takes the true slots [B, T, ...] into the running statistics."""
         if self.options.normalize_observations:
-            rows = {name: inputs[name][mask] for name in self.actor_encoder.leaves}
+            device = next(self.parameters()).device
+            rows = {name: inputs[name][mask].to(device) for name in self.actor_encoder.leaves}
             self.actor_encoder.observe(rows)
             self.critic_encoder.observe(rows)
 

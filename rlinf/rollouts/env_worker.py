@@ -46,7 +46,7 @@ class EnvWorkerOptions:
     auto_reset: bool = True
     next_observations: bool = False
     evaluation_env: EnvOptions | None = None
-    """Constructor arguments of evaluation environments; None takes those of training."""
+    """That of evaluations; None takes that of training."""
     evaluation_envs: int = 1
     """Side by side, on this worker."""
     traced_episodes: int = 0
