@@ -224,9 +224,9 @@ def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int, *, sampler: s
     from rlinf.cluster import connect
     from rlinf.config import load_mapping
     from rlinf.train.loop import Trainer
-    from rlinf.train.progress import ProgressDisplay
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
+    from rlinf.train.tracking.progress import ProgressDisplay
 
     clock = StepClock()
 

@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vectorize import make_vec_env
 
 RESULTS = Path(__file__).resolve().parent / "results" / "isolation.md"
 _CASES = (("CartPole-v1", 8), ("CartPole-v1", 64), ("isolation:Picture-v0", 8))
@@ -59,7 +59,7 @@ class Cost:
 
 
 def measure(options: EnvOptions, num_lanes: int, steps: int) -> Cost:
-    lanes = make_lanes(options, num_lanes)
+    lanes = make_vec_env(options, num_lanes)
     everyone = list(range(num_lanes))
     actions = np.random.default_rng(0).integers(0, 2, (steps, num_lanes))
     lanes.reset(everyone, everyone)

@@ -15,7 +15,7 @@ from study import ROOT, Measured, Study, by_recipe, mean, span
 from train_once import Trained
 
 from rlinf.config import Config
-from rlinf.train.statistics import wilson
+from rlinf.train.evaluation.intervals import wilson
 
 RECIPES = (
     *("fetch_reach", "metaworld_reach", "metaworld_drawer_close", "minigrid_language"),

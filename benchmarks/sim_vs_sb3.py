@@ -123,9 +123,9 @@ def throughput(_seed: int) -> dict[str, float]:
     import torch
 
     from rlinf.config import load
-    from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
-    from rlinf.rollouts.make_env import EnvOptions
-    from rlinf.train.vector_graph import make_policy
+    from rlinf.rollouts.envs.make_env import EnvOptions
+    from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+    from rlinf.train.build.simulator import make_policy
 
     torch.set_num_threads(1)
     config = load(RECIPES / "cartpole_ppo.yaml", [])
@@ -147,9 +147,9 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     from rlinf.cluster import connect
     from rlinf.config import load
     from rlinf.train.loop import Trainer
-    from rlinf.train.progress import ProgressDisplay
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
+    from rlinf.train.tracking.progress import ProgressDisplay
 
     config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run", *settings])
     cluster = connect(config.cluster)

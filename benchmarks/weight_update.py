@@ -62,20 +62,20 @@ class ModelHolder:
 
 
 def build_learner(size: str, _info: Any) -> Any:
-    from rlinf.train.ends import LearnerEnd
+    from rlinf.train.workers.text_workers import LearnerWorker
 
-    return LearnerEnd(ModelHolder(size), rank=0)
+    return LearnerWorker(ModelHolder(size), rank=0)
 
 
 def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
     from rlinf.config.schema.rollout import RolloutConfig, VllmConfig
     from rlinf.samplers import SamplerSpec
     from rlinf.samplers.build import build_sampler as build
-    from rlinf.train.ends import SamplerEnd
+    from rlinf.train.workers.text_workers import SamplerWorker
 
     config = RolloutConfig(sampler=sampler, vllm=VllmConfig(dtype="float32"))  # type: ignore[arg-type]
     spec = SamplerSpec(str(folder), (1,), 0, seed=0, max_model_len=256, dtype="float32", random_weights=True)
-    return SamplerEnd(build(config, spec))
+    return SamplerWorker(build(config, spec))
 
 
 def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[str, Any]]:
@@ -84,8 +84,8 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
     from rlinf.config import Config
     from rlinf.config.schema.cluster import ClusterConfig
     from rlinf.samplers import environment
-    from rlinf.train.sampler_pool import SamplerPool
-    from rlinf.train.weight_transport import choose
+    from rlinf.train.workers.sampler_pool import SamplerPool
+    from rlinf.train.workers.weight_transport import choose
 
     rows = []
     with connect(ClusterConfig(start_timeout_s=600.0, env=environment(sampler, device="cpu"))) as cluster:

@@ -148,7 +148,7 @@ def _finished(result: object) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from rlinf.config.plan import plan
+    from rlinf.config.plan.describe import plan
 
     config = _load(options)
     print(plan(config))

@@ -8,7 +8,7 @@ Ray is imported when a Ray cluster is connected to, and not before.
 from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Stream, WorkerGroup
 from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import (
-    GONE,
+    WORKER_LOST,
     ClusterError,
     PlacementError,
     UnreachableError,
@@ -18,7 +18,7 @@ from rlinf.cluster.errors import (
 )
 
 __all__ = [
-    "GONE",
+    "WORKER_LOST",
     "Cluster",
     "ClusterError",
     "Handle",

@@ -42,5 +42,5 @@ class WorkerTimeout(WorkerError):
     """The worker lives, but a call went past its deadline; the message shows where the worker is."""
 
 
-GONE = (WorkerDied, WorkerTimeout)
+WORKER_LOST = (WorkerDied, WorkerTimeout)
 """What ends a worker that can be started anew."""

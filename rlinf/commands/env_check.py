@@ -15,7 +15,7 @@ from rlinf.config.extras import simulator_extra
 from rlinf.errors import UserError
 
 if TYPE_CHECKING:
-    from rlinf.rollouts.make_env import EnvOptions
+    from rlinf.rollouts.envs.make_env import EnvOptions
 
 _PATIENCE_S = 2.0
 
@@ -97,10 +97,10 @@ def examine_env(config: Config) -> list[EnvFinding]:
 
     A simulator that is not installed is left alone.
     """
+    from rlinf.rollouts.envs.make_env import EnvOptions, takes_env_as_it_is
+    from rlinf.rollouts.envs.offscreen import offscreen
     from rlinf.rollouts.isolation.process import EnvProcessError
-    from rlinf.rollouts.make_env import EnvOptions, takes_env_as_it_is
-    from rlinf.rollouts.offscreen import offscreen
-    from rlinf.train.vector_graph import env_options
+    from rlinf.train.build.simulator import env_options
 
     env = config.env
     extra = simulator_extra(env.id)
@@ -126,9 +126,9 @@ def examine_env(config: Config) -> list[EnvFinding]:
 
 def _remarks(options: EnvOptions) -> list[EnvFinding]:
     """What gymnasium's checker and random episodes say of the environment of ``options``."""
-    from rlinf.rollouts.isolation.lanes import remarks_in_process
-    from rlinf.rollouts.make_env import make_env
-    from rlinf.rollouts.remarks import remarks_on
+    from rlinf.rollouts.envs.env_checker import remarks_on
+    from rlinf.rollouts.envs.make_env import make_env
+    from rlinf.rollouts.isolation.vec_env import remarks_in_process
 
     remarks = remarks_in_process(options) if options.isolation == "process" else remarks_on(make_env(options))
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
@@ -136,16 +136,16 @@ def _remarks(options: EnvOptions) -> list[EnvFinding]:
 
 def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
     """Environments that differ from each other, or that the policy can not be made for, or that never end."""
-    from rlinf.rollouts.lanes import require_alike
-    from rlinf.rollouts.vectorize import make_lanes
-    from rlinf.train.simulator_policy import make_policy, require_fit
-    from rlinf.train.vector_graph import evaluation_env_options
+    from rlinf.rollouts.envs.vec_env import require_alike
+    from rlinf.rollouts.envs.vectorize import make_vec_env
+    from rlinf.train.build.simulator import evaluation_env_options
+    from rlinf.train.build.simulator_policy import make_policy, require_fit
 
     training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env_options(config)))
     lanes = []
     try:
         for each, count in ((training, 2), (evaluation, 1)):
-            lanes.append(make_lanes(each, count))
+            lanes.append(make_vec_env(each, count))
         made, other = ((found.observation_space, found.action_space) for found in lanes)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
         if config.policy.name == "actor_critic":
@@ -168,7 +168,7 @@ def _passes_ids_over(options: EnvOptions) -> bool:
     """Whether two numbered start states are the same one: the environment does not read the numbers."""
     from gymnasium.utils.env_checker import data_equivalence
 
-    from rlinf.rollouts.make_env import make_env
+    from rlinf.rollouts.envs.make_env import make_env
 
     numbers = options.reset_state_ids[:2]
     if len(set(numbers)) < 2:
@@ -184,7 +184,7 @@ def _passes_ids_over(options: EnvOptions) -> bool:
 
 def _is_endless(options: EnvOptions) -> bool:
     """Whether an episode of random actions goes on and on, without a time limit that would end it."""
-    from rlinf.rollouts.make_env import make_env
+    from rlinf.rollouts.envs.make_env import make_env
 
     env = make_env(options)
     try:
@@ -219,9 +219,9 @@ def merged(findings: list[EnvFinding]) -> list[EnvFinding]:
 
 def _filming_problem(config: Config) -> str | None:
     """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
-    from rlinf.rollouts.filmable import filming_problem
-    from rlinf.rollouts.make_env import EnvOptions
-    from rlinf.train.vector_graph import evaluation_env_options
+    from rlinf.rollouts.envs.make_env import EnvOptions
+    from rlinf.rollouts.video.filmable import filming_problem
+    from rlinf.train.build.simulator import evaluation_env_options
 
     env = evaluation_env_options(config)
     return filming_problem(EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python))

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlinf.config.aliases import rename, translate_values
 from rlinf.config.checks import run_checks
-from rlinf.config.combined import combine
+from rlinf.config.compat.aliases import rename, translate_values
+from rlinf.config.compat.combined import combine
 from rlinf.config.context import Context
 from rlinf.config.interpolate import interpolate
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin

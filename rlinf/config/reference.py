@@ -11,7 +11,7 @@ import typing
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-from rlinf.config.aliases import FLAT, UNDER_ALGORITHM
+from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM
 from rlinf.config.context import default_of
 from rlinf.config.names import hints
 from rlinf.config.schema import Config

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
-from rlinf.config.aliases import FLAT
+from rlinf.config.compat.aliases import FLAT
 from rlinf.config.names import hints, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located

@@ -77,7 +77,7 @@ def _finish(storages: Iterable[torch.UntypedStorage]) -> None:
         torch.cuda.synchronize()
 
 
-class Sleeper(ABC):
+class Offloadable(ABC):
     """The part of a learner that sleeps. Asleep it must not be asked for anything but :meth:`wake`."""
 
     offload: OffloadConfig = STAY

@@ -21,7 +21,7 @@ from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.moments import own_options
-from rlinf.learners.offload import STAY, Sleeper
+from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import sum_gradients
 from rlinf.learners.stage import Stage
@@ -29,7 +29,7 @@ from rlinf.portions import portions
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
-class TorchLearner(Sleeper):
+class TorchLearner(Offloadable):
     """Trains any policy whose ``evaluate(inputs, actions, mask)`` gives log-probabilities [B, T] with gradient."""
 
     def __init__(

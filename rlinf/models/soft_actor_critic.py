@@ -23,7 +23,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import activation_module
 from rlinf.models.actor_critic.options import Activation, ActorCriticOptions
-from rlinf.models.actor_critic.spaces import SpaceError
+from rlinf.spaces import SpaceError
 from rlinf.types import Costs, PolicyOutput
 
 _LOG_STD_RANGE = (-20.0, 2.0)

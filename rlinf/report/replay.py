@@ -76,10 +76,10 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
         )
     from rlinf.cluster import connect
     from rlinf.train.loop import Trainer
-    from rlinf.train.progress import ProgressDisplay
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
-    from rlinf.train.samples import sample_lines
+    from rlinf.train.tracking.progress import ProgressDisplay
+    from rlinf.train.tracking.samples import sample_lines
 
     display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
     with connect(config.cluster) as cluster:

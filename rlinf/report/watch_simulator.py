@@ -15,16 +15,16 @@ from rlinf.config import Config
 from rlinf.config.extras import Extra
 from rlinf.errors import UserError
 from rlinf.report.watch import WatchOptions
-from rlinf.rollouts.episodes import EpisodeCollector, EpisodeTask
-from rlinf.rollouts.filmable import filming_problem
-from rlinf.rollouts.filmed_lanes import FilmedLanes
-from rlinf.rollouts.lanes import InProcessLanes, Lanes
-from rlinf.rollouts.make_env import EnvOptions, make_env
-from rlinf.rollouts.offscreen import has_display, offscreen
-from rlinf.rollouts.records import EpisodeRecord, tell_success
+from rlinf.rollouts.envs.make_env import EnvOptions, make_env
+from rlinf.rollouts.envs.offscreen import has_display, offscreen
+from rlinf.rollouts.envs.vec_env import SyncVecEnv, VecEnv
+from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeTask
+from rlinf.rollouts.simulator.records import EpisodeRecord, tell_success
+from rlinf.rollouts.video.filmable import filming_problem
+from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import stream_seed
+from rlinf.train.build.simulator import evaluation_env_options, make_policy
 from rlinf.train.run_dir import Checkpoint
-from rlinf.train.vector_graph import evaluation_env_options, make_policy
 
 _WINDOW_MODE = "human"
 
@@ -35,9 +35,9 @@ class SimulatorShow:
     def __init__(self, config: Config, options: WatchOptions) -> None:
         self.config, self.options, self.console = config, options, Console()
         env = evaluation_env_options(config)
-        self.film: FilmedLanes | None = None
+        self.film: FilmedVecEnv | None = None
         if options.out is None and has_display() and _opens_windows(env):
-            self.lanes: Lanes = _window(env)
+            self.lanes: VecEnv = _window(env)
         else:
             self.film = self.lanes = _film(env, options.episodes)
         self.policy: Any = make_policy(
@@ -77,12 +77,12 @@ def _opens_windows(env: EnvOptions) -> bool:
         probe.close()
 
 
-def _window(env: EnvOptions) -> InProcessLanes:
+def _window(env: EnvOptions) -> SyncVecEnv:
     """One environment that draws itself into a window, at its own pace."""
-    return InProcessLanes(partial(make_env, env, render_mode=_WINDOW_MODE), 1, env.success_key, env.step_timeout_s)
+    return SyncVecEnv(partial(make_env, env, render_mode=_WINDOW_MODE), 1, env.success_key, env.step_timeout_s)
 
 
-def _film(env: EnvOptions, episodes: int) -> FilmedLanes:
+def _film(env: EnvOptions, episodes: int) -> FilmedVecEnv:
     os.environ.update(offscreen())
     extra = Extra("video", "a video")
     if not extra.installed:
@@ -90,7 +90,7 @@ def _film(env: EnvOptions, episodes: int) -> FilmedLanes:
     problem = filming_problem(env)
     if problem is not None:
         raise UserError(problem)
-    return FilmedLanes(env, episodes)
+    return FilmedVecEnv(env, episodes)
 
 
 def _table(step: int, records: list[EpisodeRecord]) -> Table:

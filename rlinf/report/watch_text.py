@@ -13,12 +13,12 @@ from rich.panel import Panel
 from rlinf.cluster import connect
 from rlinf.config import Config
 from rlinf.report.watch import WatchOptions
-from rlinf.rollouts.rows import Row
-from rlinf.rollouts.text import TextRollout
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.rows import Row
 from rlinf.train.loop import Trainer
-from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run import build_graph
 from rlinf.train.run_dir import Checkpoint, RunDirectory
+from rlinf.train.tracking.progress import ProgressDisplay
 
 
 class TextShow:

@@ -17,7 +17,7 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
 from rlinf.sweep.validate import trial_config
-from rlinf.train.missing_metric import missing_metric, untold_success
+from rlinf.train.evaluation.missing_metric import missing_metric, untold_success
 from rlinf.train.run_dir import RunDirectory
 
 OBJECTIVE, STEP = "objective", "step"

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from rlinf.config.schema import SftConfig
-from rlinf.rollouts.demonstrations import Demonstrations, NoDemonstrationsError, imitation_batch
-from rlinf.rollouts.vector import VectorRollout
+from rlinf.rollouts.simulator.demonstrations import Demonstrations, NoDemonstrationsError, imitation_batch
+from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch
 

@@ -13,19 +13,19 @@ from rich.markup import escape
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
-from rlinf.config.memory import needs_reference
+from rlinf.config.plan.memory import needs_reference
 from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
-from rlinf.train.batches import Batches
-from rlinf.train.graph import Graph
-from rlinf.train.metric_log import MetricLog
-from rlinf.train.missing_metric import missing_metric
-from rlinf.train.options import algorithm_options, needs_values, training_stage
-from rlinf.train.progress import ProgressDisplay
-from rlinf.train.resampling import collect_varied
+from rlinf.train.build.graph import Graph
+from rlinf.train.build.options import algorithm_options, needs_values, training_stage
+from rlinf.train.dynamic_sampling import collect_nonconstant_groups
+from rlinf.train.evaluation.intervals import masked_mean
+from rlinf.train.evaluation.missing_metric import missing_metric
+from rlinf.train.prefetch import BatchPrefetcher
 from rlinf.train.run_dir import Checkpoint, RunDirectory
-from rlinf.train.samples import write_episodes, write_samples
-from rlinf.train.statistics import masked_mean
+from rlinf.train.tracking.metric_log import MetricLog
+from rlinf.train.tracking.progress import ProgressDisplay
+from rlinf.train.tracking.samples import write_episodes, write_samples
 from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics
 
@@ -64,7 +64,7 @@ class Trainer:
         self.options = algorithm_options(config)
         self.algorithm = AlgorithmState.of(self.options)
         in_parallel = config.cluster.backend != "local"
-        self.batches = Batches(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
+        self.batches = BatchPrefetcher(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
         self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
         self.samples: list[dict[str, Any]] = []
         self._began = time.perf_counter()
@@ -115,7 +115,7 @@ class Trainer:
             self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
         if not wanted.dynamic_sampling:
             return once()
-        return collect_varied(once, groups=self.config.rollout.batch_size, max_rounds=wanted.max_resample)
+        return collect_nonconstant_groups(once, groups=self.config.rollout.batch_size, max_rounds=wanted.max_resample)
 
     def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
         """What the learner says of the batch (proximal, reference, critic), then rewards and advantages."""

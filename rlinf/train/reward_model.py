@@ -17,8 +17,8 @@ from rlinf.algorithms.judging import judging_metrics
 from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
-from rlinf.train.graph import StatefulRollout
-from rlinf.train.pools import LearnerPool
+from rlinf.train.build.graph import StatefulRollout
+from rlinf.train.workers.pools import LearnerPool
 from rlinf.types import Batch, Metrics, concatenate
 
 

@@ -15,11 +15,11 @@ from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
-from rlinf.train.graph import Graph, gpus_of
+from rlinf.train.build.graph import Graph, gpus_of
 from rlinf.train.loop import Progress, Trainer
-from rlinf.train.progress import ProgressDisplay
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
-from rlinf.train.summary import fingerprint, show
+from rlinf.train.tracking.progress import ProgressDisplay
+from rlinf.train.tracking.summary import fingerprint, show
 from rlinf.types import Metrics
 
 
@@ -109,10 +109,10 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of policy."""
     if config.policy.name == "causal_lm":
-        from rlinf.train.text_graph import build_text_graph
+        from rlinf.train.build.text import build_text_graph
 
         return build_text_graph(config, cluster, folder)
-    from rlinf.train.vector_graph import build_vector_graph
+    from rlinf.train.build.simulator import build_vector_graph
 
     return build_vector_graph(config, cluster, folder)
 

@@ -20,8 +20,8 @@ DOORS = {
     "vllm": ("rlinf/samplers/vllm",),
     "megatron": ("rlinf/learners/megatron/",),
     "rlinf_envs": ("envs/rlinf_envs/",),
-    "av": ("rlinf/rollouts/film.py",),
-    "PIL": ("rlinf/rollouts/tiles.py",),
+    "av": ("rlinf/rollouts/video/encoder.py",),
+    "PIL": ("rlinf/rollouts/video/tiles.py",),
 }
 # `ray.tune` has a door of its own.
 TUNE_DOOR = "rlinf/sweep/"
@@ -31,7 +31,7 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams", "granularity", "portions"},
+    {"streams", "granularity", "portions", "spaces"},
     {"interfaces"},
     {"types"},
     {"errors"},
@@ -129,10 +129,13 @@ def test_envs_is_a_folder_not_a_package() -> None:
 @pytest.mark.parametrize(
     ("modules", "allowed"),
     [
-        ("rlinf, rlinf.config, rlinf.cli, rlinf.config.plan, rlinf.commands.listing, rlinf.commands.doctor", ()),
+        (
+            "rlinf, rlinf.config, rlinf.cli, rlinf.config.plan.describe, rlinf.commands.listing, rlinf.commands.doctor",
+            (),
+        ),
         ("rlinf.algorithms", ("torch",)),
         # What the process of an isolated environment borrows.
-        ("rlinf.rollouts.lanes, rlinf.rollouts.make_env, rlinf.rollouts.remarks", ("gymnasium",)),
+        ("rlinf.rollouts.envs.vec_env, rlinf.rollouts.envs.make_env, rlinf.rollouts.envs.env_checker", ("gymnasium",)),
     ],
 )
 def test_light_modules_stay_light(modules: str, allowed: tuple[str, ...]) -> None:

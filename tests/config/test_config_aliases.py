@@ -8,7 +8,7 @@ import pytest
 from config_cases import QUICKSTART, Write, mistakes
 
 from rlinf.config import Config, load, resolve
-from rlinf.config.aliases import FLAT, UNDER_ALGORITHM, VALUES
+from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM, VALUES
 from rlinf.config.names import leaves
 
 # The keys of the two published GRPO pages.

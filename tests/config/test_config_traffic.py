@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rlinf.config import Config, load
-from rlinf.config.architecture import Decoder, decoder_of
-from rlinf.config.memory import estimate, layer_values
-from rlinf.config.parallel import Split
-from rlinf.config.plan import plan, size_text
-from rlinf.config.traffic import Passes, context_values, pipeline_values, tensor_values, traffic
+from rlinf.config.plan.architecture import Decoder, decoder_of
+from rlinf.config.plan.describe import plan, size_text
+from rlinf.config.plan.memory import estimate, layer_values
+from rlinf.config.plan.parallel import Split
+from rlinf.config.plan.traffic import Passes, context_values, pipeline_values, tensor_values, traffic
 
 SCALE = Path(__file__).parents[2] / "config" / "scale"
 TRAINING = Passes(forward=0, training=1, recomputed=False)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlinf.rollouts.filmable import filming_problem
-from rlinf.rollouts.isolation.lanes import IsolatedLanes, remarks_in_process
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
+from rlinf.rollouts.video.filmable import filming_problem
 
 VENVS = Path(__file__).parents[2] / "venvs"
 pytestmark = pytest.mark.sim
@@ -45,7 +45,7 @@ MADE = {
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_seed_fixes_start_and_course_exactly(name: str) -> None:
-    lanes = make_lanes(MADE[name](), 2)
+    lanes = make_vec_env(MADE[name](), 2)
     try:
         assert lanes.reset([0, 1], [7, 7]) == {}
         start = {name: leaf.copy() for name, leaf in lanes.observations.items()}
@@ -67,7 +67,7 @@ def test_a_seed_fixes_start_and_course_exactly(name: str) -> None:
 def test_the_two_sides_of_the_split_start_elsewhere() -> None:
     starts = []
     for split in ("train", "eval"):
-        lanes = make_lanes(robosuite(split=split), 1)
+        lanes = make_vec_env(robosuite(split=split), 1)
         lanes.reset([0], [7])
         starts.append(lanes.observations["observation"].copy())
         lanes.close()
@@ -76,7 +76,7 @@ def test_the_two_sides_of_the_split_start_elsewhere() -> None:
 
 def test_shapes_for_collisions_are_not_drawn() -> None:
     """robosuite paints the arm's bright blue."""
-    lanes = make_lanes(robosuite(camera="agentview", image_size=48), 1)
+    lanes = make_vec_env(robosuite(camera="agentview", image_size=48), 1)
     try:
         lanes.reset([0], [7])
         image = lanes.observations["observation.image"][0].astype(int)
@@ -92,7 +92,7 @@ def test_the_checker_finds_nothing_serious() -> None:
 
 def test_pictures_come_from_over_there() -> None:
     assert filming_problem(panda()) is None
-    lanes = IsolatedLanes(panda(), 1, draws=True)
+    lanes = IsolatedVecEnv(panda(), 1, draws=True)
     try:
         lanes.reset([0], [7])
         frame = lanes.render(0)

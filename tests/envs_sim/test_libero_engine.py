@@ -14,10 +14,10 @@ import torch
 from rlinf_envs.sim.libero_files import load_init_states
 
 from rlinf.config import load
-from rlinf.rollouts.isolation.lanes import remarks_in_process
-from rlinf.rollouts.lanes import Lanes
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vec_env import VecEnv
+from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.isolation.vec_env import remarks_in_process
 from rlinf.train.run import run
 from tests.envs_sim.libero_stand_in import write_assets
 
@@ -71,12 +71,12 @@ def options(assets: Path, **kwargs: Any) -> EnvOptions:
     )
 
 
-def snapshot(lanes: Lanes) -> dict[str, np.ndarray]:
+def snapshot(lanes: VecEnv) -> dict[str, np.ndarray]:
     return {name.removeprefix("observation."): leaf.copy() for name, leaf in lanes.observations.items()}
 
 
 def test_a_seed_fixes_start_and_course_exactly(assets: Path) -> None:
-    lanes = make_lanes(options(assets, max_steps=4), 2)
+    lanes = make_vec_env(options(assets, max_steps=4), 2)
     try:
         assert lanes.reset([0, 1], [7, 7]) == {}, lanes.last_failure
         start = snapshot(lanes)
@@ -103,7 +103,7 @@ def test_a_seed_fixes_start_and_course_exactly(assets: Path) -> None:
 
 def test_pictures_are_upright_and_not_mirrored(assets: Path) -> None:
     """The camera looks at the robot over the table: a grey wall on top, the table below, the red plate on the right."""
-    lanes = make_lanes(options(assets), 1)
+    lanes = make_vec_env(options(assets), 1)
     try:
         lanes.reset([0], [7])
         seen = snapshot(lanes)
@@ -120,7 +120,7 @@ def test_pictures_are_upright_and_not_mirrored(assets: Path) -> None:
 def test_the_two_sides_of_the_split_have_no_start_in_common(assets: Path) -> None:
     starts = {}
     for split in ("train", "eval"):
-        lanes = make_lanes(options(assets, split=split, image_size=8, settle_steps=0), 1)
+        lanes = make_vec_env(options(assets, split=split, image_size=8, settle_steps=0), 1)
         starts[split] = set()
         for seed in range(15):
             lanes.reset([0], [seed])
@@ -134,7 +134,7 @@ def test_the_two_sides_of_the_split_have_no_start_in_common(assets: Path) -> Non
 def test_the_goal_is_the_benchmarks(assets: Path, tmp_path: Path, task: str, number: int) -> None:
     for reached, changes in ((False, {}), (True, REACHED[task, number])):
         states = changed_states(tmp_path / str(reached), "libero_goal", task, changes)
-        lanes = make_lanes(options(assets, suite="libero_goal", task=number, init_states=str(states)), 1)
+        lanes = make_vec_env(options(assets, suite="libero_goal", task=number, init_states=str(states)), 1)
         try:
             lanes.reset([0], [7])
             result = lanes.step([0], np.zeros((1, 7)))

@@ -12,9 +12,9 @@ import pytest
 
 from rlinf.commands.env_check import examine_env
 from rlinf.config import load_mapping
-from rlinf.rollouts.lanes import Lanes
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vec_env import VecEnv
+from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.train import run
 
 pytestmark = pytest.mark.sim
@@ -62,12 +62,12 @@ def lanes(simulator: Simulator) -> Any:
     options = EnvOptions(
         simulator.id, simulator.kwargs, simulator.wrappers, vectorization="sync", success_key=simulator.success_key
     )
-    made = make_lanes(options, 3)
+    made = make_vec_env(options, 3)
     yield made
     made.close()
 
 
-def snapshot(lanes: Lanes) -> dict[str, np.ndarray]:
+def snapshot(lanes: VecEnv) -> dict[str, np.ndarray]:
     return {name: leaf.copy() for name, leaf in lanes.observations.items()}
 
 
@@ -75,7 +75,7 @@ def same(leaves: dict[str, np.ndarray], one: int, other: int) -> bool:
     return all(np.array_equal(leaf[one], leaf[other]) for leaf in leaves.values())
 
 
-def test_a_seed_fixes_start_and_course_exactly(lanes: Lanes) -> None:
+def test_a_seed_fixes_start_and_course_exactly(lanes: VecEnv) -> None:
     assert lanes.reset([0, 1, 2], [7, 7, 8]) == {}
     start = snapshot(lanes)
     assert same(start, 0, 1)
@@ -137,8 +137,8 @@ def test_one_step_of_ppo(simulator: Simulator, tmp_path: Path) -> None:
 def test_meta_world_begins_from_the_state_of_a_number() -> None:
     pytest.importorskip("metaworld")
     world = SIMULATORS["metaworld"]
-    named = make_lanes(EnvOptions(world.id, world.kwargs, reset_state_ids=(3,), vectorization="sync"), 2)
-    other = make_lanes(EnvOptions(world.id, world.kwargs, reset_state_ids=(4,), vectorization="sync"), 1)
+    named = make_vec_env(EnvOptions(world.id, world.kwargs, reset_state_ids=(3,), vectorization="sync"), 2)
+    other = make_vec_env(EnvOptions(world.id, world.kwargs, reset_state_ids=(4,), vectorization="sync"), 1)
     named.reset([0, 1], [10, 11])
     other.reset([0], [10])
     assert same(named.observations, 0, 1)

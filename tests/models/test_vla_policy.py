@@ -12,13 +12,13 @@ from gymnasium import spaces
 
 from rlinf.config import load
 from rlinf.errors import UserError
-from rlinf.models.actor_critic.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
 from rlinf.models.vla.backbones import language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
-from rlinf.train.simulator_policy import make_policy
+from rlinf.spaces import empty_leaves, write_observation
+from rlinf.train.build.simulator_policy import make_policy
 
 WORDS = ("touch the red disc", "touch the blue square", "push it")
 SPACE = spaces.Dict(

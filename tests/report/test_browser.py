@@ -78,7 +78,7 @@ def test_episodes_are_seen_and_read(browser: Any, tmp_path: Path, monkeypatch: p
     pytest.importorskip("av", reason="needs the extra video")
     from selenium.webdriver.support.ui import Select
 
-    from rlinf.rollouts.film import Film
+    from rlinf.rollouts.video.encoder import Film
 
     folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
     for step, video in ((0, "step_000000.mp4"), (10, None), (20, "step_000020.mp4")):

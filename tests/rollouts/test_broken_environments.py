@@ -13,11 +13,11 @@ from broken_envs import LateStarter, Wearing
 from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions, Layout
-from rlinf.rollouts.failures import EnvFailureError
-from rlinf.rollouts.lanes import SpacesDifferError
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vec_env import SpacesDifferError
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
+from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
 
 LAYOUTS: tuple[Layout, ...] = ("fragments", "episodes")
 

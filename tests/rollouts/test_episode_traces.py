@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from rlinf.rollouts.episodes import Episode, trace_of
-from rlinf.train.vector_evaluation import trace_columns
+from rlinf.rollouts.simulator.episodes import Episode, trace_of
+from rlinf.train.evaluation.simulator import trace_columns
 
 
 def test_a_decision_of_several_actions_has_one_reward() -> None:

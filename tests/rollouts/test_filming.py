@@ -16,13 +16,13 @@ import torch
 from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
-from rlinf.rollouts.failures import EnvFailureError
-from rlinf.rollouts.film import Film
-from rlinf.rollouts.filmable import filming_problem
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.offscreen import offscreen
-from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.offscreen import offscreen
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.video.encoder import Film
+from rlinf.rollouts.video.filmable import filming_problem
 
 av = pytest.importorskip("av", reason="needs the extra video")
 pytest.importorskip("PIL", reason="needs the extra video")
@@ -110,7 +110,7 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[np.ndarray]]:
             given.setdefault(self.path.name, []).append(frame.copy())
             super().write(frame)
 
-    monkeypatch.setattr("rlinf.rollouts.filmed_lanes.Film", Kept)
+    monkeypatch.setattr("rlinf.rollouts.video.filmed.Film", Kept)
     return given
 
 
@@ -237,9 +237,9 @@ def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "MUJOCO_GL" not in offscreen()
     monkeypatch.delenv("MUJOCO_GL")
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: name)
+    monkeypatch.setattr("rlinf.rollouts.envs.offscreen.find_library", lambda name: name)
     assert offscreen()["MUJOCO_GL"] == "egl"
-    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: name == "OSMesa" or None)
+    monkeypatch.setattr("rlinf.rollouts.envs.offscreen.find_library", lambda name: name == "OSMesa" or None)
     assert offscreen()["MUJOCO_GL"] == "osmesa"
-    monkeypatch.setattr("rlinf.rollouts.offscreen.find_library", lambda name: None)
+    monkeypatch.setattr("rlinf.rollouts.envs.offscreen.find_library", lambda name: None)
     assert "MUJOCO_GL" not in offscreen()

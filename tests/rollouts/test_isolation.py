@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vec_env import VecEnv
+from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation import wire
-from rlinf.rollouts.isolation.lanes import IsolatedLanes, remarks_in_process
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError
 from rlinf.rollouts.isolation.space_wire import describe, rebuild
-from rlinf.rollouts.lanes import Lanes
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
 
 TROUBLE = '''
 import ctypes, os, signal, sys, time
@@ -82,10 +82,10 @@ gymnasium.register("Noisy-v0", entry_point=Noisy)
 '''
 HANG_OF_MY_OWN = """
 import os, sys
-from rlinf.rollouts.isolation.lanes import IsolatedLanes
-from rlinf.rollouts.make_env import EnvOptions
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+from rlinf.rollouts.envs.make_env import EnvOptions
 import numpy as np
-lanes = IsolatedLanes(EnvOptions("trouble:Trouble-v0", isolation="process"), 1)
+lanes = IsolatedVecEnv(EnvOptions("trouble:Trouble-v0", isolation="process"), 1)
 lanes.reset([0], [0])
 print(lanes._processes[0]._process.pid, flush=True)
 lanes.step([0], np.array([4]))
@@ -102,7 +102,7 @@ def trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvOpti
 
 
 @contextlib.contextmanager
-def opened(lanes: Lanes) -> Iterator[Lanes]:
+def opened(lanes: VecEnv) -> Iterator[VecEnv]:
     try:
         yield lanes
     finally:
@@ -112,7 +112,7 @@ def opened(lanes: Lanes) -> Iterator[Lanes]:
 def course(options: EnvOptions, actions: np.ndarray, num_lanes: int = 3) -> list[np.ndarray]:
     """Everything that some lanes give for actions [T, lanes, ...], resets included."""
     given: list[np.ndarray] = []
-    with opened(make_lanes(options, num_lanes)) as lanes:
+    with opened(make_vec_env(options, num_lanes)) as lanes:
         everyone = list(range(num_lanes))
         assert lanes.reset(everyone, [7, 8, 7][:num_lanes]) == {}
         for step, action in enumerate(actions):
@@ -130,7 +130,7 @@ def course(options: EnvOptions, actions: np.ndarray, num_lanes: int = 3) -> list
 def test_the_course_is_that_of_this_process(env_id: str, vectorization: str) -> None:
     here = EnvOptions(env_id, vectorization="sync", max_episode_steps=30)
     there = EnvOptions(env_id, vectorization=vectorization, max_episode_steps=30, isolation="process")
-    with opened(make_lanes(here, 1)) as lanes:
+    with opened(make_vec_env(here, 1)) as lanes:
         lanes.action_space.seed(1)
         actions = np.stack([[lanes.action_space.sample() for _ in range(3)] for _ in range(80)])
     for ours, theirs in zip(course(here, actions), course(there, actions), strict=True):
@@ -143,7 +143,7 @@ def test_nested_observations_and_success_arrive(trouble: EnvOptions) -> None:
     actions = np.zeros((3, 3), dtype=np.int64)
     for ours, theirs in zip(course(here, actions), course(trouble, actions), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    with opened(make_lanes(trouble, 2)) as lanes:
+    with opened(make_vec_env(trouble, 2)) as lanes:
         assert set(lanes.observations) == {"observation.image", "observation.at.0", "observation.at.1"}
         lanes.reset([0, 1], [0, 1])
         lanes.step([1], actions[0, :1])
@@ -154,13 +154,13 @@ def test_nested_observations_and_success_arrive(trouble: EnvOptions) -> None:
 
 def test_the_other_interpreter_has_no_torch_of_ours(trouble: EnvOptions) -> None:
     options = EnvOptions(trouble.id, isolation="process", success_key="heavy")
-    with opened(make_lanes(options, 1)) as lanes:
+    with opened(make_vec_env(options, 1)) as lanes:
         lanes.reset([0], [0])
         assert not lanes.step([0], np.array([0])).success[0]
 
 
 def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: EnvOptions) -> None:
-    with opened(make_lanes(trouble, 2)) as lanes:
+    with opened(make_vec_env(trouble, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         result = lanes.step([0, 1], np.array([1, 0]))
         assert result.failed == {0: "failures"}
@@ -173,7 +173,7 @@ def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: En
 
 
 def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvOptions) -> None:
-    with opened(make_lanes(trouble, 2)) as lanes:
+    with opened(make_vec_env(trouble, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         assert lanes.step([0, 1], np.array([0, 2])).failed == {0: "failures", 1: "failures"}
         assert "died of SIGABRT" in lanes.last_failure
@@ -187,14 +187,14 @@ def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvOptions) -> None:
 
 def test_processes_of_their_own_die_alone(trouble: EnvOptions) -> None:
     options = EnvOptions(trouble.id, vectorization="async", isolation="process")
-    with opened(make_lanes(options, 2)) as lanes:
+    with opened(make_vec_env(options, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         assert lanes.step([0, 1], np.array([0, 2])).failed == {1: "failures"}
 
 
 def test_a_hang_in_python_is_broken_off_inside(trouble: EnvOptions) -> None:
     options = EnvOptions(trouble.id, isolation="process", step_timeout_s=1.0)
-    with opened(make_lanes(options, 2)) as lanes:
+    with opened(make_vec_env(options, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         result = lanes.step([0, 1], np.array([3, 0]))
         assert result.failed == {0: "timeouts"}
@@ -204,9 +204,9 @@ def test_a_hang_in_python_is_broken_off_inside(trouble: EnvOptions) -> None:
 def test_a_hang_that_no_signal_reaches_is_killed_from_outside(
     trouble: EnvOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlinf.rollouts.isolation.lanes._MOMENT_S", 0.5)
+    monkeypatch.setattr("rlinf.rollouts.isolation.vec_env._MOMENT_S", 0.5)
     options = EnvOptions(trouble.id, isolation="process", step_timeout_s=0.5)
-    with opened(make_lanes(options, 1)) as lanes:
+    with opened(make_vec_env(options, 1)) as lanes:
         lanes.reset([0], [0])
         began = time.monotonic()
         assert lanes.step([0], np.array([4])).failed == {0: "timeouts"}
@@ -242,7 +242,7 @@ def _runs(pid: int) -> bool:
 
 def test_what_can_not_be_built_says_why(trouble: EnvOptions) -> None:
     with pytest.raises(EnvProcessError, match="no such robot"):
-        IsolatedLanes(EnvOptions(trouble.id, {"refuse": True}, isolation="process"), 1)
+        IsolatedVecEnv(EnvOptions(trouble.id, {"refuse": True}, isolation="process"), 1)
     with pytest.raises(EnvProcessError, match="/no/python can not be started"):
         EnvProcess("/no/python")
     with pytest.raises(EnvProcessError, match="ended with exit code"):

@@ -12,11 +12,11 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
-from rlinf.rollouts.lanes import DeadlineExceededError, InProcessLanes, deadline
-from rlinf.rollouts.make_env import EnvArgumentsError, EnvNotFoundError, EnvOptions, make_env
-from rlinf.rollouts.reward_normalizer import RewardNormalizer
-from rlinf.rollouts.seeded_native import SeededNativeLanes
-from rlinf.rollouts.vectorize import choose_lanes, make_lanes
+from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, EnvOptions, make_env
+from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
+from rlinf.rollouts.envs.vec_env import DeadlineExceededError, SyncVecEnv, deadline
+from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
+from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
 from rlinf.rollouts.wrappers import TokenizeText
 from rlinf.types import Batch
 
@@ -75,23 +75,23 @@ def test_wrappers_take_arguments():
 
 
 def test_cheap_environments_stay_in_this_process():
-    assert isinstance(make_lanes(EnvOptions("CartPole-v1"), 2, cores=4), InProcessLanes)
+    assert isinstance(make_vec_env(EnvOptions("CartPole-v1"), 2, cores=4), SyncVecEnv)
     with pytest.raises(EnvNotFoundError, match="no vector env"):
-        make_lanes(EnvOptions("Pendulum-v1", vectorization="native"), 2)
+        make_vec_env(EnvOptions("Pendulum-v1", vectorization="native"), 2)
     with pytest.raises(ValueError, match="wrappers"):
-        make_lanes(replace(EnvOptions("CartPole-v1", vectorization="native"), frame_stack=2), 2)
+        make_vec_env(replace(EnvOptions("CartPole-v1", vectorization="native"), frame_stack=2), 2)
 
 
 def test_a_native_vector_env_is_chosen_by_measurement_and_said_why(monkeypatch):
-    choice = choose_lanes(EnvOptions("CartPole-v1"), 256)
+    choice = choose_vec_env(EnvOptions("CartPole-v1"), 256)
     assert choice.kind == "native"
     assert choice.step_us["native"] < choice.step_us["sync"]
     assert str(choice).startswith("native (microseconds a step and lane: sync ")
-    assert isinstance(make_lanes(EnvOptions("CartPole-v1"), 256), SeededNativeLanes)
-    assert choose_lanes(EnvOptions("CartPole-v1", frame_stack=2), 256).kind == "sync"
-    assert choose_lanes(EnvOptions("Pendulum-v1"), 256).kind == "sync"
+    assert isinstance(make_vec_env(EnvOptions("CartPole-v1"), 256), SeededNativeVecEnv)
+    assert choose_vec_env(EnvOptions("CartPole-v1", frame_stack=2), 256).kind == "sync"
+    assert choose_vec_env(EnvOptions("Pendulum-v1"), 256).kind == "sync"
     monkeypatch.setattr(CartPoleVectorEnv, "reset", unlike(CartPoleVectorEnv.reset))
-    other = choose_lanes(EnvOptions("CartPole-v1"), 256)
+    other = choose_vec_env(EnvOptions("CartPole-v1"), 256)
     assert other.kind == "sync"
     assert "other episodes" in other.reason
 

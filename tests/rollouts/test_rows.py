@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rlinf.algorithms import compute_advantages
-from rlinf.rollouts.prompts import PromptRenderer
-from rlinf.rollouts.rows import Row, batch_of
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rows import Row, batch_of
 from rlinf.types import Completion
 
 NAN = math.nan

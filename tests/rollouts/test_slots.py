@@ -16,10 +16,10 @@ from rlinf.granularity import LEVELS, Levels
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
-from rlinf.rollouts.episodes import EpisodeTask
-from rlinf.rollouts.make_env import EnvOptions
-from rlinf.train.samples import sample_lines
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.train.tracking.samples import sample_lines
 
 close = torch.testing.assert_close
 COMBINATIONS = [

@@ -14,10 +14,10 @@ import pytest
 from gymnasium import spaces
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
-from rlinf.rollouts.episodes import EpisodeTask
-from rlinf.rollouts.make_env import EnvOptions, make_env
-from rlinf.rollouts.vectorize import make_lanes
+from rlinf.rollouts.envs.make_env import EnvOptions, make_env
+from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.episodes import EpisodeTask
 
 
 class Numbered(gymnasium.Env):
@@ -67,7 +67,7 @@ def test_without_a_seed_the_environments_own_stream_picks() -> None:
 def test_a_numbered_table_is_the_same_wherever_it_stands(isolation: Any) -> None:
     bare = EnvOptions("rlinf_envs:rlinf/Tabletop-v0", {"num_states": 40, "image_size": 16})
     options = replace(bare, reset_state_ids=(7,), isolation=isolation, python=sys.executable)
-    lanes = make_lanes(replace(options, vectorization="sync"), 2)
+    lanes = make_vec_env(replace(options, vectorization="sync"), 2)
     try:
         assert not lanes.reset([0, 1], [1, 2])
         tips = lanes.observations["observation.state"].copy()

@@ -10,11 +10,11 @@ import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.rollouts.grading import Graded
-from rlinf.rollouts.prompts import PromptRenderer
-from rlinf.rollouts.tasks import TaskOrder
-from rlinf.rollouts.text import TextRollout
-from rlinf.rollouts.text_env import TextEnvWorker
+from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.rollouts.text.grading import Graded
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
 

@@ -13,10 +13,10 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorE
 from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.env_worker import EnvWorker, EnvWorkerOptions
-from rlinf.rollouts.failures import EnvFailureError
-from rlinf.rollouts.make_env import EnvNotFoundError, EnvOptions, make_env
-from rlinf.rollouts.vector import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.envs.make_env import EnvNotFoundError, EnvOptions, make_env
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
 from rlinf.types import WeightUpdate
 
 FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"

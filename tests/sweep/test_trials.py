@@ -23,7 +23,7 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
 from rlinf.sweep.settings import plan_trials
 from rlinf.sweep.validate import trial_config
-from rlinf.train.missing_metric import missing_metric
+from rlinf.train.evaluation.missing_metric import missing_metric
 
 
 class StandIn:

@@ -10,8 +10,8 @@ import simulator_runs
 import tiny_runs
 
 from rlinf.train import run
-from rlinf.train.batches import Batches
 from rlinf.train.loop import Trainer
+from rlinf.train.prefetch import BatchPrefetcher
 
 AHEAD = {"rollout": {"ahead": 1}, "algorithm": {"loss_type": "decoupled"}}
 
@@ -91,7 +91,7 @@ def test_the_next_batch_is_made_while_the_learner_works() -> None:
             assert learning.wait(timeout=10)
         return f"batch {step}", {}
 
-    batches = Batches(collect, ahead=True, concurrent=True)
+    batches = BatchPrefetcher(collect, ahead=True, concurrent=True)
     assert batches.take(0) == ("batch 0", {})
     batches.begin(1)
     learning.set()
@@ -103,7 +103,7 @@ def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
     def collect(step: int) -> Any:
         raise OSError(f"no simulator at step {step}")
 
-    batches = Batches(collect, ahead=True, concurrent=True)
+    batches = BatchPrefetcher(collect, ahead=True, concurrent=True)
     batches.begin(3)
     with pytest.raises(OSError, match="no simulator at step 3"):
         batches.settle()
@@ -111,7 +111,7 @@ def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
 
 
 def test_a_batch_of_another_step_is_refused() -> None:
-    batches = Batches(lambda step: (step, {}), ahead=True, concurrent=False)  # type: ignore[return-value,arg-type]
+    batches = BatchPrefetcher(lambda step: (step, {}), ahead=True, concurrent=False)  # type: ignore[return-value,arg-type]
     batches.begin(1)
     batches.settle()
     with pytest.raises(RuntimeError, match="is of step 1, not 2"):

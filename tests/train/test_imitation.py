@@ -14,10 +14,15 @@ import torch
 from rlinf.config import load
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.models.asking import PolicyFacts, drive
-from rlinf.rollouts.demonstrations import Demonstrator, NoDemonstrationsError, imitation_batch, instructions_of
-from rlinf.rollouts.episodes import EpisodeTask
-from rlinf.rollouts.make_env import EnvOptions
+from rlinf.models.policy_requests import PolicyFacts, drive
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.simulator.demonstrations import (
+    Demonstrator,
+    NoDemonstrationsError,
+    imitation_batch,
+    instructions_of,
+)
+from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.train.run import run
 
 TABLETOP = "rlinf_envs:rlinf/Tabletop-v0"

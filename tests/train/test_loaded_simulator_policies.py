@@ -13,7 +13,7 @@ from rlinf.config import Config, load
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.soft_actor_critic import SoftActorCritic
-from rlinf.train.simulator_policy import make_policy
+from rlinf.train.build.simulator_policy import make_policy
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 ARM = spaces.Box(-1.0, 1.0, (2,), np.float32)

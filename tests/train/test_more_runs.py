@@ -8,7 +8,7 @@ import torch
 from tiny_runs import config
 
 from rlinf.train import run, run_sft
-from rlinf.train.statistics import pass_at_k
+from rlinf.train.evaluation.intervals import pass_at_k
 
 
 def summary(folder: Path) -> dict[str, Any]:

@@ -13,13 +13,13 @@ import torch
 from rlinf.cluster import connect
 from rlinf.config import ConfigErrors
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.partial import OverSamplingRollout
-from rlinf.rollouts.prompts import PromptRenderer
-from rlinf.rollouts.tasks import TaskOrder
+from rlinf.rollouts.text.over_sampling import OverSamplingRollout
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.train import run
-from rlinf.train.ends import SamplerEnd
-from rlinf.train.sampler_pool import SamplerPool
+from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.types import SamplingParams, WeightUpdate
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
 from tests.samplers.tiny_models import forward_logprobs
@@ -40,11 +40,11 @@ class Run:
     """A rollout over two samplers of this process, and the steps it has made."""
 
     def __init__(self, extra: int) -> None:
-        def build(_info: Any) -> SamplerEnd:
+        def build(_info: Any) -> SamplerWorker:
             sampler = HFSampler(
                 tiny(), eos_token_ids=[EOS], pad_token_id=PAD, seed=7, generation_batch_size=64, max_model_len=400
             )
-            return SamplerEnd(sampler)
+            return SamplerWorker(sampler)
 
         cluster = connect(ClusterConfig(backend="local"))
         self.group = cluster.spawn("sampler", build, n=2)

@@ -8,11 +8,11 @@ import pytest
 from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
 from rlinf.errors import UserError
-from rlinf.rollouts.grading import GradedColumns
-from rlinf.rollouts.text_env import EnvFacts
-from rlinf.train.env_pool import EnvPool
-from rlinf.train.pools import TextEnvPool, shares
-from rlinf.train.sampler_pool import SamplerPool
+from rlinf.rollouts.text.env_worker import EnvFacts
+from rlinf.rollouts.text.grading import GradedColumns
+from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.pools import TextEnvPool, shares
+from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
@@ -164,7 +164,7 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
 
 
 def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlinf.train.pools._GATHER_S", 0.0)
+    monkeypatch.setattr("rlinf.train.workers.pools._GATHER_S", 0.0)
     pool = TextEnvPool(Group(Counter, 2, {}))  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
     sent: list[int] = []

@@ -16,18 +16,18 @@ from simulator_runs import overrides, recipe, summary
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.env_worker import EnvWorker
-from rlinf.rollouts.vector import VectorRollout, lane_ranges
-from rlinf.samplers.policy import PolicySampler
-from rlinf.train.env_pool import EnvPool
-from rlinf.train.sampled_envs import SampledEnvPool
-from rlinf.train.vector_graph import make_policy, vector_options, worker_options
+from rlinf.rollouts.simulator.env_worker import EnvWorker
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.samplers.policy_server import PolicyServer
+from rlinf.train.build.simulator import make_policy, vector_options, worker_options
+from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.sampled_envs import SampledEnvPool
 from rlinf.types import Batch, WeightUpdate
 
 SAMPLED = ["rollout.act_in=sampler", "rollout.pipeline_stages=2", "env.num_workers=2"]
 
 
-class Mortal(PolicySampler):
+class Mortal(PolicyServer):
     """A sampler whose process can be ended from inside, or that hangs."""
 
     def die(self) -> None:
@@ -44,7 +44,7 @@ def build_env(config: Config, info: RankInfo) -> EnvWorker:
     return MortalEnv(worker_options(config), lanes, partial(make_policy, config))
 
 
-def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicySampler:
+def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServer:
     return Mortal(make_policy(config, *spaces), torch.device("cpu"))
 
 
@@ -127,7 +127,7 @@ def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path, ra
     assert len(rollout.evaluate(4).records) == 4
 
 
-class Asleep(PolicySampler):
+class Asleep(PolicyServer):
     """Hangs at its first question, once."""
 
     def answer(self, ask: Any) -> Any:
@@ -140,7 +140,7 @@ class Asleep(PolicySampler):
         return super().answer(ask)
 
 
-def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicySampler:
+def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServer:
     return Asleep(make_policy(config, *spaces), torch.device("cpu"))
 
 

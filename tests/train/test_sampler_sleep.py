@@ -10,8 +10,8 @@ import pytest
 
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
-from rlinf.train.ends import SamplerEnd
-from rlinf.train.text_graph import _sleeps
+from rlinf.train.build.text import _sleeps
+from rlinf.train.workers.text_workers import SamplerWorker
 from tests.train.tiny_runs import config
 
 
@@ -28,7 +28,7 @@ def test_samplers_sleep_between_collecting_and_new_weights(tmp_path: Path, monke
         monkeypatch.setattr(owner, name, call)
 
     for name in ("stream_portions", "sleep", "wake", "load"):
-        watched(SamplerEnd, name)
+        watched(SamplerWorker, name)
     watched(TorchLearner, "update")
     small = {"sft": {"steps": 0}, "evaluation": {"size": 0, "env_kwargs": None}, "run": {"max_steps": 2}}
     slept = run(config(tmp_path / "slept", rollout={"sleep": "always"}, **small))

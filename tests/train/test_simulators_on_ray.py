@@ -17,10 +17,10 @@ from simulator_runs import overrides, recipe, summary
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.env_worker import EnvWorker
-from rlinf.rollouts.vector import VectorRollout, lane_ranges
-from rlinf.train.env_pool import EnvPool
-from rlinf.train.vector_graph import make_policy, vector_options, worker_options
+from rlinf.rollouts.simulator.env_worker import EnvWorker
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.train.build.simulator import make_policy, vector_options, worker_options
+from rlinf.train.workers.env_pool import EnvPool
 from rlinf.types import WeightUpdate
 
 WORKERS = 2

@@ -12,8 +12,8 @@ import pytest
 from tiny_runs import config
 
 from rlinf.errors import UserError
-from rlinf.train.metric_log import MetricLog
-from rlinf.train.sinks import kept, mlflow_name
+from rlinf.train.tracking.metric_log import MetricLog
+from rlinf.train.tracking.sinks import kept, mlflow_name
 
 
 class FakeRun:

@@ -18,8 +18,8 @@ from rlinf.config import Config
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.samplers import environment
-from rlinf.train.sampler_pool import SamplerPool
-from rlinf.train.weight_transport import Collective, SharedMemory, choose
+from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.weight_transport import Collective, SharedMemory, choose
 from rlinf.types import SamplingParams
 from tests.samplers.tiny_models import forward_logprobs, make_requests, tiny_qwen2
 from tests.train.transport_workers import build_hf, build_learner, build_vllm, digest, weights_of

@@ -15,7 +15,7 @@ from rlinf.cluster import RankInfo
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.interfaces import Sampler
 from rlinf.samplers.hf import HFSampler
-from rlinf.train.ends import LearnerEnd, SamplerEnd
+from rlinf.train.workers.text_workers import LearnerWorker, SamplerWorker
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
@@ -50,7 +50,7 @@ class Learner:
         return WeightUpdate(version, dict(named[part::3]), part, 3)
 
 
-class WatchedEnd(SamplerEnd):
+class WatchedEnd(SamplerWorker):
     """A sampler's end that can be looked into, and that dies (kill -9) over an update, or over its responses once the
     first of them are sent, when it finds a file that says so."""
 
@@ -87,8 +87,8 @@ class WatchedEnd(SamplerEnd):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build_learner(_info: RankInfo) -> LearnerEnd:
-    return LearnerEnd(Learner(), rank=0, bucket_bytes=1 << 20)
+def build_learner(_info: RankInfo) -> LearnerWorker:
+    return LearnerWorker(Learner(), rank=0, bucket_bytes=1 << 20)
 
 
 def build_hf(folder: Path, info: RankInfo) -> WatchedEnd:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlinf.config.architecture import Decoder, decoder_of
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
 from rlinf.config.names import leaves
+from rlinf.config.plan.architecture import Decoder, decoder_of
 from rlinf.config.schema import MegatronConfig
 
 _SECTION = "learner.megatron"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlinf.config.architecture import read_architecture
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.plan.architecture import read_architecture
 
 _LENGTHS = ("data.max_prompt_length", "rollout.max_new_tokens")
 

@@ -41,7 +41,7 @@ from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics, reduce_metr
 from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
-from rlinf.learners.offload import STAY, Sleeper, empty_storages
+from rlinf.learners.offload import STAY, Offloadable, empty_storages
 from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
@@ -51,7 +51,7 @@ from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, Wei
 _FACTS = "learner.json"
 
 
-class MegatronLearner(Sleeper):
+class MegatronLearner(Offloadable):
     """One rank. The process group must be up (:func:`rlinf.learners.process_group.join`)."""
 
     def __init__(

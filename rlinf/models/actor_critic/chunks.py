@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf.models.actor_critic.encoders import category_sizes
-from rlinf.models.actor_critic.spaces import SpaceError
+from rlinf.spaces import SpaceError
 
 
 def chunked_space(space: spaces.Space, chunk: int) -> spaces.Space:

@@ -21,7 +21,7 @@ from torch.nn import functional
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
-from rlinf.models.actor_critic.spaces import SpaceError
+from rlinf.spaces import SpaceError
 
 NoiseKind = Literal["uniform", "normal"]
 _POLICY_GAIN = 0.01  # a near-uniform first policy

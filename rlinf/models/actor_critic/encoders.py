@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.normalizer import RunningNormalizer
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.models.actor_critic.spaces import SpaceError, observation_leaves
+from rlinf.spaces import SpaceError, observation_leaves
 
 
 class VectorEncoder(nn.Module):

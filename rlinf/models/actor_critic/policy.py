@@ -26,7 +26,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.models.actor_critic.spaces import ROOT
+from rlinf.spaces import ROOT
 from rlinf.types import Costs, PolicyOutput
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
-from rlinf.models.actor_critic.spaces import SpaceError
+from rlinf.spaces import SpaceError
 
 _FIRST_GAIN = 0.01  # a near-uniform first policy
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.models.actor_critic.spaces import SpaceError
+from rlinf.spaces import SpaceError
 
 
 class Instructions:

@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from rlinf.models.actor_critic.encoders import VectorEncoder, is_image, leaf_encoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.models.actor_critic.spaces import SpaceError, observation_leaves
 from rlinf.models.vla.options import VlaOptions
+from rlinf.spaces import SpaceError, observation_leaves
 
 
 @dataclass(frozen=True)

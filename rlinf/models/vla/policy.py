@@ -22,13 +22,13 @@ from torch import Generator, Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
-from rlinf.models.actor_critic.spaces import ROOT
 from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import random_tower, rebuilt
 from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import ImageTokens, StateToken, sort_leaves
 from rlinf.models.vla.options import VlaOptions
+from rlinf.spaces import ROOT
 from rlinf.types import Costs, PolicyOutput
 
 _QUERY_STD = 0.02

@@ -28,8 +28,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rlinf.rollouts.envs.vec_env import SyncVecEnv
     from rlinf.rollouts.isolation.wire import Message
-    from rlinf.rollouts.lanes import InProcessLanes
 
 
 class Lender(MetaPathFinder):
@@ -68,22 +68,22 @@ class Host:
     """The lanes of this process, and what each message does to them."""
 
     def __init__(self) -> None:
-        self.lanes: InProcessLanes | None = None
+        self.lanes: SyncVecEnv | None = None
 
     def answer(self, message: Message) -> Message:
         return getattr(self, f"_{message.kind}")(message)
 
     def _make(self, message: Message) -> Message:
+        from rlinf.rollouts.envs.make_env import make_env
+        from rlinf.rollouts.envs.vec_env import SyncVecEnv
         from rlinf.rollouts.isolation.space_wire import describe
         from rlinf.rollouts.isolation.wire import Message
-        from rlinf.rollouts.lanes import InProcessLanes
-        from rlinf.rollouts.make_env import make_env
 
         options, make = _options(message), make_env
         if message.fields["draws"]:
             make = _drawing()
         build = functools.partial(make, options)
-        self.lanes = InProcessLanes(build, message.fields["num_lanes"], options.success_key, options.step_timeout_s)
+        self.lanes = SyncVecEnv(build, message.fields["num_lanes"], options.success_key, options.step_timeout_s)
         arrays: dict[str, Any] = {}
         spaces = {
             "observation": describe(self.lanes.observation_space, "observation", arrays),
@@ -117,16 +117,16 @@ class Host:
 
     def _film(self, message: Message) -> Message:
         """Whether pictures can be drawn here."""
-        from rlinf.rollouts.filmable import filming_problem
         from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.video.filmable import filming_problem
 
         _drawing()
         return Message("filmed", {"problem": filming_problem(_options(message))})
 
     def _check(self, message: Message) -> Message:
+        from rlinf.rollouts.envs.env_checker import remarks_on
+        from rlinf.rollouts.envs.make_env import make_env
         from rlinf.rollouts.isolation.wire import Message
-        from rlinf.rollouts.make_env import make_env
-        from rlinf.rollouts.remarks import remarks_on
 
         found = remarks_on(make_env(_options(message)))
         return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
@@ -144,7 +144,7 @@ class Host:
             fields["last_failure"] = lanes.last_failure
         return Message(message.kind, fields, {**arrays, **leaves})
 
-    def _held(self) -> InProcessLanes:
+    def _held(self) -> SyncVecEnv:
         if self.lanes is None:
             raise RuntimeError("the first message must be 'make'")
         return self.lanes
@@ -152,7 +152,7 @@ class Host:
 
 def _options(message: Message) -> Any:
     """In here they are those of any environment."""
-    from rlinf.rollouts.make_env import EnvOptions
+    from rlinf.rollouts.envs.make_env import EnvOptions
 
     settings = dict(message.fields["options"])
     lists = {name: tuple(settings[name]) for name in ("wrappers", "reset_state_ids")}
@@ -161,8 +161,8 @@ def _options(message: Message) -> Any:
 
 def _drawing() -> Any:
     """What makes environments with pictures; what they draw with is chosen before they are imported."""
-    from rlinf.rollouts.filmable import filmable_env
-    from rlinf.rollouts.offscreen import offscreen
+    from rlinf.rollouts.envs.offscreen import offscreen
+    from rlinf.rollouts.video.filmable import filmable_env
 
     os.environ.update(offscreen())
     return filmable_env

@@ -1,0 +1,1 @@
+"""Other frameworks' names for our keys."""

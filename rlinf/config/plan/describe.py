@@ -1,0 +1,232 @@
+"""What a configuration will do, in numbers, before anything starts: processes, batch, memory, steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlinf.config.checks.batch import collects_episodes
+from rlinf.config.extras import needed_extras
+from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
+from rlinf.config.plan.architecture import decoder_of
+from rlinf.config.plan.memory import Memory, estimate, needs_reference
+from rlinf.config.plan.parallel import Split
+from rlinf.config.plan.traffic import traffic
+from rlinf.config.schema import Config
+
+Rows = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Titled tables of two columns, and what stands in the way on this machine."""
+
+    sections: tuple[tuple[str, Rows], ...]
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        width = max(len(label) for _, rows in self.sections for label, _ in rows)
+        lines: list[str] = []
+        for title, rows in self.sections:
+            lines += [title, *(f"  {label:<{width}}  {value}" for label, value in rows), ""]
+        return "\n".join([*lines, *(f"! {warning}" for warning in self.warnings)]).rstrip()
+
+
+def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) -> Plan:
+    """The plan on this machine, on one with so many cores and cards, or on the cards that the configuration names."""
+    cpus, gpus = cpus or cpu_count(), gpu_count() if gpus is None else gpus
+    if not gpus and config.cluster.gpu_memory_gb is not None:
+        # Planned here, run elsewhere: on a card for each learner rank.
+        gpus = config.learner.num_workers
+    text = config.policy.name == "causal_lm"
+    memory, memory_warnings = _memory(config, gpus) if text else ([], [])
+    sections = [
+        ("Run", _run(config)),
+        ("Processes", _processes(config, cpus, gpus)),
+        ("Batch of a step", _text_batch(config) if text else _simulator_batch(config)),
+        ("Algorithm", _algorithm(config)),
+        ("Memory", memory),
+        ("Sent by a rank in a step", _traffic(config, gpus) if text else []),
+        ("Evaluation and checkpoints", _evaluation(config)),
+    ]
+    extras = needed_extras(config)
+    if extras:
+        state = [(extra.name, f"{'installed' if extra.installed else 'missing'} ({extra.reason})") for extra in extras]
+        sections.append(("Extras", state))
+    warnings = [
+        f"extra {extra.name} is missing ({extra.reason}): {extra.fix}" for extra in extras if not extra.installed
+    ]
+    return Plan(tuple((title, rows) for title, rows in sections if rows), (*warnings, *memory_warnings))
+
+
+def run_directory(config: Config) -> str:
+    """``run.dir`` with its placeholders filled in."""
+    return config.run.dir.replace("{name}", config.run.name).replace("{seed}", str(config.run.seed))
+
+
+def _run(config: Config) -> Rows:
+    task = config.env.kwargs.get("task", config.env.kwargs.get("path"))
+    origin = config.policy.path or config.policy.architecture.get("model_type", "new")
+    return [
+        ("name", config.run.name),
+        ("directory", run_directory(config)),
+        ("environment", f"{config.env.id} ({task})" if task else config.env.id),
+        ("policy", f"{config.policy.name}: {origin}"),
+        ("steps", f"{config.run.max_steps}" + (f" after {config.sft.steps} supervised" if config.sft.steps else "")),
+        ("seed", str(config.run.seed)),
+    ]
+
+
+def _processes(config: Config, cpus: int, gpus: int) -> Rows:
+    cluster, ranks = config.cluster, config.learner.num_workers
+    samplers, workers = config.rollout.num_samplers, config.env.num_workers
+    memory = cluster.gpu_memory_gb
+    machine = f"{cpus} CPU cores, {gpus} GPUs" if memory is None else f"{gpus} GPUs of {memory:g} GB"
+    if cluster.backend == "local":
+        return [("backend", "local: everything in this process"), ("machine", machine)]
+    separate = cluster.placement == "separate"
+    per_learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(gpus > 0)
+    sampler = config.rollout.sampler if config.policy.name == "causal_lm" else "policy"
+    where = "on the CPU" if gpus == 0 else "GPUs of their own" if separate else "on the GPUs of the learner"
+    count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
+    judge = (
+        [("reward model", f"{config.reward_model.gpus:g} GPUs")] if config.reward_model.supervision != "none" else []
+    )
+    return [
+        ("backend", f"ray ({cluster.address or 'started here'}), {'separate' if separate else 'colocated'}"),
+        ("learner", f"{count} ({config.learner.backend}), {per_learner:g} GPUs each"),
+        ("samplers", f"{samplers} ({sampler}), {where}"),
+        ("env workers", str(workers)),
+        *judge,
+        ("machine", machine),
+    ]
+
+
+def _text_batch(config: Config) -> Rows:
+    prompts, size = config.rollout.batch_size, config.algorithm.group_size
+    rows, cuts = prompts * size, config.algorithm.num_minibatches
+    tokens = config.data.max_prompt_length + config.rollout.max_new_tokens
+    updates = config.algorithm.update_epochs * cuts
+    return [
+        ("prompts x responses", f"{prompts} x {size} = {rows} rows"),
+        ("tokens of a row", f"at most {config.data.max_prompt_length} + {config.rollout.max_new_tokens} = {tokens}"),
+        ("tokens of a step", f"at most {rows * tokens:,}"),
+        ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches = {updates}"),
+        ("rows of an optimiser step", f"{rows // cuts}, {-(-rows // cuts // config.learner.num_workers)} per rank"),
+        ("micro-batch", f"at most {config.learner.micro_batch_tokens:,} tokens"),
+    ]
+
+
+def _simulator_batch(config: Config) -> Rows:
+    envs, steps, cuts = config.env.num_envs, config.rollout.num_steps, config.algorithm.num_minibatches
+    updates = ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches")
+    if collects_episodes(config):
+        groups, size = config.rollout.batch_size, config.algorithm.group_size
+        return [
+            ("start states x episodes", f"{groups} x {size} = {groups * size} rows"),
+            ("envs side by side", f"{envs}, {-(-envs // config.env.num_workers)} per worker"),
+            updates,
+        ]
+    decisions = envs * steps
+    return [
+        ("envs x decisions", f"{envs} x {steps} = {decisions:,}"),
+        ("envs per worker", str(-(-envs // config.env.num_workers))),
+        updates,
+        ("decisions of an optimiser step", f"{decisions // cuts:,}"),
+        ("decisions of the run", f"{decisions * config.run.max_steps:,}"),
+    ]
+
+
+def _algorithm(config: Config) -> Rows:
+    algorithm = config.algorithm
+    optimizer = config.learner.optimizer
+    rows = [
+        ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),
+        ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),
+        ("learning rate", f"{optimizer.lr:g}, {optimizer.schedule}"),
+    ]
+    return rows if algorithm.loss_type != "sac" else [("loss", "sac"), *rows[2:]]
+
+
+def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
+    decoder = decoder_of(config.policy)
+    if decoder is None:
+        return [("estimate", "not possible: the architecture is not known here")], []
+    memory = estimate(config, decoder, gpus)
+    trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
+    if decoder.experts:
+        trained += f", {decoder.active_parameters:,} for each token"
+    sampler = _named({"weights": memory.sampler_weights, "KV at most": memory.kv_cache})
+    rows = [
+        ("parameters", f"{memory.parameters:,}{trained}"),
+        ("a learner rank at most", f"{size_text(memory.peak)}{_parts(memory)}"),
+        (
+            "each sampler",
+            f"{size_text(memory.sampler)}{sampler}",
+        ),
+    ]
+    if memory.host:
+        rows.append(("each learner on the host", f"{size_text(memory.host)} (reference)"))
+    here = memory.peak * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
+    if gpus == 0 and here > memory_bytes():
+        return rows, [f"about {size_text(here)} are needed and this machine has {size_text(memory_bytes())} of memory"]
+    card = config.cluster.gpu_memory_gb
+    if gpus and card is not None:
+        return _card(config, memory, card, rows)
+    return rows, []
+
+
+def _parts(memory: Memory) -> str:
+    parts = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimiser": memory.optimizer,
+        "reference": memory.reference,
+        "activations": memory.activations,
+        "logits": memory.logits,
+    }
+    return _named(parts)
+
+
+def _named(parts: dict[str, int]) -> str:
+    """Those that are not empty, in brackets."""
+    return f" ({', '.join(f'{name} {size_text(size)}' for name, size in parts.items() if size)})"
+
+
+def _card(config: Config, memory: Memory, card: float, rows: Rows) -> tuple[Rows, list[str]]:
+    """Whether learner and sampler fit their card, together where they share one and neither leaves it."""
+    shared = config.cluster.placement != "separate"
+    both = shared and not (config.learner.offload.weights and config.learner.offload.optimizer)
+    needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
+    words = "learner and sampler together" if both else "the larger of learner and sampler"
+    verdict = f"{size_text(needed)} of {card:g} GB: {'fits' if needed <= card * 1e9 else 'does not fit'} ({words})"
+    warnings = [] if needed <= card * 1e9 else [f"a card of {card:g} GB does not hold {size_text(needed)}: {words}"]
+    return [*rows, ("a card", verdict)], warnings
+
+
+def _traffic(config: Config, gpus: int) -> Rows:
+    decoder = decoder_of(config.policy)
+    if decoder is None or Split.of(config).ranks == 1:
+        return []
+    return [(name, size_text(sent)) for name, sent in traffic(config, decoder, gpus).items()]
+
+
+def _evaluation(config: Config) -> Rows:
+    evaluation, checkpoint = config.evaluation, config.checkpoint
+    when = f"every {evaluation.every} steps, before and after" if evaluation.every else "before and after"
+    unit = "tasks" if config.policy.name == "causal_lm" else "episodes"
+    how = "greedy" if evaluation.temperature == 0 else f"temperature {evaluation.temperature:g}"
+    measured = f"{evaluation.size} {unit} x {evaluation.samples}, {how}, {when}"
+    saved = f"every {checkpoint.every} steps and at the end" if checkpoint.every else "at the end"
+    best = f", and the best by {checkpoint.best_metric}" if checkpoint.best_metric else ""
+    return [
+        ("evaluation", measured if evaluation.size else "none"),
+        ("checkpoints", f"{saved}; the newest {checkpoint.keep} stay{best}"),
+    ]
+
+
+def size_text(number: int) -> str:
+    """So many bytes, in the unit that fits."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if number >= scale:
+            return f"{number / scale:.1f} {unit}"
+    return f"{number / 1e3:.0f} kB"

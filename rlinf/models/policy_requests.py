@@ -1,0 +1,143 @@
+"""Requests that a rollout sends to a policy: the same messages whether the policy is here or in another process.
+
+A rollout is a generator (:data:`RolloutCoroutine`): it yields a :class:`PolicyRequest` and receives the answer. The
+caller answers with a local policy (:func:`drive`) or forwards the requests to a policy server. So where a policy runs
+changes neither the requests nor the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlinf.granularity import Granularity
+from rlinf.spaces import Arrays
+from rlinf.types import PolicyOutput
+
+
+class SimulatorPolicy(Protocol):
+    """What rollouts ask of a policy beside `interfaces.Policy`."""
+
+    state_size: int
+    granularity: Granularity
+    noise_kind: str
+    noise_size: int
+    action_shape: tuple[int, ...]
+    action_dtype: type[np.generic]
+
+    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]: ...
+
+    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput: ...
+
+    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor: ...
+
+    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor: ...
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray: ...
+
+    def own_actions(self, actions: np.ndarray) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """What a rollout must know of a policy before it asks anything."""
+
+    state_size: int
+    granularity: Granularity
+    noise_kind: str
+    noise_size: int
+    action_shape: tuple[int, ...]
+    action_dtype: type[np.generic]
+
+    @classmethod
+    def of(cls, policy: SimulatorPolicy) -> PolicyFacts:
+        return cls(
+            policy.state_size,
+            policy.granularity,
+            policy.noise_kind,
+            policy.noise_size,
+            policy.action_shape,
+            policy.action_dtype,
+        )
+
+
+@dataclass(frozen=True)
+class PolicyRequest:
+    """One question: `decide` is answered by :class:`Decision`, the others by what the policy's method returns."""
+
+    method: Literal["decide", "evaluate", "values", "states", "own_actions"]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """N decisions."""
+
+    actions: np.ndarray
+    """[N, ...] in the policy's own units."""
+    env_actions: np.ndarray
+    """[N, ...], with chunks [N, K, ...], as the environment takes them."""
+    state: np.ndarray
+    """[N, S] recurrent state afterwards."""
+
+
+Result = TypeVar("Result")
+RolloutCoroutine = Generator[PolicyRequest, Any, Result]
+
+
+def drive(asking: RolloutCoroutine[Result], policy: SimulatorPolicy) -> Result:
+    """Runs a rollout to its end with a policy of this process."""
+    answer: Any = None
+    while True:
+        try:
+            ask = asking.send(answer)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        answer = answer_to(policy, ask)
+
+
+def answer_to(policy: SimulatorPolicy, ask: PolicyRequest, device: torch.device | None = None) -> Any:
+    """The policy's answer, on the CPU; ``device`` is where the policy is, None: there already."""
+    if ask.method == "decide":
+        return _decide(policy, *ask.arguments, device=device)
+    if ask.method == "own_actions":
+        return policy.own_actions(*ask.arguments)
+    with torch.no_grad():
+        answer = getattr(policy, ask.method)(*(_moved(argument, device) for argument in ask.arguments))
+    return _moved(answer, None if device is None else torch.device("cpu"))
+
+
+def _decide(
+    policy: SimulatorPolicy,
+    observations: Arrays,
+    state: np.ndarray,
+    noise: np.ndarray | None,
+    *,
+    device: torch.device | None,
+) -> Decision:
+    """For observations [N, ...], recurrent states [N, S] and noise [N, noise_size]; greedy without noise."""
+    inputs = {name: _moved(torch.from_numpy(leaf), device) for name, leaf in observations.items()}
+    drawn = None if noise is None else _moved(torch.from_numpy(noise), device)
+    with torch.inference_mode():
+        actions, after = policy.step(inputs, _moved(torch.from_numpy(state), device), drawn)
+    own = actions.cpu().numpy()
+    return Decision(own, policy.env_actions(own), after.cpu().numpy())
+
+
+def _moved(value: Any, device: torch.device | None) -> Any:
+    """Tensors, mappings of them and policy outputs on ``device``; anything else as it is."""
+    if device is None:
+        return value
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {name: _moved(part, device) for name, part in value.items()}
+    if isinstance(value, PolicyOutput):
+        return PolicyOutput(*(_moved(part, device) for part in (value.logprobs, value.entropy, value.values)))
+    return value

@@ -1,0 +1,1 @@
+"""Gymnasium environments side by side: in this process, in processes of their own, or natively vectorized."""

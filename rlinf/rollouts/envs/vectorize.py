@@ -1,0 +1,142 @@
+"""Which kind of lanes: in this process, a process each, another interpreter, or the environment's own vector kind."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import gymnasium
+import numpy as np
+
+from rlinf.rollouts.envs.make_env import EnvOptions, Vectorization, make_env, takes_env_as_it_is
+from rlinf.rollouts.envs.native import NativeVecEnv
+from rlinf.rollouts.envs.processes import SubprocessVecEnv
+from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv, can_be_seeded
+from rlinf.rollouts.envs.vec_env import SyncVecEnv, VecEnv, close_quietly
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+
+# What a message to a process and back costs, measured at 30 to 60 microseconds a lane; below ten times that, processes
+# can not win even on many cores.
+_WORTH_A_PROCESS_S = 500e-6
+_PROBE_STEPS = 30
+# Sub-environments that are probed one after the other: their cost per lane does not depend on how many there are.
+_PROBE_LANES = 8
+
+
+@dataclass(frozen=True)
+class VectorizationChoice:
+    """What `env.vectorization` came to, and the figures it was chosen by."""
+
+    kind: Vectorization
+    step_us: dict[str, float] = field(default_factory=dict)
+    """Microseconds of one step of one lane, for each kind that was measured."""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        figures = ", ".join(f"{kind} {us:.1f}" for kind, us in self.step_us.items())
+        measured = f" (microseconds a step and lane: {figures})" if figures else ""
+        return f"{self.kind}{measured}{': ' if self.reason else ''}{self.reason}"
+
+
+def make_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VecEnv:
+    """``num_lanes`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_vec_env` finds).
+
+    Isolated environments share one process of the other interpreter, or have one each with `async`.
+    """
+    kind = options.vectorization
+    if options.isolation == "process":
+        return IsolatedVecEnv(options, num_lanes, processes=num_lanes if kind == "async" else 1)
+    if kind == "auto":
+        kind = choose_vec_env(options, num_lanes, cores=cores).kind
+    if kind == "native":
+        if takes_env_as_it_is(options) and can_be_seeded(options):
+            return SeededNativeVecEnv(options, num_lanes)
+        return NativeVecEnv(options, num_lanes)
+    make = SubprocessVecEnv if kind == "async" else SyncVecEnv
+    return make(partial(make_env, options), num_lanes, options.success_key, options.step_timeout_s)
+
+
+def choose_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VectorizationChoice:
+    """The fastest kind by measurement, among those that give the same episodes.
+
+    A native vector env is a candidate only where its lanes take seeds, and where its episodes were just seen to be
+    those of single environments: so the choice has no influence on the result.
+    """
+    if options.vectorization != "auto":
+        return VectorizationChoice(options.vectorization, reason="as configured")
+    if options.isolation == "process":
+        return VectorizationChoice("sync", reason="isolated: the lanes of a worker share one process")
+    if takes_env_as_it_is(options) and can_be_seeded(options):
+        return _native_or_not(options, num_lanes)
+    if cores == 1 or num_lanes == 1:
+        return VectorizationChoice("sync", reason="one core or one environment")
+    spent = step_seconds(options)
+    return VectorizationChoice("async" if spent > _WORTH_A_PROCESS_S else "sync", {"sync": spent * 1e6})
+
+
+def _native_or_not(options: EnvOptions, num_lanes: int) -> VectorizationChoice:
+    """Plays the same episodes on both kinds of lanes, with random actions, and compares what came and how long it took.
+
+    Native lanes are timed together and the others one by one, which is how their costs grow.
+    """
+    probed = min(num_lanes, _PROBE_LANES)
+    single = make_vec_env(replace(options, vectorization="sync"), probed)
+    native = make_vec_env(replace(options, vectorization="native"), num_lanes)
+    try:
+        native_s, seen_native = _play(native, probed)
+        single_s, seen_single = _play(single, probed)
+    finally:
+        native.close()
+        single.close()
+    figures = {"sync": single_s / probed * 1e6, "native": native_s / num_lanes * 1e6}
+    if not all(np.array_equal(one, other) for one, other in zip(seen_native, seen_single, strict=True)):
+        return VectorizationChoice("sync", figures, "the environment's own vector implementation gives other episodes")
+    return VectorizationChoice("native" if figures["native"] < figures["sync"] else "sync", figures)
+
+
+def _play(lanes: VecEnv, watched: int) -> tuple[float, list[np.ndarray]]:
+    """Seconds of the fastest step (slower ones had to wait for something) of all lanes together, and all that the
+    first ``watched`` of them gave, ends and new starts included.
+    """
+    generator = np.random.default_rng(0)
+    everyone = range(lanes.num_lanes)
+    lanes.reset(everyone, list(everyone))
+    seen, fastest = [], math.inf
+    for step in range(_PROBE_STEPS):
+        played = _random_actions(lanes.action_space, watched, generator)
+        actions = np.concatenate([played, np.repeat(played[:1], lanes.num_lanes - watched, axis=0)])
+        began = time.perf_counter()
+        result = lanes.step(everyone, actions)
+        fastest = min(fastest, time.perf_counter() - began)
+        seen += [leaf[:watched].copy() for leaf in lanes.observations.values()]
+        seen += [column[:watched].copy() for column in (result.rewards, result.terminated, result.truncated)]
+        over = np.nonzero(result.terminated | result.truncated)[0].tolist()
+        lanes.reset(over, [1_000 * step + lane for lane in over])
+        seen += [leaf[:watched].copy() for leaf in lanes.observations.values()]
+    return fastest, seen
+
+
+def _random_actions(space: gymnasium.Space, count: int, generator: np.random.Generator) -> np.ndarray:
+    """[count, ...], drawn from ``space``."""
+    space.seed(int(generator.integers(2**31)))
+    return np.stack([np.asarray(space.sample()) for _ in range(count)])
+
+
+def step_seconds(options: EnvOptions) -> float:
+    """Wall-clock seconds of one step under random actions, resets not counted."""
+    env: gymnasium.Env = make_env(options)
+    try:
+        env.reset(seed=0)
+        env.action_space.seed(0)
+        spent = 0.0
+        for _ in range(_PROBE_STEPS):
+            started = time.perf_counter()
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            spent += time.perf_counter() - started
+            if terminated or truncated:
+                env.reset()
+        return spent / _PROBE_STEPS
+    finally:
+        close_quietly(env)

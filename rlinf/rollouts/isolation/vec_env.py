@@ -1,0 +1,173 @@
+"""Sub-environments in another interpreter: the same results bit for bit, one message per process and step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from rlinf.rollouts.envs.env_checker import Remark
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vec_env import StepResult
+from rlinf.rollouts.isolation.process import START_TIMEOUT_S, EnvProcess, EnvProcessError, EnvProcessTimeoutError
+from rlinf.rollouts.isolation.space_wire import rebuild
+from rlinf.rollouts.isolation.wire import Message
+from rlinf.spaces import Arrays, empty_leaves
+
+# The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other lanes. Only what no
+# signal reaches in there is killed from here, after twice that time and a moment for the message.
+_PATIENCE, _MOMENT_S = 2.0, 5.0
+
+
+class IsolatedVecEnv:
+    """Fits `VecEnv`. ``processes`` share the lanes evenly; they step at the same time, the lanes of one in turn.
+
+    When a process dies, every lane in it fails once and begins a new episode. With ``draws`` lanes can be rendered.
+    """
+
+    def __init__(self, options: EnvOptions, num_lanes: int, *, processes: int = 1, draws: bool = False) -> None:
+        self._options, self._draws = options, draws
+        self.num_lanes = num_lanes
+        self.last_failure = ""
+        edges = np.linspace(0, num_lanes, processes + 1).round().astype(int)
+        self._shares = [range(first, last) for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
+        self._home = {lane: index for index, share in enumerate(self._shares) for lane in share}
+        self._processes = [EnvProcess(options.python) for _ in self._shares]
+        # Sub-environments that were made and never reset: a restart has nothing to do.
+        self._untouched = set(range(num_lanes))
+        try:
+            for index in range(processes):
+                self._post_make(index)
+            # They are built side by side.
+            found = [self._processes[index].answer(START_TIMEOUT_S) for index in range(processes)]
+        except EnvProcessError:
+            self.close()
+            raise
+        self.metadata = {"render_fps": found[0].fields["render_fps"]}
+        self.observation_space, self.action_space = (
+            rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
+        )
+        self.observations: Arrays = empty_leaves(self.observation_space, (num_lanes,))
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        messages = {
+            index: Message(
+                "reset",
+                {
+                    "lanes": [lanes[at] - self._shares[index][0] for at in places],
+                    "seeds": [int(seeds[at]) % 2**31 for at in places],
+                },
+            )
+            for index, places in self._places(lanes).items()
+        }
+        self._untouched.difference_update(lanes)
+        return self._ask(lanes, messages)[1]
+
+    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
+        places = self._places(lanes)
+        messages = {
+            index: Message(
+                "step",
+                {"lanes": [lanes[at] - self._shares[index][0] for at in mine]},
+                {"actions": np.asarray(actions)[mine]},
+            )
+            for index, mine in places.items()
+        }
+        answers, failed = self._ask(lanes, messages)
+        rewards, flags = np.zeros(len(lanes)), np.zeros((4, len(lanes)), dtype=bool)
+        for index, answer in answers.items():
+            rewards[places[index]] = answer.arrays["rewards"]
+            flags[:, places[index]] = answer.arrays["flags"]
+        return StepResult(rewards, *flags, failed=failed)
+
+    def restart(self, lane: int) -> None:
+        """A new environment for the lane; in a new process, where the old one is dead."""
+        index = self._home[lane]
+        if not self._processes[index].alive:
+            self._processes[index] = EnvProcess(self._options.python)
+            self._untouched.update(self._shares[index])
+            self._post_make(index)
+            self._processes[index].answer(START_TIMEOUT_S)
+        elif lane not in self._untouched:
+            message = Message("restart", {"lane": lane - self._shares[index][0]})
+            self._processes[index].ask(message, START_TIMEOUT_S)
+            self._untouched.add(lane)
+
+    def render(self, lane: int) -> np.ndarray:
+        """What the environment draws of itself, [H, W, 3] uint8."""
+        index = self._home[lane]
+        message = Message("render", {"lane": lane - self._shares[index][0]})
+        return self._processes[index].ask(message, self._patience_s).arrays["frame"]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.close()
+
+    @property
+    def _patience_s(self) -> float:
+        return self._options.step_timeout_s * _PATIENCE + _MOMENT_S
+
+    def _places(self, lanes: Sequence[int]) -> dict[int, list[int]]:
+        """Process -> positions within ``lanes`` of those that live there."""
+        places: dict[int, list[int]] = {}
+        for position, lane in enumerate(lanes):
+            places.setdefault(self._home[lane], []).append(position)
+        return places
+
+    def _post_make(self, index: int) -> None:
+        fields = {"options": asdict(self._options), "num_lanes": len(self._shares[index]), "draws": self._draws}
+        self._processes[index].post(Message("make", fields), START_TIMEOUT_S)
+
+    def _ask(self, lanes: Sequence[int], messages: dict[int, Message]) -> tuple[dict[int, Message], dict[int, str]]:
+        """One message per process, all of them before the first answer is waited for; observations are entered."""
+        places = self._places(lanes)
+        answers: dict[int, Message] = {}
+        failed: dict[int, str] = {}
+        asked = []
+        for index, message in messages.items():
+            try:
+                self._processes[index].post(message, self._patience_s)
+                asked.append(index)
+            except EnvProcessError as error:
+                self._lose(error, places[index], failed)
+        for index in asked:
+            try:
+                answer = self._processes[index].answer(self._patience_s)
+            except EnvProcessError as error:
+                self._lose(error, places[index], failed)
+                continue
+            answers[index] = answer
+            rows = [lanes[position] for position in places[index]]
+            for name, leaf in self.observations.items():
+                leaf[rows] = answer.arrays[name]
+            for position, kind in answer.fields["failed"].items():
+                failed[places[index][int(position)]] = kind
+                self.last_failure = answer.fields["last_failure"]
+        return answers, failed
+
+    def _lose(self, error: EnvProcessError, positions: list[int], failed: dict[int, str]) -> None:
+        """A process that gave no answer takes all of its lanes with it."""
+        kind = "timeouts" if isinstance(error, EnvProcessTimeoutError) else "failures"
+        failed.update(dict.fromkeys(positions, kind))
+        self.last_failure = str(error)
+
+
+def remarks_in_process(options: EnvOptions) -> list[Remark]:
+    """What gymnasium's checker says of the environment, in its own interpreter."""
+    return [Remark(**remark) for remark in _asked_once(options, "check").fields["remarks"]]
+
+
+def filming_problem_in_process(options: EnvOptions) -> str | None:
+    """Why the environment can not be filmed in its own interpreter; None where it can."""
+    problem: str | None = _asked_once(options, "film").fields["problem"]
+    return problem
+
+
+def _asked_once(options: EnvOptions, kind: str) -> Message:
+    """A process's answer to one question about the environment of ``options``."""
+    process = EnvProcess(options.python)
+    try:
+        return process.ask(Message(kind, {"options": asdict(options)}), START_TIMEOUT_S)
+    finally:
+        process.close()

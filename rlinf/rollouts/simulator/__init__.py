@@ -1,0 +1,1 @@
+"""Episodes and fragments of simulators, collected by env workers and joined into batches."""

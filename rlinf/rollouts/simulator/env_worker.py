@@ -1,0 +1,331 @@
+"""What runs inside one env worker: its environments, a copy of the policy, many steps per message."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from torch import nn
+
+from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.offscreen import offscreen
+from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
+from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
+from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator, instructions_of
+from rlinf.rollouts.simulator.episodes import (
+    EpisodeCollector,
+    EpisodeRun,
+    EpisodeTask,
+    episodes_batch,
+    joined,
+    trace_of,
+)
+from rlinf.rollouts.simulator.fragments import FragmentCollector
+from rlinf.rollouts.simulator.pipelined import PipelinedRollout, WorkerMessage
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace
+from rlinf.rollouts.video.filmable import filming_problem
+from rlinf.rollouts.video.filmed import FilmedVecEnv
+from rlinf.streams import stream_seed
+from rlinf.types import Batch, WeightUpdate
+
+Layout = Literal["fragments", "episodes"]
+CourseName = Literal["collect", "evaluate", "demonstrate"]
+BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], nn.Module]
+
+
+@dataclass(frozen=True)
+class EnvWorkerOptions:
+    """What every env worker of a run is built from."""
+
+    env: EnvOptions
+    seed: int
+    layout: Layout = "fragments"
+    num_steps: int = 128
+    """`fragments`: decisions per lane and call."""
+    auto_reset: bool = True
+    next_observations: bool = False
+    evaluation_env: EnvOptions | None = None
+    """That of evaluations; None takes that of training."""
+    evaluation_envs: int = 1
+    """Side by side, on this worker."""
+    traced_episodes: int = 0
+    """Evaluation: the rows below this leave a trace."""
+    films: bool = False
+    """Whether evaluations may be filmed: chooses how MuJoCo draws without a display."""
+    cores: int = 1
+    stages: int = 1
+    """Shares of the lanes that decide separately, so that one can simulate while another waits for its policy."""
+
+
+@dataclass
+class RolloutPart:
+    """One worker's share of a rollout."""
+
+    batch: Batch | None
+    """None where this worker had nothing to do, or nothing that survived."""
+    episodes: list[EpisodeRecord]
+    failures: Counter[str]
+    env_steps: int
+    traces: list[EpisodeTrace] = field(default_factory=list)
+    problem: str | None = None
+    """Why there is no video, where one was asked for."""
+    last_failure: str = ""
+    """An account of the newest failure of an environment; empty where none has failed."""
+
+
+class EnvWorker:
+    """One actor. ``build_policy`` makes the policy from the two spaces; its weights arrive with :meth:`load`.
+
+    Where the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect` and
+    the others do, with questions and answers as messages.
+
+    ``lane_ids`` are the numbers of this worker's lanes among all of the run.
+    """
+
+    def __init__(self, options: EnvWorkerOptions, lane_ids: range, build_policy: BuildPolicy) -> None:
+        self._options = options
+        if options.films:
+            os.environ.update(offscreen())
+        self._choice = choose_vec_env(options.env, len(lane_ids), cores=options.cores)
+        self._lanes: VecEnv = make_vec_env(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
+        self._build_policy = build_policy
+        self._version = 0
+        self._evaluation_lanes: EpisodeCollector | None = None
+        self._course: PipelinedRollout[Any] | None = None
+        self._filmed: tuple[FilmedVecEnv, EpisodeCollector] | None = None
+        self._stepped = False
+        """Whether environments made a step before this process took over."""
+        env = options.env
+        self._fragments: FragmentCollector | None = None
+        if options.layout == "fragments":
+            self._fragments = FragmentCollector(
+                self._lanes,
+                lane_ids,
+                seed=options.seed,
+                num_steps=options.num_steps,
+                chunk=env.num_action_chunks,
+                max_failures=env.max_failures,
+                next_observations=options.next_observations,
+                stages=options.stages,
+            )
+        else:
+            self._episodes = EpisodeCollector(
+                self._lanes,
+                seed=options.seed,
+                chunk=env.num_action_chunks,
+                max_failures=env.max_failures,
+                auto_reset=options.auto_reset,
+            )
+
+    @functools.cached_property
+    def _policy(self) -> Any:
+        """Made when it is first needed: what it is built from may come from the environments."""
+        return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+
+    def load(self, update: WeightUpdate) -> None:
+        """Takes weights and statistics; every later decision follows them."""
+        self._policy.load_state_dict(dict(update.tensors), strict=True)
+        self._version = update.version
+
+    def collect(self, step: int, tasks: Sequence[EpisodeTask] = ()) -> RolloutPart:
+        """This worker's rows of the batch of optimiser step ``step``; whole episodes are named by ``tasks``."""
+        return self._collection(PolicyFacts.of(self._policy), self._version, step, tasks).drive(self._policy)
+
+    def evaluate(
+        self,
+        tasks: Sequence[EpisodeTask],
+        greedy: bool = True,
+        filmed: Sequence[EpisodeTask] = (),
+        video: Path | None = None,
+    ) -> RolloutPart:
+        """Episodes on environments of their own, with the newest weights. No batch; training is not disturbed.
+
+        ``filmed`` come first and are played into the file ``video``. An episode depends on its seed alone, so they are
+        the episodes that would have been played without a camera.
+        """
+        facts = PolicyFacts.of(self._policy)
+        return self._evaluation(facts, self._version, tasks, greedy, filmed, video).drive(self._policy)
+
+    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
+        """What the environment's own demonstrator does, in the units of the policy's actions."""
+        facts = PolicyFacts.of(self._policy)
+        return self._demonstration(facts, self._version, tasks, perturbation).drive(self._policy)
+
+    def begin(self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any) -> WorkerMessage[Any]:
+        """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
+
+        What was under way before is forgotten.
+        """
+        courses: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
+        courses = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
+        self._course = courses[method](facts, version, *arguments)
+        return self._course.begin()
+
+    def answer(self, stage: int, answer: Any) -> WorkerMessage[Any]:
+        """The policy's answer to a stage's question; what is asked next, or the result."""
+        assert self._course is not None
+        return self._course.answer(stage, answer)
+
+    def _collection(
+        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = ()
+    ) -> PipelinedRollout[RolloutPart]:
+        fragments, stages = self._fragments, self._options.stages
+        if fragments is None:
+            return self._episodes_course(facts, version, step, tasks, stages)
+        columns = fragments.open(facts, step)
+
+        def end() -> RolloutCoroutine[RolloutPart]:
+            part = yield from fragments.close(facts, columns, version)
+            return RolloutPart(
+                part.batch, part.episodes, part.failures, part.env_steps, last_failure=self._lanes.last_failure
+            )
+
+        return PipelinedRollout([fragments.fill(facts, columns, stage) for stage in range(stages)], end)
+
+    def _episodes_course(
+        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask], stages: int
+    ) -> PipelinedRollout[RolloutPart]:
+        runs: list[EpisodeRun] = []
+
+        def play(lanes: list[int], mine: Sequence[EpisodeTask]) -> RolloutCoroutine[None]:
+            runs.append((yield from self._episodes.play(facts, mine, step, lanes=lanes)))
+
+        def end() -> RolloutCoroutine[RolloutPart]:
+            run = joined(runs)
+            batch = None
+            if run.episodes:
+                batch = yield from episodes_batch(facts, run.episodes, version)
+            return RolloutPart(
+                batch,
+                [episode.record for episode in run.episodes],
+                run.failures,
+                run.env_steps,
+                last_failure=self._lanes.last_failure,
+            )
+
+        lanes = [part.tolist() for part in np.array_split(np.arange(self._lanes.num_lanes), stages)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(len(tasks)), stages)]
+        return PipelinedRollout([play(*stage) for stage in zip(lanes, shares, strict=True)], end)
+
+    def _demonstration(
+        self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float
+    ) -> PipelinedRollout[Demonstrations]:
+        demonstrator = Demonstrator(self._options.env, self._options.seed, perturbation)
+        return PipelinedRollout([], lambda: demonstrator.play(facts, tasks))
+
+    def _evaluation(
+        self,
+        facts: PolicyFacts,
+        version: int,
+        tasks: Sequence[EpisodeTask],
+        greedy: bool = True,
+        filmed: Sequence[EpisodeTask] = (),
+        video: Path | None = None,
+    ) -> PipelinedRollout[RolloutPart]:
+        def end() -> RolloutCoroutine[RolloutPart]:
+            runs: list[EpisodeRun] = []
+            problem, last_failure = None, ""
+            if filmed and video is not None:
+                lanes, collector = self._filming(len(filmed))
+                with lanes.filming(video, [task.start_seed for task in filmed]):
+                    runs.append((yield from collector.play(facts, filmed, version, greedy=greedy)))
+                problem, last_failure = lanes.problem, collector.last_failure
+            if tasks:
+                evaluator = self._evaluator(len(tasks))
+                runs.append((yield from evaluator.play(facts, tasks, version, greedy=greedy)))
+                # Those without a camera may have gone well.
+                last_failure = evaluator.last_failure or last_failure
+            run = joined(runs)
+            return RolloutPart(
+                None,
+                [episode.record for episode in run.episodes],
+                run.failures,
+                run.env_steps,
+                [trace_of(episode) for episode in run.episodes if episode.task.row < self._options.traced_episodes],
+                problem,
+                last_failure,
+            )
+
+        return PipelinedRollout([], end)
+
+    def _evaluator(self, episodes: int) -> EpisodeCollector:
+        if self._evaluation_lanes is None:
+            count = max(1, min(self._options.evaluation_envs, episodes))
+            lanes = make_vec_env(self._evaluation_env(), count, cores=self._options.cores)
+            require_alike(self.spaces(), (lanes.observation_space, lanes.action_space), "an evaluation environment")
+            self._evaluation_lanes = self._collector(lanes)
+        return self._evaluation_lanes
+
+    def instructions(self, starts: int) -> list[str]:
+        """The different texts of so many starts, before any rollout."""
+        return instructions_of(self._options.env, [stream_seed(self._options.seed, "text", n) for n in range(starts)])
+
+    def filming_problem(self) -> str | None:
+        """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
+        return filming_problem(self._evaluation_env())
+
+    def _filming(self, episodes: int) -> tuple[FilmedVecEnv, EpisodeCollector]:
+        """A lane for each filmed episode, made with the first film."""
+        if self._filmed is None or self._filmed[0].num_lanes != episodes:
+            lanes = FilmedVecEnv(self._evaluation_env(), episodes)
+            self._filmed = lanes, self._collector(lanes)
+        return self._filmed
+
+    def _collector(self, lanes: VecEnv) -> EpisodeCollector:
+        env = self._options.env
+        collector = EpisodeCollector(
+            lanes, seed=self._options.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
+        )
+        collector.failure_count.take_over(self._stepped)
+        return collector
+
+    def _evaluation_env(self) -> EnvOptions:
+        env = self._options.evaluation_env or self._options.env
+        # A native vector env can not start episodes from given seeds.
+        return replace(env, vectorization="auto") if env.vectorization == "native" else env
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next rollout depends on beside the weights; of whole episodes, which begin anew, next to nothing."""
+        stepped = {"stepped": self._training.failure_count.stepped}
+        return stepped if self._fragments is None else {**self._fragments.state_dict(), **stepped}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self._fragments is not None:
+            self._fragments.load_state_dict(state)
+        self._take_over(state.get("stepped", True))  # older checkpoints do not say it
+
+    def skip_episodes(self, times: int) -> None:
+        """Numbers the coming episodes from so many millions on, away from those that a worker before it ran."""
+        if self._fragments is not None:
+            self._fragments.skip_episodes(times * 1_000_000)
+        self._take_over(True)
+
+    def _take_over(self, stepped: bool) -> None:
+        """An environment that made steps before this process is not one that never did."""
+        self._stepped = stepped
+        self._training.failure_count.take_over(stepped)
+
+    @property
+    def _training(self) -> FragmentCollector | EpisodeCollector:
+        return self._episodes if self._fragments is None else self._fragments
+
+    def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
+        """Of one environment: observation and action."""
+        return self._lanes.observation_space, self._lanes.action_space
+
+    def vectorization(self) -> str:
+        """How this worker steps its environments, and the measurements by which that was chosen."""
+        return str(self._choice)
+
+    def close(self) -> None:
+        self._lanes.close()
+        if self._filmed is not None:
+            self._filmed[0].close()

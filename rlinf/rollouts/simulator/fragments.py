@@ -1,0 +1,343 @@
+"""Fragments: a fixed number of decisions of every lane, several episodes in a row (PPO's layout, and SAC's).
+
+Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, lane, number of the episode), and
+each decision's noise is drawn from (run seed, step, lane): a lane's history does not depend on who runs beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, SimulatorPolicy, drive
+from rlinf.rollouts.envs.vec_env import VecEnv
+from rlinf.rollouts.simulator.action_history import StagedHistory
+from rlinf.rollouts.simulator.failures import Attempt, FailureCount
+from rlinf.rollouts.simulator.noise import NoiseStream
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally
+from rlinf.spaces import Arrays, empty_leaves
+from rlinf.streams import stream_seed
+from rlinf.types import Batch, PolicyOutput
+
+
+@dataclass
+class Fragment:
+    """A batch part with what else a worker has to tell."""
+
+    batch: Batch
+    episodes: list[EpisodeRecord]
+    failures: Counter[str]
+    """Kind -> count, of this call."""
+    env_steps: int
+
+
+@dataclass
+class Columns:
+    """Decisions by lanes [T, N, ...], time first while they are filled."""
+
+    noise: np.ndarray
+    before: np.ndarray
+    """[N, S]: recurrent states before the first decision."""
+    observations: Arrays
+    actions: np.ndarray
+    rewards: np.ndarray
+    """[T, N, K] for chunks of K actions, as the flags and the mask (the actions carried out) are."""
+    terminated: np.ndarray
+    truncated: np.ndarray
+    mask: np.ndarray
+    starts: np.ndarray
+    """[T, N]: the first decision of an episode."""
+    finals: list[tuple[int, int, int, Arrays]] = field(default_factory=list)
+    """(decision, lane, action of the chunk, observation after it) of every truncation."""
+    next_observations: Arrays | None = None
+    episodes: list[EpisodeRecord] = field(default_factory=list)
+    env_steps: int = 0
+
+
+class FragmentCollector:
+    """Drives all lanes of one worker. ``lane_ids`` are their numbers among all lanes of the run."""
+
+    def __init__(
+        self,
+        lanes: VecEnv,
+        lane_ids: range,
+        *,
+        seed: int,
+        num_steps: int,
+        chunk: int = 1,
+        max_failures: int = 100,
+        next_observations: bool = False,
+        stages: int = 1,
+    ) -> None:
+        self._lanes = lanes
+        self._lane_ids = lane_ids
+        self._seed = seed
+        self._num_steps = num_steps
+        self._chunk = chunk
+        self._keep_next = next_observations
+        count = lanes.num_lanes
+        self.failure_count = FailureCount(max_failures, count)
+        self._all = list(range(count))
+        self._episode = np.full(count, -1, dtype=np.int64)
+        self._fresh = np.ones(count, dtype=bool)  # the next decision is the first of its episode
+        self._tally = EpisodeTally(count)
+        self.stages = [part.tolist() for part in np.array_split(np.arange(count), stages)]
+        """The lanes that decide together; each stage goes at its own pace."""
+        self._history = StagedHistory(self.stages)
+        self._state: np.ndarray | None = None
+        self._failures: Counter[str] = Counter()
+
+    def collect(self, policy: SimulatorPolicy, step: int, version: int) -> Fragment:
+        """The fragment of optimiser step ``step``, ``num_steps`` decisions a lane, with a policy of this process."""
+        facts = PolicyFacts.of(policy)
+        columns = self.open(facts, step)
+        for stage in range(len(self.stages)):
+            drive(self.fill(facts, columns, stage), policy)
+        return drive(self.close(facts, columns, version), policy)
+
+    def open(self, policy: PolicyFacts, step: int) -> Columns:
+        """Room for the decisions of a step, and the noise for them."""
+        self._failures = Counter()
+        if self._state is None:
+            self._state = np.zeros((len(self._all), policy.state_size), dtype=np.float32)
+            self._begin(self._all)
+        return self._allocate(policy, step)
+
+    def fill(self, policy: PolicyFacts, columns: Columns, stage: int) -> RolloutCoroutine[None]:
+        """All decisions of the lanes of one stage."""
+        for slot in range(self._num_steps):
+            yield from self._decide(columns, slot, stage)
+
+    def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Fragment]:
+        """The batch, once all stages are filled."""
+        batch = yield from self._batch(policy, columns, version)
+        return Fragment(batch, columns.episodes, self._failures, columns.env_steps)
+
+    def _allocate(self, policy: PolicyFacts, step: int) -> Columns:
+        assert self._state is not None
+        streams = (
+            NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", step, lane) for lane in self._lane_ids
+        )
+        lead = (self._num_steps, len(self._all))
+        parts = (*lead, self._chunk)
+        space = self._lanes.observation_space
+        return Columns(
+            noise=np.stack([stream.draw(self._num_steps) for stream in streams], axis=1),
+            before=self._state.copy(),
+            observations=empty_leaves(space, lead),
+            actions=np.zeros((*lead, *policy.action_shape), dtype=policy.action_dtype),
+            rewards=np.zeros(parts),
+            terminated=np.zeros(parts, dtype=bool),
+            truncated=np.zeros(parts, dtype=bool),
+            mask=np.zeros(parts, dtype=bool),
+            starts=np.zeros(lead, dtype=bool),
+            next_observations=empty_leaves(space, lead) if self._keep_next else None,
+        )
+
+    def _decide(self, columns: Columns, slot: int, stage: int) -> RolloutCoroutine[None]:
+        """One decision of the lanes of a stage, its chunk of steps, and the resets that follow."""
+        assert self._state is not None
+        lanes = self.stages[stage]
+        # With a single stage everything is taken as it lies, which spares cheap environments most of their cost.
+        mine: Any = slice(None) if len(self.stages) == 1 else np.asarray(lanes)
+        observations = {name: leaf[mine] for name, leaf in self._lanes.observations.items()}
+        for name, leaf in observations.items():
+            columns.observations[name][slot, mine] = leaf
+        fresh = self._fresh[mine]
+        columns.starts[slot, mine] = fresh
+        state = self._state[mine]
+        if state.size:
+            state = np.where(fresh[:, None], np.float32(0.0), state)
+        self._fresh[mine] = False
+        decision: Decision = yield PolicyRequest("decide", (observations, state, columns.noise[slot, mine]))
+        columns.actions[slot, mine], self._state[mine] = decision.actions, decision.state
+        actions = decision.env_actions
+        self._history.append(stage, actions)
+        if self._chunk == 1:
+            self._advance(columns, (slot, 0), lanes, actions)
+            return
+        alive = list(range(len(lanes)))
+        for part in range(self._chunk):
+            self._advance(columns, (slot, part), [lanes[at] for at in alive], actions[alive, part])
+            alive = [at for at in alive if not self._fresh[lanes[at]]]
+            if not alive:
+                break
+
+    def _advance(
+        self,
+        columns: Columns,
+        place: tuple[int, int],
+        lanes: list[int],
+        actions: np.ndarray,
+    ) -> None:
+        """One environment step of ``lanes``; ends, failures and the observation that follows are entered.
+
+        ``place``: the decision, and the number of this action in its chunk.
+        """
+        result = self._lanes.step(lanes, actions)
+        slot, part = place
+        index = np.asarray(lanes)
+        if result.idle is not None and result.idle.any():
+            self._fresh[index[result.idle]] = True
+        acted = np.ones(len(lanes), dtype=bool) if result.idle is None else ~result.idle
+        acted[list(result.failed)] = False
+        columns.mask[slot, index[acted], part] = True
+        columns.rewards[slot, index[acted], part] = result.rewards[acted]
+        self._tally.add(index, result, acted)
+        if columns.next_observations is not None:
+            for name, leaf in self._lanes.observations.items():
+                columns.next_observations[name][slot, index] = leaf[index]
+        done = (result.terminated | result.truncated) & acted
+        stepped = int(acted.sum())
+        columns.env_steps += stepped
+        self.failure_count.went_well("step", stepped)
+        if not done.any() and not result.failed:
+            return
+        over: list[int] = []
+        for position in np.nonzero(done)[0].tolist():
+            lane = lanes[position]
+            columns.terminated[slot, lane, part] = result.terminated[position]
+            if result.truncated[position] and not result.terminated[position]:
+                columns.truncated[slot, lane, part] = True
+                final = {name: leaf[lane].copy() for name, leaf in self._lanes.observations.items()}
+                columns.finals.append((slot, lane, part, final))
+            columns.episodes.append(self._tally.finish(lane, self._lane_ids[lane], bool(result.success[position])))
+            over.append(lane)
+        for position, kind in result.failed.items():
+            self._drop(columns, place, lanes[position], kind)
+            over.append(lanes[position])
+        self._begin(over)
+
+    def _drop(self, columns: Columns, place: tuple[int, int], lane: int, kind: str) -> None:
+        """Takes the broken episode's slots out of the batch and the environment out of service."""
+        slot, part = place
+        starts = np.nonzero(columns.starts[: slot + 1, lane])[0]
+        first = int(starts[-1]) if len(starts) else 0
+        columns.mask[first : slot + 1, lane] = False
+        columns.truncated[slot, lane, part] = True
+        columns.rewards[first : slot + 1, lane] = 0.0
+        self._tally.clear(lane)
+        self._fail("step", lane, kind)
+
+    def _fail(self, attempt: Attempt, lane: int, kind: str) -> None:
+        self._failures[kind] += 1
+        self.failure_count.add(attempt, f"{kind!r} in env {self._lane_ids[lane]}", self._lanes.last_failure)
+        self._lanes.restart(lane)
+
+    def _begin(self, lanes: list[int]) -> None:
+        """A new episode in each of ``lanes``; one that can not even be reset fails and is tried with the next seed."""
+        while lanes:
+            self._episode[lanes] += 1
+            self._fresh[lanes] = True
+            self._history.begin(lanes)
+            failed = self._lanes.reset(lanes, [self._episode_seed(lane) for lane in lanes])
+            self.failure_count.went_well("reset", len(lanes) - len(failed))
+            for position, kind in failed.items():
+                self._fail("reset", lanes[position], kind)
+            lanes = [lanes[position] for position in failed]
+
+    def _episode_seed(self, lane: int) -> int:
+        return stream_seed(self._seed, "episode", self._lane_ids[lane], int(self._episode[lane]))
+
+    def _batch(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Batch]:
+        inputs = {name: _rows(leaf) for name, leaf in columns.observations.items()}
+        if columns.next_observations is not None:
+            for name, leaf in columns.next_observations.items():
+                inputs[name.replace("observation", "next_observation", 1)] = _rows(leaf)
+        if policy.state_size:
+            inputs["recurrent_state"] = torch.from_numpy(columns.before)
+            inputs["episode_start"] = _rows(columns.starts)
+        slots, executed = policy.granularity, _rows(columns.mask)
+        if self._chunk > 1:
+            inputs["executed"] = executed
+        actions, mask = _rows(columns.actions), slots.mask(executed)
+        said: PolicyOutput = yield PolicyRequest("evaluate", (inputs, actions, mask))
+        bootstrap = None
+        if said.values is not None:
+            bootstrap = yield from self._bootstrap(policy, columns, inputs)
+        return Batch(
+            inputs=inputs,
+            actions=actions,
+            mask=mask,
+            logprobs=said.logprobs,
+            rewards=slots.first(slots.rewards(_rows(columns.rewards), executed)).to(torch.float32),
+            group_ids=torch.tensor(list(self._lane_ids), dtype=torch.int64),
+            policy_version=torch.full(mask.shape, version, dtype=torch.int32),
+            terminated=slots.spread(slots.flags(_rows(columns.terminated))),
+            truncated=slots.spread(slots.flags(_rows(columns.truncated))),
+            values=said.values,
+            bootstrap_values=bootstrap,
+            decision_slots=slots.decision_slots,
+            reward_slots=slots.reward_slots,
+        )
+
+    def _bootstrap(
+        self, policy: PolicyFacts, columns: Columns, inputs: dict[str, torch.Tensor]
+    ) -> RolloutCoroutine[torch.Tensor]:
+        """Values [N, slots] of the observations after truncated slots and after the last slot; 0 elsewhere."""
+        rewards = policy.granularity.decision_rewards
+        places = [(lane, slot, min(part, rewards - 1)) for slot, lane, part, _ in columns.finals]
+        finals = len(places)
+        places += [(lane, self._num_steps - 1, rewards - 1) for lane in self._all]
+        leaves: dict[str, torch.Tensor] = {}
+        for name, newest in self._lanes.observations.items():
+            kept = [final[name] for _, _, _, final in columns.finals]
+            leaves[name] = torch.from_numpy(np.concatenate([np.stack(kept), newest]) if kept else newest.copy())
+        rows, slots, parts = torch.tensor(places).unbind(1)
+        shape = torch.Size((len(self._all), self._num_steps))
+        state = torch.zeros(shape.numel(), 0)
+        if policy.state_size:
+            state = yield PolicyRequest("states", (inputs, shape))
+        values = yield PolicyRequest("values", (leaves, state.unflatten(0, shape)[rows, slots]))
+        result = torch.zeros(*shape, rewards)
+        result[:, -1, -1] = values[finals:]
+        # Where a lane was cut in its last slot, its final observation counts, not the first one of the new episode.
+        result[rows[:finals], slots[:finals], parts[:finals]] = values[:finals]
+        return policy.granularity.spread(result.flatten(1))
+
+    def skip_episodes(self, count: int) -> None:
+        """Leaves so many episode numbers out, before the first episode."""
+        self._episode += count
+
+    def state_dict(self) -> dict[str, Any]:
+        """Enough to go on bit for bit, without the environments themselves: they are rebuilt by repeating actions."""
+        return {
+            "episode": self._episode.copy(),
+            "actions": self._history.since_reset(),
+            "fresh": self._fresh.copy(),
+            "recurrent_state": None if self._state is None else self._state.copy(),
+            "totals": self._tally.totals.copy(),
+            "lengths": self._tally.lengths.copy(),
+            "succeeded": self._tally.succeeded.copy(),
+            "told": self._tally.told.copy(),
+            "failures": self.failure_count.total,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Rebuilds every lane: reset with the episode's seed, then the recorded actions again."""
+        self.failure_count.total = state["failures"]
+        if state["recurrent_state"] is None:
+            return
+        self._episode[:] = state["episode"]
+        self._state = state["recurrent_state"].copy()
+        self._history.begin(self._all)
+        self._lanes.reset(self._all, [self._episode_seed(lane) for lane in self._all])
+        self._history.load(state["actions"])
+        for lane, actions in enumerate(state["actions"]):
+            for action in actions:
+                for part in action if self._chunk > 1 else [action]:
+                    self._lanes.step([lane], part[None])
+        self._fresh[:] = state["fresh"]
+        self._tally.totals[:] = state["totals"]
+        self._tally.lengths[:] = state["lengths"]
+        self._tally.succeeded[:] = state["succeeded"]
+        self._tally.told[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
+
+
+def _rows(slots_by_lanes: np.ndarray) -> torch.Tensor:
+    """[T, N, ...] to a contiguous tensor [N, T, ...]."""
+    return torch.from_numpy(np.ascontiguousarray(np.swapaxes(slots_by_lanes, 0, 1)))

@@ -1,0 +1,83 @@
+"""What is known of finished episodes, and the metrics made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlinf.rollouts.envs.vec_env import StepResult
+from rlinf.types import Metrics
+
+
+@dataclass(frozen=True)
+class EpisodeRecord:
+    """One finished episode; numbers are before any normalisation."""
+
+    key: int
+    """Lane (fragments) or row (whole episodes, evaluation) that it ran in."""
+    total: float
+    """Undiscounted return."""
+    length: int
+    """Environment steps."""
+    success_once: bool | None
+    """The success flag was up at any step; None where the environment told no success in the whole episode."""
+    success_at_end: bool | None
+    """It was up at the last step; None likewise."""
+
+
+@dataclass(frozen=True)
+class EpisodeTrace:
+    """What happened in an episode, decision by decision, for people to look at."""
+
+    record: EpisodeRecord
+    start_seed: int
+    rewards: list[float]
+    actions: list[list[float]]
+    """One list per dimension of the action."""
+
+
+def tell_success(records: Sequence[EpisodeRecord]) -> bool:
+    """Whether their environments know of success at all. An episode that says nothing of it has failed then."""
+    return any(record.success_once is not None for record in records)
+
+
+def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
+    """Means over the records, and how many there were; without any, only the count. No success where none is told."""
+    metrics: Metrics = {f"{prefix}/episodes": float(len(records))}
+    if records:
+        metrics[f"{prefix}/return"] = float(np.mean([r.total for r in records]))
+        metrics[f"{prefix}/episode_len"] = float(np.mean([r.length for r in records]))
+    if tell_success(records):
+        metrics[f"{prefix}/success_once"] = float(np.mean([bool(r.success_once) for r in records]))
+        metrics[f"{prefix}/success_at_end"] = float(np.mean([bool(r.success_at_end) for r in records]))
+    return metrics
+
+
+class EpisodeTally:
+    """Running return, length and success of N lanes, turned into a record when an episode ends."""
+
+    def __init__(self, num_lanes: int) -> None:
+        self.totals = np.zeros(num_lanes)
+        self.lengths = np.zeros(num_lanes, dtype=np.int64)
+        self.succeeded = np.zeros(num_lanes, dtype=bool)
+        self.told = np.zeros(num_lanes, dtype=bool)
+
+    def add(self, lanes: np.ndarray, result: StepResult, acted: np.ndarray) -> None:
+        """One step of distinct ``lanes`` [n], as far as they ``acted`` [n]."""
+        lanes = lanes[acted]
+        self.totals[lanes] += result.rewards[acted]
+        self.lengths[lanes] += 1
+        self.succeeded[lanes] |= result.success[acted]
+        self.told[lanes] |= result.told[acted]
+
+    def finish(self, lane: int, key: int, success_now: bool) -> EpisodeRecord:
+        success = (bool(self.succeeded[lane]), success_now) if self.told[lane] else (None, None)
+        record = EpisodeRecord(key, float(self.totals[lane]), int(self.lengths[lane]), *success)
+        self.clear(lane)
+        return record
+
+    def clear(self, lane: int) -> None:
+        self.totals[lane], self.lengths[lane] = 0.0, 0
+        self.succeeded[lane] = self.told[lane] = False

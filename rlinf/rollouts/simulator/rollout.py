@@ -1,0 +1,220 @@
+"""The simulators' rollout: splits the work over env workers and joins their rows into one batch."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlinf.errors import UserError
+from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
+from rlinf.rollouts.simulator.demonstrations import Demonstrations
+from rlinf.rollouts.simulator.env_worker import Layout, RolloutPart
+from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, episode_metrics
+from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
+from rlinf.streams import stream_seed
+from rlinf.types import Batch, Metrics, WeightUpdate, concatenate
+
+_RECENT = 100
+
+
+class Workers(Protocol):
+    """A group of env workers; `cluster.WorkerGroup` fits."""
+
+    size: int
+
+    def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class VectorOptions:
+    seed: int
+    layout: Layout
+    num_groups: int = 1
+    """`episodes`: start states per step."""
+    group_size: int = 1
+    max_failures: int = 100
+    normalize_rewards: bool = False
+    gamma: float = 1.0
+    """Of the discounted return that reward normalisation looks at."""
+    off_policy: bool = False
+    """A replay buffer takes a step without a true slot, too: what was there before does not go on in the next."""
+    evaluation_seed: int = 1_000_000
+    filmed_episodes: int = 4
+
+
+@dataclass(frozen=True)
+class VectorEvaluation:
+    """Episodes in the order of their rows, what a few of them did, and why there is no video where one was wanted."""
+
+    records: list[EpisodeRecord]
+    traces: list[EpisodeTrace]
+    problem: str | None = None
+
+
+class VectorRollout:
+    """Fits `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
+
+    def __init__(self, workers: Workers, options: VectorOptions) -> None:
+        self._workers = workers
+        self._options = options
+        self._failures: Counter[str] = Counter()
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._env_steps = 0
+        self._normalizer = RewardNormalizer(options.gamma) if options.normalize_rewards else None
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        """Sends the weights to every worker."""
+        self._workers.call("load", update)
+        return {}
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of a step. Where every episode of it broke it is collected again, until too many have failed."""
+        started = time.perf_counter()
+        parts: list[RolloutPart] = []
+        batch: Batch | None = None
+        while batch is None or not bool(batch.mask.any() or self._options.off_policy):
+            newest = self._collected(step)
+            parts += newest
+            batch = self._joined(newest)
+        episodes = [record for part in parts for record in part.episodes]
+        self._recent.extend(record.total for record in episodes)
+        return batch, self._metrics(parts, episodes, time.perf_counter() - started)
+
+    def _collected(self, step: int) -> list[RolloutPart]:
+        """What every worker brings."""
+        parts: list[RolloutPart]
+        if self._options.layout == "episodes":
+            parts = self._workers.call("collect", per_rank=[(step, tasks) for tasks in self._split(self._tasks(step))])
+        else:
+            parts = self._workers.call("collect", step)
+        self._env_steps += sum(part.env_steps for part in parts)
+        self._note_failures(parts)
+        return parts
+
+    def _joined(self, parts: Sequence[RolloutPart]) -> Batch | None:
+        """The rows of all workers, if there are any, with their rewards normalised where that is asked for."""
+        batches = [part.batch for part in parts if part.batch is not None]
+        if not batches:
+            return None
+        batch = concatenate(batches)
+        if self._options.layout == "episodes" and self._options.group_size > 1:
+            batch = _drop_singleton_groups(batch)
+        return batch if self._normalizer is None else self._normalizer(batch)
+
+    def evaluate(self, episodes: int, *, greedy: bool = True, video: Path | None = None) -> VectorEvaluation:
+        """``episodes`` episodes whose starts depend on the evaluation seed and their number only.
+
+        With ``video`` the first few are filmed, all by one worker, into that file.
+        """
+        seed = self._options.evaluation_seed
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
+        filmed = tasks[: self._options.filmed_episodes] if video is not None else []
+        others = np.array_split(np.arange(len(filmed), episodes), self._workers.size)
+        calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy) for rows in others]
+        calls[0] = (*calls[0], filmed, video)
+        parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
+        self._note_failures(parts)
+        return VectorEvaluation(
+            [record for part in parts for record in part.episodes],
+            [trace for part in parts for trace in part.traces],
+            parts[0].problem,
+        )
+
+    def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
+        """What the demonstrator does from so many start states, worker by worker."""
+        seed = self._options.seed
+        tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
+        shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
+        return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
+
+    @property
+    def failures(self) -> int:
+        """Of environments, so far: while training and while evaluating."""
+        return self._failures.total()
+
+    def _tasks(self, step: int) -> list[EpisodeTask]:
+        """Groups one after the other; the members of a group start from the same seed."""
+        size = self._options.group_size
+        return [
+            EpisodeTask(group * size + member, group, stream_seed(self._options.seed, "start", step, group))
+            for group in range(self._options.num_groups)
+            for member in range(size)
+        ]
+
+    def _split(self, tasks: list[EpisodeTask]) -> list[list[EpisodeTask]]:
+        """Whole groups for every worker, in order."""
+        groups = np.array_split(np.arange(self._options.num_groups), self._workers.size)
+        size = self._options.group_size
+        return [tasks[int(g[0]) * size : (int(g[-1]) + 1) * size] if len(g) else [] for g in groups]
+
+    def _note_failures(self, parts: Sequence[RolloutPart]) -> None:
+        """Counts them; more than are allowed end the run, with an account of one of the newest."""
+        for part in parts:
+            self._failures.update(part.failures)
+        if self._failures.total() > self._options.max_failures:
+            raise EnvFailureError(
+                f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than "
+                f"env.max_failures = {self._options.max_failures}{_newest_failure(parts)}"
+            )
+
+    def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
+        metrics = episode_metrics(episodes)
+        if len(self._recent) == _RECENT:
+            metrics[f"rollout/return_last_{_RECENT}"] = float(np.mean(self._recent))
+        arrived = sum(part.env_steps for part in parts)
+        metrics |= {"rollout/env_steps": float(arrived), "rollout/env_steps_total": float(self._env_steps)}
+        metrics |= {"time/rollout_s": seconds, "env/steps_per_s": arrived / max(seconds, 1e-9)}
+        return metrics | {f"env/{kind}": float(self._failures[kind]) for kind in FAILURE_KINDS}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Enough for the next rollout to be the one that would have followed, with the same number of workers."""
+        return {
+            "workers": self._workers.call("state_dict"),
+            "failures": dict(self._failures),
+            "recent": list(self._recent),
+            "env_steps": self._env_steps,
+            "normalizer": None if self._normalizer is None else self._normalizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if len(state["workers"]) != self._workers.size:
+            raise UserError(
+                f"the checkpoint holds the environments of {len(state['workers'])} env workers; continue it with "
+                f"env.num_workers={len(state['workers'])}"
+            )
+        self._workers.call("load_state_dict", per_rank=[(part,) for part in state["workers"]])
+        self._failures = Counter(state["failures"])
+        self._recent.extend(state["recent"])
+        self._env_steps = state["env_steps"]
+        if self._normalizer is not None:
+            self._normalizer.load_state_dict(state["normalizer"])
+
+
+def lane_ranges(num_envs: int, workers: int) -> list[range]:
+    """The lanes of each worker: consecutive, sizes differing by one at most."""
+    if workers > num_envs:
+        raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
+    edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]
+    return [range(first, last) for first, last in itertools.pairwise(edges)]
+
+
+def _newest_failure(parts: Sequence[RolloutPart]) -> str:
+    """To end a sentence with: what the environments of some worker said last."""
+    accounts = (part.last_failure for part in parts if part.failures and part.last_failure)
+    return next((f". The newest:\n{account}" for account in accounts), "")
+
+
+def _drop_singleton_groups(batch: Batch) -> Batch:
+    """Without groups of which failures left one member only: it has nothing to be compared with."""
+    _, group_of, sizes = batch.group_ids.unique(return_inverse=True, return_counts=True)
+    keep = (sizes[group_of] > 1).nonzero()[:, 0]
+    return batch if len(keep) == batch.num_rows else batch.select(keep)

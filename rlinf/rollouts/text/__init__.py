@@ -1,0 +1,1 @@
+"""Conversations of a language model with text environments, made into batches."""

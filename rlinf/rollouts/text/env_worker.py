@@ -1,0 +1,99 @@
+"""Hosts text environments in a worker: no torch here, so that a verifier process starts fast and stays small."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from rlinf.rollouts.text.grading import Graded, GradedColumns, columns_of
+
+
+@dataclass(frozen=True)
+class EnvFacts:
+    """What a driver needs to know of an environment before it starts."""
+
+    num_tasks: int
+    system_prompt: str | None
+    max_turns: int
+    notes: Mapping[str, int]
+    """Counts worth reporting once, such as skipped rows."""
+    steps_in_part: bool
+    """Responses can be graded one by one; otherwise all rows step together."""
+
+
+class TextEnvWorker:
+    """Environments of one id, one per (side, number of rows)."""
+
+    busy_s = 0.0
+    """Seconds of :meth:`grade` so far."""
+
+    def __init__(self, env_id: str, sides: Mapping[str, Mapping[str, Any]], *, max_turns: int = 1) -> None:
+        """
+        Args:
+            sides: constructor kwargs by the name of the side.
+            max_turns: after so many responses the driver ends a conversation, so the environment grades it then.
+        """
+        self._env_id, self._sides, self._max_turns = env_id, sides, max_turns
+        self._envs: dict[tuple[str, int], Any] = {}
+
+    def facts(self, side: str) -> EnvFacts:
+        env = self._env(side, 1)
+        return EnvFacts(
+            num_tasks=int(env.num_tasks),
+            system_prompt=getattr(env, "system_prompt", None),
+            max_turns=int(getattr(env, "max_turns", 1)),
+            notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
+            steps_in_part=bool(getattr(env, "steps_in_part", False)),
+        )
+
+    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Starts one conversation for each task id."""
+        return self._env(side, len(task_ids)).reset(options={"task_ids": list(task_ids)})
+
+    def answer(self, side: str, count: int, rows: Sequence[int], responses: Sequence[str]) -> GradedColumns:
+        """Responses in some of the ``count`` conversations that :meth:`reset` started last; the others wait.
+
+        An environment that steps all rows together takes "" for the others, so they must have ended.
+        """
+        began = time.perf_counter()
+        env = self._env(side, count)
+        actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * count
+        for row, response in zip(rows, responses, strict=True):
+            actions[row] = response
+        result = env.step(tuple(actions))
+        return columns_of(result, rows, seconds=time.perf_counter() - began)
+
+    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
+        """All of ``answers`` (conversation, response) at once, when the last has come."""
+        given = dict(answers)
+        if given:
+            graded = self.answer(side, count, list(given), list(given.values()))
+            self.busy_s += graded.seconds
+            yield from graded.rows(list(given))
+
+    def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+        """(prompt, correct response) pairs for a supervised warm start."""
+        return self._env(side, 1).demonstrations(list(task_ids))
+
+    def _env(self, side: str, rows: int) -> Any:
+        if (side, rows) not in self._envs:
+            env = gymnasium.make_vec(self._env_id, num_envs=rows, **self._sides[side])
+            inner: Any = env.unwrapped
+            if not hasattr(inner, "num_tasks"):
+                raise TypeError(
+                    f"{self._env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one"
+                )
+            turns = getattr(inner, "max_turns", 1)
+            if turns > 1 and self._max_turns == 1:
+                raise ValueError(
+                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: "
+                    f"set env.max_turns: {turns}"
+                )
+            if turns > self._max_turns:
+                inner.max_turns = self._max_turns
+            self._envs[side, rows] = inner
+        return self._envs[side, rows]

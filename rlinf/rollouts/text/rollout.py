@@ -1,0 +1,284 @@
+"""Text rollouts: conversations between a policy and a verifier (or any text environment), made into a batch.
+
+One turn is: the sampler answers all open conversations, the environment reads the answers, as they come: it grades the
+first ones while the last are still being generated. A verifier ends after the first turn; an environment with tools
+answers back, and its words stand in the row under a false mask. Nothing depends on the order in which answers come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from rlinf.rollouts.text.grading import Graded
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
+
+GENERATION = "time/generation_s"
+
+T = TypeVar("T")
+
+
+class TextSampler(Protocol):
+    """What a rollout needs of a :class:`rlinf.interfaces.Sampler`."""
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
+
+
+class TextEnvs(Protocol):
+    """Text environments somewhere: the rows of all workers as one vector env."""
+
+    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
+
+    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
+        """What is said to each of ``answers`` (conversation, response), in any order.
+
+        ``count`` is the number of conversations of the last reset. Answers are graded while more are awaited, where
+        the environments can do that.
+        """
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of grading so far, wherever it happens; of several workers the busiest one's."""
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """What one round of conversations gave: rows, in the order of their tasks, and what was counted on the way."""
+
+    rows: list[Row]
+    metrics: Metrics
+
+
+@dataclass
+class Clock:
+    """Seconds by stage."""
+
+    spent: Metrics = field(default_factory=dict)
+
+    def add(self, stage: str, since: float) -> None:
+        self.count(stage, time.perf_counter() - since)
+
+    def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
+        """``items``; the wait for each is counted."""
+        while True:
+            began = time.perf_counter()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            finally:
+                self.add(stage, began)
+            yield item
+
+    def count(self, stage: str, seconds: float) -> None:
+        self.spent[stage] = self.spent.get(stage, 0.0) + seconds
+
+
+class TextRollout:
+    """Collects batches of ``prompts x group_size`` responses; a function of seed, step, position and weights alone."""
+
+    def __init__(
+        self,
+        sampler: TextSampler,
+        envs: TextEnvs,
+        renderer: PromptRenderer,
+        order: TaskOrder,
+        *,
+        params: SamplingParams,
+        prompts: int,
+        group_size: int,
+        seed: int,
+        max_turns: int,
+        max_prompt_length: int,
+        pad_token_id: int,
+        extra_columns: Collection[str] = (),
+    ) -> None:
+        """``extra_columns``: what the estimator needs beside the usual columns, by the names of the catalog:
+        ``greedy_rewards`` costs a further response for each prompt, ``anchor_ids`` nothing.
+        """
+        self.sampler, self.envs, self.renderer, self.order = sampler, envs, renderer, order
+        self.params, self.prompts, self.group_size, self.seed = params, prompts, group_size, seed
+        self.max_turns, self.max_prompt_length, self.pad_token_id = max_turns, max_prompt_length, pad_token_id
+        self.extra_columns = frozenset(extra_columns)
+        self.prompts_dropped = 0
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]:
+        """The next ``prompts`` tasks, ``group_size`` responses each."""
+        done, dropped = self.train_round(step)
+        batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
+        metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        if "anchor_ids" in self.extra_columns:
+            metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
+        if "greedy_rewards" in self.extra_columns:
+            task_ids = [row.task_id for row in done.rows if row.sample == 0]
+            baselines, tokens = self._greedy_rewards(task_ids, step)
+            metadata["greedy_reward"] = [baseline for baseline in baselines for _ in range(self.group_size)]
+            metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
+            metrics["rollout/tokens"] += tokens
+        return batch.replace(metadata=metadata), metrics
+
+    def train_round(self, step: int) -> tuple[Conversations, int]:
+        """The conversations of a batch, and how many tasks were dropped on the way."""
+        task_ids, dropped = self.fitting_tasks(self.prompts)
+        key = (self.seed, step)
+        return self.converse("train", task_ids, samples=self.group_size, params=self.params, key=key), dropped
+
+    def _greedy_rewards(self, task_ids: Sequence[int], step: int) -> tuple[list[float], int]:
+        """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
+        greedy = self.params.greedy()
+        done = self.converse("train", task_ids, samples=1, params=greedy, key=(self.seed, step))
+        return [row.total_reward for row in done.rows], sum(sum(row.mask) for row in done.rows)
+
+    def converse(
+        self, side: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+    ) -> Conversations:
+        """``samples`` conversations about each task, in the order of ``task_ids``."""
+        clock = Clock()
+        began = time.perf_counter()
+        rows = self.open_rows(side, task_ids, samples)
+        clock.add("time/env_reset_s", began)
+        for turn in range(self.max_turns):
+            self.hear(side, rows, self._answers(rows, turn, params, key, clock), clock)
+            if all(row.done for row in rows):
+                break
+        return Conversations(rows, {**summary(rows), **clock.spent})
+
+    def open_rows(self, side: str, task_ids: Sequence[int], samples: int) -> list[Row]:
+        """``samples`` new conversations about each task."""
+        repeated = [task for task in task_ids for _ in range(samples)]
+        prompts, infos = self.envs.reset(side, repeated)
+        return [
+            Row(
+                group=place // samples,
+                sample=place % samples,
+                task_id=task,
+                domain=str(infos["domain"][place]),
+                answer=str(infos["answer"][place]),
+                prompt_text=prompts[place],
+                prompt_ids=self.renderer.prompt(prompts[place]),
+            )
+            for place, task in enumerate(repeated)
+        ]
+
+    def hear(self, side: str, rows: Sequence[Row], answers: Iterable[tuple[int, str]], clock: Clock) -> None:
+        """What the environment says to ``answers`` (conversation, response) goes into their rows, as they come."""
+        began, busy = time.perf_counter(), self.envs.busy_s
+        generated = clock.spent.get(GENERATION, 0.0)
+        for graded in self.envs.grade(side, len(rows), answers):
+            rows[graded.place].read(
+                graded.observation,
+                reward=graded.reward,
+                ended=graded.ended,
+                facts=dict(graded.facts),
+                renderer=self.renderer,
+            )
+        waited = time.perf_counter() - began - (clock.spent.get(GENERATION, 0.0) - generated)
+        clock.count("time/verification_s", waited)
+        clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
+
+    def _answers(
+        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: Clock
+    ) -> Iterator[tuple[int, str]]:
+        """(conversation, response) as the sampler finishes them."""
+        requests, takers = self._requests(rows, turn, params, key)
+        for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
+            group = takers[completion.request_id]
+            place = group[completion.sample_index - requests[completion.request_id].first_sample]
+            rows[place].speak(completion, self.renderer)
+            yield place, rows[place].answers[-1]
+
+    def _requests(
+        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...]
+    ) -> tuple[list[SampleRequest], list[list[int]]]:
+        """What to ask the sampler, and the rows of each request; a group that shares its prompt is one request."""
+        requests: list[SampleRequest] = []
+        takers: list[list[int]] = []
+        for place, row in enumerate(rows):
+            if row.done:
+                continue
+            room = params.max_new_tokens - len(row.tokens)
+            if room < 1:
+                row.cut("length")
+                continue
+            shared = turn == 0 and takers and rows[takers[-1][0]].group == row.group
+            if shared:
+                takers[-1].append(place)
+                continue
+            takers.append([place])
+            requests.append(
+                SampleRequest(
+                    request_id=len(requests),
+                    prompt_ids=(*row.prompt_ids, *row.tokens),
+                    n=1,
+                    params=params if room == params.max_new_tokens else replace(params, max_new_tokens=room),
+                    key=(*key, row.task_id, turn),
+                    first_sample=row.sample,
+                )
+            )
+        return [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)], takers
+
+    def fitting_tasks(self, count: int) -> tuple[list[int], int]:
+        """The next ``count`` tasks whose prompt fits, and how many did not and were dropped."""
+        fitting: list[int] = []
+        dropped = 0
+        while len(fitting) < count:
+            candidates = self.order.take(count - len(fitting))
+            prompts, _ = self.envs.reset("train", candidates)
+            for task, prompt in zip(candidates, prompts, strict=True):
+                if len(self.renderer.prompt(prompt)) <= self.max_prompt_length:
+                    fitting.append(task)
+                else:
+                    dropped += 1
+            if dropped > self.order.num_tasks and not fitting:
+                raise ValueError(
+                    "every prompt of the dataset is longer than "
+                    f"data.max_prompt_length ({self.max_prompt_length} tokens)"
+                )
+        self.prompts_dropped += dropped
+        return fitting, dropped
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"position": self.order.position, "prompts_dropped": self.prompts_dropped}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.order.position = state["position"]
+        self.prompts_dropped = state["prompts_dropped"]
+
+
+def summary(rows: Sequence[Row]) -> Metrics:
+    """Rewards, verdicts and lengths; shares are of all rows."""
+    count = max(1, len(rows))
+    rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
+    lengths = torch.tensor([len(row.tokens) for row in rows], dtype=torch.float64)
+    verdicts = [row.verdict for row in rows]
+    groups: dict[int, set[float]] = {}
+    for row in rows:
+        groups.setdefault(row.group, set()).add(row.total_reward)
+    return {
+        "reward/mean": float(rewards.mean()),
+        "reward/std": float(rewards.std(correction=0)),
+        "reward/constant_groups": sum(len(values) == 1 for values in groups.values()) / max(1, len(groups)),
+        "rollout/accuracy": verdicts.count("correct") / count,
+        "rollout/response_length": float(lengths.mean()),
+        "rollout/response_length_max": float(lengths.max()),
+        "rollout/cut_by_length": sum(row.finish_reason == "length" for row in rows) / count,
+        "rollout/tokens": float(lengths.sum()),
+        **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
+        "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
+        **_reward_terms(rows),
+    }
+
+
+def _reward_terms(rows: Sequence[Row]) -> Metrics:
+    names = sorted({name for row in rows for name in row.facts if name.startswith("reward/")})
+    return {
+        f"reward_terms/{name.removeprefix('reward/')}": sum(float(row.facts.get(name, 0.0)) for row in rows) / len(rows)
+        for name in names
+    }

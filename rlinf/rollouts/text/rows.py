@@ -1,0 +1,176 @@
+"""One conversation while it goes on, and a batch of finished ones."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import torch
+
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.types import Batch, Completion
+
+
+@dataclass
+class Row:
+    """A conversation: a prompt, then tokens of the policy and, under a false mask, of the environment."""
+
+    group: int
+    sample: int
+    task_id: int
+    domain: str
+    answer: str
+    prompt_text: str
+    prompt_ids: tuple[int, ...]
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    mask: list[bool] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    rewards: dict[int, float] = field(default_factory=dict)
+    """Slot -> reward: what the environment gave for the turn that ended there."""
+    step_rewards: dict[int, float] = field(default_factory=dict)
+    anchors: dict[int, int] = field(default_factory=dict)
+    """First slot of a turn -> the state it answers, as a number: equal where the environment said the same."""
+    answers: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    finish_reason: str = ""
+    done: bool = False
+    _turn_start: int = 0
+    _heard: str | None = None
+    """What the environment said last; None before its first answer to a turn."""
+
+    @property
+    def total_reward(self) -> float:
+        return sum(self.rewards.values())
+
+    @property
+    def verdict(self) -> str:
+        return str(self.facts.get("verdict", ""))
+
+    def speak(self, completion: Completion, renderer: PromptRenderer) -> None:
+        """The policy's next turn."""
+        self.tokens += completion.token_ids
+        self.logprobs += completion.logprobs
+        self.mask += [True] * len(completion.token_ids)
+        self.versions += completion.policy_version
+        self.finish_reason = completion.finish_reason
+        self.answers.append(renderer.text(completion.token_ids))
+        self._turn_start = len(self.tokens) - len(completion.token_ids)
+        if completion.token_ids:
+            self.anchors[self._turn_start] = _state_id(self.prompt_text if self._heard is None else self._heard)
+
+    def anchor_ids(self) -> list[int]:
+        """For each slot the state that a turn begins from there, or -1."""
+        return [self.anchors.get(slot, -1) for slot in range(len(self.tokens))]
+
+    def read(
+        self, observation: str, *, reward: float, ended: bool, facts: dict[str, Any], renderer: PromptRenderer
+    ) -> None:
+        """The environment's answer to the turn that :meth:`speak` added."""
+        self.facts = facts
+        if self.tokens:
+            self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + reward
+            self._place_steps(renderer)
+        if ended or self.finish_reason == "length":
+            self.done = True
+            return
+        self._heard = observation
+        added = renderer.continuation(observation)
+        if added and self.tokens and added[0] == self.tokens[-1]:
+            added = added[1:]  # A chat template closes the policy's turn, which the policy did itself.
+        self.tokens += added
+        self.logprobs += [0.0] * len(added)
+        self.mask += [False] * len(added)
+        self.versions += [0] * len(added)
+
+    def cut(self, reason: str) -> None:
+        """Ends the conversation where no room is left."""
+        self.finish_reason, self.done = reason, True
+
+    def _place_steps(self, renderer: PromptRenderer) -> None:
+        """Character offsets of the environment's steps, as slots: a step ends in the token that completes its text.
+
+        The last step ends with the turn: whether to stop there was its last decision. A step without a score (NaN)
+        leaves no trace.
+        """
+        ends, scores = self.facts.get("step_ends"), self.facts.get("step_rewards")
+        if ends is None or scores is None or not len(ends):
+            return
+        turn = self.tokens[self._turn_start :]
+        whole = renderer.text(turn)
+        for order, (end, score) in enumerate(zip(ends, scores, strict=True)):
+            if math.isnan(score):
+                continue
+
+            def complete(count: int, prefix: str = whole[:end]) -> bool:
+                return renderer.text(turn[: count + 1]).startswith(prefix)
+
+            last = order == len(ends) - 1
+            slot = len(turn) - 1 if last else bisect.bisect_left(range(len(turn) - 1), True, key=complete)
+            place = self._turn_start + slot
+            self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
+
+
+def _state_id(observation: str) -> int:
+    """63 bits of the text's hash: the same in every process, and never the -1 of a slot that begins nothing."""
+    return int.from_bytes(blake2b(observation.encode(), digest_size=8).digest(), "little") >> 1
+
+
+def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
+    """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
+    count, slots = len(rows), max(1, *(len(row.tokens) for row in rows))
+    width = max(len(row.prompt_ids) for row in rows)
+    prompts = torch.full((count, width), pad_token_id)
+    actions = torch.full((count, slots), pad_token_id)
+    logprobs, rewards = torch.zeros(count, slots), torch.zeros(count, slots)
+    steps = torch.full((count, slots), torch.nan)
+    mask, terminated, truncated = (torch.zeros(count, slots, dtype=torch.bool) for _ in range(3))
+    versions = torch.zeros(count, slots, dtype=torch.int32)
+    for place, row in enumerate(rows):
+        length = len(row.tokens)
+        prompts[place, : len(row.prompt_ids)] = torch.tensor(row.prompt_ids)
+        actions[place, :length] = torch.tensor(row.tokens, dtype=torch.int64)
+        logprobs[place, :length] = torch.tensor(row.logprobs)
+        mask[place, :length] = torch.tensor(row.mask, dtype=torch.bool)
+        versions[place, :length] = torch.tensor(row.versions, dtype=torch.int32)
+        for slot, reward in row.rewards.items():
+            rewards[place, slot] = reward
+        for slot, reward in row.step_rewards.items():
+            steps[place, slot] = reward
+        if True in row.mask:
+            # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
+            # the policy acted last: the environment may have spoken after that.
+            last = length - 1 - row.mask[::-1].index(True)
+            terminated[place, last] = True
+            truncated[place, last] = row.finish_reason == "length"
+    return Batch(
+        inputs={
+            "prompt_ids": prompts,
+            "prompt_lengths": torch.tensor([len(row.prompt_ids) for row in rows]),
+            "response_lengths": torch.tensor([len(row.tokens) for row in rows]),
+        },
+        actions=actions,
+        mask=mask,
+        logprobs=logprobs,
+        rewards=rewards if multi_turn else rewards.sum(1),
+        group_ids=torch.tensor([row.group for row in rows]),
+        policy_version=versions,
+        terminated=terminated,
+        truncated=truncated,
+        # By what the environment can do, not by what it found: a batch without one right step has the column too.
+        step_rewards=steps if any("step_ends" in row.facts for row in rows) else None,
+        metadata={
+            "prompt": [row.prompt_text for row in rows],
+            "response": ["\n".join(row.answers) for row in rows],
+            "answer": [row.answer for row in rows],
+            "task_id": [row.task_id for row in rows],
+            "domain": [row.domain for row in rows],
+            "verdict": [row.verdict for row in rows],
+            "extracted": [row.facts.get("extracted") for row in rows],
+            "finish_reason": [row.finish_reason for row in rows],
+        },
+    )

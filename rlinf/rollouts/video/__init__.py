@@ -1,0 +1,1 @@
+"""Episodes as videos."""

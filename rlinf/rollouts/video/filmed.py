@@ -1,0 +1,128 @@
+"""Sub-environments that are filmed while they are stepped: where the environment lives, a frame at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.envs.vec_env import StepResult, SyncVecEnv
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+from rlinf.rollouts.video.encoder import Film
+from rlinf.rollouts.video.filmable import filmable_env
+from rlinf.rollouts.video.tiles import Grid, Tile
+
+# Simulators that make more frames a second than this are shown every n-th step.
+_MOST_FPS = 30.0
+_USUAL_FPS = 30.0
+
+
+class FilmedVecEnv:
+    """Fits `VecEnv`. An episode's tile is found by its start seed: a second attempt replaces the first.
+
+    A frame or a file that fails ends the film and nothing else: ``problem`` then says why, and stepping goes on.
+    """
+
+    def __init__(self, options: EnvOptions, num_lanes: int) -> None:
+        self._lanes = _drawing_lanes(options, num_lanes)
+        self.num_lanes = num_lanes
+        self.observation_space = self._lanes.observation_space
+        self.action_space = self._lanes.action_space
+        self.observations = self._lanes.observations
+        given = float(self._lanes.metadata.get("render_fps") or _USUAL_FPS)
+        self._every = max(1, int(np.ceil(given / _MOST_FPS)))
+        self._fps = given / self._every
+        self.problem: str | None = None
+        self._film: Film | None = None
+        self._grid = Grid()
+        self._tiles: dict[int, Tile] = {}
+        self._tile_of: dict[int, Tile] = {}
+        self._calls = 0
+
+    @property
+    def last_failure(self) -> str:
+        return self._lanes.last_failure
+
+    @contextmanager
+    def filming(self, path: Path, seeds: Sequence[int]) -> Iterator[None]:
+        """The episodes from these start seeds, played inside the block, become the video ``path``, in this order."""
+        film = Film(path, self._fps)
+        self._film, self._grid, self._calls, self.problem = film, Grid(), 0, None
+        self._tiles = {seed: Tile(number) for number, seed in enumerate(seeds)}
+        self._tile_of = {}
+        try:
+            yield
+        except BaseException:
+            film.close(keep=False)
+            raise
+        try:
+            film.close(keep=self.problem is None)
+        except Exception as error:  # the disk is full
+            self.problem = _words(error)
+
+    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        failed = self._lanes.reset(lanes, seeds)
+        for position, (lane, seed) in enumerate(zip(lanes, seeds, strict=True)):
+            tile = self._tiles[seed] = self._tile_of[lane] = Tile(self._tiles[seed].number)
+            if position not in failed:
+                self._look(lane, tile)
+        self._shoot()
+        return failed
+
+    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
+        result = self._lanes.step(lanes, actions)
+        self._calls += 1
+        due = self._calls % self._every == 0
+        ends = result.terminated | result.truncated
+        for position, lane in enumerate(lanes):
+            if position in result.failed:
+                continue
+            tile = self._tile_of[lane]
+            tile.step += 1
+            tile.reward = float(result.rewards[position])
+            tile.total += tile.reward
+            if result.told[position]:
+                tile.success = bool(tile.success or result.success[position])
+            tile.over = bool(ends[position])
+            if due or tile.over:
+                self._look(lane, tile)
+        if due or ends.any():
+            self._shoot()
+        return result
+
+    def restart(self, lane: int) -> None:
+        self._lanes.restart(lane)
+
+    def close(self) -> None:
+        self._lanes.close()
+
+    def _look(self, lane: int, tile: Tile) -> None:
+        if self.problem is None:
+            try:
+                tile.frame = self._lanes.render(lane)
+            except Exception as error:  # whatever a renderer raises ends the film, not the evaluation
+                self.problem = _words(error)
+
+    def _shoot(self) -> None:
+        """Adds a picture of all episodes, once each has a frame."""
+        if self.problem is not None or self._film is None or any(tile.frame is None for tile in self._tiles.values()):
+            return
+        try:
+            self._film.write(self._grid.draw(list(self._tiles.values())))
+        except Exception as error:  # a full disk, an encoder that is not there
+            self.problem = _words(error)
+
+
+def _drawing_lanes(options: EnvOptions, num_lanes: int) -> SyncVecEnv | IsolatedVecEnv:
+    if options.isolation == "process":
+        return IsolatedVecEnv(options, num_lanes, draws=True)
+    build = partial(filmable_env, options)
+    return SyncVecEnv(build, num_lanes, options.success_key, options.step_timeout_s)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

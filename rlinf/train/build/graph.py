@@ -1,0 +1,73 @@
+"""What the loop drives: the same six things for language models and for simulators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rlinf.config import Config
+from rlinf.train.evaluation.text import Evaluation
+from rlinf.train.workers.pools import LearnerPool
+from rlinf.types import Batch, Metrics
+
+if TYPE_CHECKING:
+    from rlinf.train.reward_model import LearnedReward
+
+
+class StatefulRollout(Protocol):
+    """A rollout whose position is part of every checkpoint."""
+
+    def collect(self, step: int) -> tuple[Batch, Metrics]: ...
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state: Any) -> None: ...
+
+
+def nothing() -> None:
+    """For graphs whose samplers have no memory to free."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The processes of a run behind plain calls."""
+
+    rollout: StatefulRollout
+    learner: LearnerPool
+    send_weights: Callable[[int], Metrics]
+    """The learner's weights to the samplers, under this version."""
+    evaluate: Callable[[], Evaluation] | None
+    film: Callable[[int], Evaluation] | None = None
+    """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
+    on_policy: bool = True
+    """False: the learner keeps transitions of its own accord, and takes batches as they come, without advantages."""
+    warm_start_batch: Callable[[int], Batch] | None = None
+    """The supervised batch of a warm-start step."""
+    sleep: Callable[[], None] = nothing
+    """Samplers give device memory back while the learner works ..."""
+    wake: Callable[[], None] = nothing
+    """... until they are to take new weights."""
+    save_tokenizer: Callable[[str], object] | None = None
+    reward_model: LearnedReward | None = None
+    """Scores batches where the reward is a learned one."""
+    restarts: Callable[[], Mapping[str, float]] = dict
+    """How often workers were started anew, by kind, and what else pools of workers count."""
+    notes: Mapping[str, int | str] = field(default_factory=dict)
+    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
+
+
+def gpus_of(config: Config) -> tuple[float, float]:
+    """GPUs of each learner rank and each sampler: colocated ones share a card, separate ones have their own."""
+    import torch
+
+    cluster = config.cluster
+    available = torch.cuda.is_available()
+    learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(available)
+    if config.rollout.sampler == "server":
+        return learner, 0.0
+    if cluster.gpus_per_sampler is not None:
+        return learner, cluster.gpus_per_sampler
+    if cluster.placement == "separate" or not learner:
+        return learner, float(available)
+    return learner / 2, learner / 2

@@ -1,0 +1,87 @@
+"""One rank of a PyTorch learner where the configuration puts it, for text and simulators alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rlinf.cluster import RankInfo
+from rlinf.config import Config
+from rlinf.learners.stage import Stage
+from rlinf.train.build.graph import gpus_of
+from rlinf.train.build.options import training_stage, warm_start_stage
+
+if TYPE_CHECKING:
+    import torch
+
+    from rlinf.algorithms.statistics import Ranks
+    from rlinf.learners.torch import TorchLearner
+
+
+def learner_device(config: Config) -> torch.device:
+    """The card that Ray shows this worker, or the CPU."""
+    import torch
+
+    return torch.device("cuda" if gpus_of(config)[0] > 0 else "cpu")
+
+
+def join_group(config: Config, info: RankInfo) -> torch.device:
+    """Meets the other ranks; also a single rank gets a group. Returns this rank's device."""
+    from rlinf.learners.process_group import join
+
+    device = learner_device(config)
+    join(
+        rank=info.rank,
+        size=info.size,
+        address=info.master_address,
+        port=info.master_port,
+        device=device,
+        timeout_s=config.cluster.call_timeout_s,
+    )
+    return device
+
+
+def placed(config: Config, info: RankInfo) -> tuple[torch.device, Ranks]:
+    """Where this rank computes, and the others. A single rank needs no process group."""
+    from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
+
+    if info.size == 1:
+        return learner_device(config), ONE_RANK
+    device = join_group(config, info)
+    return device, TorchRanks(device=device)
+
+
+def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Any], stage: Stage) -> TorchLearner:
+    """``make_policy`` gets the device's type."""
+    from rlinf.learners.torch import TorchLearner
+
+    device, ranks = placed(config, info)
+    return TorchLearner(
+        make_policy(device.type),
+        stage=stage,
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        rank=info.rank,
+        size=info.size,
+        ranks=ranks,
+        offload=config.learner.offload,
+    )
+
+
+def first_stage(config: Config) -> Stage:
+    return warm_start_stage(config) if config.sft.steps else training_stage(config)
+
+
+class StagedLearner:
+    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
+
+    def __init__(self, learner: Any, config: Config) -> None:
+        self._learner = learner
+        self._stages = {"sft": warm_start_stage(config), "train": training_stage(config)}
+
+    def start(self, stage: str) -> None:
+        self._learner.start(self._stages[stage])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._learner, name)

@@ -1,0 +1,49 @@
+"""The process of a learned reward."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.config import Config
+from rlinf.streams import stream_seed
+from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.reward_model import LearnedReward
+
+
+def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> LearnedReward | None:
+    """None where the environment's reward is the only one. ``policy_model`` makes the language model of the policy."""
+    if config.reward_model.supervision == "none":
+        return None
+    group = cluster.spawn(
+        "reward_model",
+        functools.partial(_build, config, policy_model),
+        n=1,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=config.reward_model.gpus),
+    )
+    return LearnedReward(LearnerPool(group, cluster), config.reward_model, seed=stream_seed(config.run.seed, "reward"))
+
+
+def _build(config: Config, policy_model: Callable[[], Any], _info: RankInfo) -> Any:
+    import torch
+
+    from rlinf.learners.reward import RewardLearner
+    from rlinf.models.loading import activation_dtype, blank_reward_model, load_reward_model
+    from rlinf.models.reward_model import RewardModel
+
+    wanted = config.reward_model
+    device = "cuda" if wanted.gpus > 0 else "cpu"
+    dtype = activation_dtype(config.policy.dtype, device)
+    if wanted.path is not None:
+        model = load_reward_model(wanted.path, attention=config.policy.attention)
+    else:
+        model = blank_reward_model(policy_model().config)
+    return RewardLearner(
+        RewardModel(model, pack_rows=config.learner.pack, autocast=None if dtype == torch.float32 else dtype),
+        lr=wanted.lr,
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+    )

@@ -1,0 +1,220 @@
+"""The processes of a simulator run: env workers step and act, learner ranks train."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
+from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.config import Config
+from rlinf.config.checks.acting import acts_in
+from rlinf.config.checks.batch import collects_episodes
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.samplers.policy_server import PolicyServer
+from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.build.graph import Graph, gpus_of
+from rlinf.train.imitation import Imitation
+from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.build.learner import StagedLearner, first_stage, placed, torch_learner
+from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.sampled_envs import SampledEnvPool
+from rlinf.train.build.simulator_policy import make_policy
+from rlinf.train.evaluation.simulator import VectorEvaluator
+
+# How many starts are asked for their instruction: enough to meet every word of a task.
+_TOKENIZER_STARTS = 500
+
+
+def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+    """Starts all workers and puts them together."""
+    off_policy = config.algorithm.loss_type == OFF_POLICY_LOSS
+    envs = EnvPool(
+        cluster.spawn(
+            "env",
+            functools.partial(_build_env, config, folder),
+            n=config.env.num_workers,
+            resources=Resources(cpus=config.cluster.cpus_per_worker, spread=True),
+        ),
+        cluster,
+    )
+    if config.evaluation.video_every:
+        envs.require_filming()
+    if config.policy.name == "vla" and config.policy.path is None:
+        _keep_tokenizer(config, envs, folder)
+    if acts_in(config) == "sampler":
+        envs = _with_samplers(config, envs, cluster, folder)
+    rollout = VectorRollout(envs, vector_options(config))
+    warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
+    learners = cluster.spawn(
+        "learner",
+        functools.partial(_build_sac if off_policy else _build_learner, config, envs.spaces(), folder),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
+        rendezvous=config.learner.num_workers > 1,
+    )
+    learner = LearnerPool(learners, cluster)
+    evaluator = VectorEvaluator(
+        rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
+    )
+    return Graph(
+        rollout=rollout,
+        learner=learner,
+        send_weights=lambda version: rollout.load(learner.weights(version=version)),
+        evaluate=evaluator.evaluate if config.evaluation.size else None,
+        film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
+        on_policy=not off_policy,
+        warm_start_batch=None if off_policy else warm_start.batch,
+        restarts=envs.numbers,
+        notes={"env.vectorization": envs.vectorization()},
+    )
+
+
+def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
+    """The same env workers, with a policy that acts in sampler actors."""
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, envs.spaces(), folder),
+        n=config.rollout.num_samplers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[1]),
+    )
+    return SampledEnvPool(envs.group, samplers, cluster)
+
+
+def layout_of(config: Config) -> Layout:
+    """Critics learn from fragments of a fixed length; everything else judges whole episodes."""
+    return "episodes" if collects_episodes(config) else "fragments"
+
+
+def env_options(config: Config) -> EnvOptions:
+    env = config.env
+    return EnvOptions(
+        id=env.id,
+        kwargs=env.kwargs,
+        wrappers=tuple(env.wrappers),
+        reset_state_ids=tuple(env.reset_state_ids),
+        vectorization=env.vectorization,
+        isolation=env.isolation,
+        python=env.python,
+        max_episode_steps=env.max_episode_steps,
+        ignore_terminations=env.ignore_terminations,
+        num_action_chunks=env.num_action_chunks,
+        frame_stack=env.frame_stack,
+        success_key=env.success_key,
+        step_timeout_s=env.step_timeout_s,
+        max_failures=env.max_failures,
+    )
+
+
+def evaluation_env_options(config: Config) -> EnvOptions:
+    """The environment of evaluations: that of training, on other start states."""
+    return replace(
+        env_options(config),
+        kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
+        reset_state_ids=tuple(config.evaluation.reset_state_ids),
+    )
+
+
+def worker_options(config: Config) -> EnvWorkerOptions:
+    return EnvWorkerOptions(
+        env=env_options(config),
+        seed=config.run.seed,
+        layout=layout_of(config),
+        num_steps=config.rollout.num_steps,
+        auto_reset=config.env.auto_reset,
+        next_observations=config.algorithm.loss_type == OFF_POLICY_LOSS,
+        evaluation_env=evaluation_env_options(config),
+        evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
+        traced_episodes=config.evaluation.video_episodes,
+        films=config.evaluation.video_every > 0,
+        cores=config.cluster.threads_per_worker,
+        stages=config.rollout.pipeline_stages,
+    )
+
+
+def vector_options(config: Config) -> VectorOptions:
+    return VectorOptions(
+        seed=config.run.seed,
+        layout=layout_of(config),
+        num_groups=config.rollout.batch_size,
+        group_size=config.algorithm.group_size,
+        max_failures=config.env.max_failures,
+        normalize_rewards=config.env.normalize_rewards,
+        gamma=config.algorithm.gamma,
+        off_policy=config.algorithm.loss_type == OFF_POLICY_LOSS,
+        evaluation_seed=config.evaluation.seed,
+        filmed_episodes=config.evaluation.video_episodes,
+    )
+
+
+def _build_env(config: Config, folder: Path, info: RankInfo) -> EnvWorker:
+    lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
+    build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
+    return EnvWorker(worker_options(config), lanes, build)
+
+
+def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServer:
+    import torch
+
+    device = torch.device("cuda" if gpus_of(config)[1] > 0 else "cpu")
+    return PolicyServer(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
+
+
+def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
+    """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
+    wanted, language = config.policy.tokenizer, config.policy.vla.language
+
+    def make() -> Any:
+        from rlinf.models.loading import load_tokenizer
+        from rlinf.models.tokenizer import train_tokenizer
+
+        path = wanted.path or language.path
+        if path is not None:
+            return load_tokenizer(path)
+        texts = envs.instructions(_TOKENIZER_STARTS) or [config.policy.vla.task or ""]
+        return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
+
+    kept_tokenizer(folder / "tokenizer", make)
+
+
+def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Any:
+    learner = torch_learner(
+        config,
+        info,
+        lambda _device: make_policy(config, *spaces, tokenizer=folder / "tokenizer"),
+        first_stage(config),
+    )
+    return StagedLearner(learner, config)
+
+
+def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Any:
+    from rlinf.learners.sac import SacLearner, SacOptions
+
+    algorithm, optimizer = config.algorithm, config.learner.optimizer
+    device, ranks = placed(config, info)
+    return SacLearner(
+        make_policy(config, *spaces),
+        SacOptions(
+            seed=config.run.seed,
+            gamma=algorithm.gamma,
+            lr=optimizer.lr,
+            critic_lr=optimizer.critic_lr,
+            tau=algorithm.sac_tau,
+            alpha=algorithm.sac_alpha,
+            target_entropy=algorithm.sac_target_entropy,
+            replay_capacity=algorithm.replay_capacity,
+            replay_start=algorithm.replay_start,
+            replay_batch_size=algorithm.replay_batch_size,
+            replay_ratio=algorithm.replay_ratio,
+            n_step=algorithm.n_step,
+            replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
+        ),
+        device=device,
+        rank=info.rank,
+        size=info.size,
+        ranks=ranks,
+    )

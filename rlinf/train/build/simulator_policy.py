@@ -1,0 +1,146 @@
+"""The policy of a simulator run from its configuration, the same in every worker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
+from rlinf.config import Config
+from rlinf.granularity import Levels
+from rlinf.streams import stream_seed
+
+# What an exported folder of a policy has its options in.
+_OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json"}
+
+
+def make_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None) -> Any:
+    """The network for two spaces; its first weights are drawn from the run's seed.
+
+    ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one. An exported policy that
+    does not fit the environment is a UserError.
+    """
+    import torch
+
+    if config.policy.path is not None:
+        require_fit(config, observation_space, action_space)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(config.run.seed, "policy"))
+        if config.policy.name == "vla":
+            return _vla(config, observation_space, action_space, tokenizer)
+        return _actor_critic(config, observation_space, action_space)
+
+
+def require_fit(config: Config, observation_space: Any, action_space: Any) -> None:
+    """Whether the exported policy of `policy.path` is one for these spaces.
+
+    Raises:
+        PolicyError: it is no export of this kind of policy, or decides on chunks of another length.
+        SpacesDifferError: it was made for other spaces; the message says which leaf differs.
+    """
+    from rlinf.models.actor_critic.export import load_spaces
+    from rlinf.models.loading import PolicyError
+    from rlinf.rollouts.envs.vec_env import SpacesDifferError, unlike_leaves
+
+    path, kind, chunks = config.policy.path, config.policy.name, config.env.num_action_chunks
+    assert path is not None
+    options = Path(path) / _OPTIONS[kind]
+    if not options.exists():
+        raise PolicyError(f"policy.path: {path} is no exported policy of policy.name {kind}: no {options}")
+    for leaf, (trained, given) in unlike_leaves(load_spaces(Path(path)), (observation_space, action_space)).items():
+        had, has = (f"is {space}" if space is not None else "is missing" for space in (trained, given))
+        raise SpacesDifferError(
+            f"policy.path: the policy in {path} was trained on another environment: its {leaf} space {had}, and that "
+            f"of {config.env.id} {has}. Take the environment, env.kwargs and env.wrappers that it was trained with, or "
+            "leave policy.path out"
+        )
+    decides = json.loads(options.read_text()).get("num_action_chunks", 1)
+    if decides != chunks:
+        raise PolicyError(
+            f"policy.path: the policy in {path} decides on {decides} actions at a time, and env.num_action_chunks is "
+            f"{chunks}. Set env.num_action_chunks: {decides}"
+        )
+
+
+def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> Any:
+    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+    from rlinf.models.soft_actor_critic import SoftActorCritic
+
+    off_policy, policy, levels = config.algorithm.loss_type == OFF_POLICY_LOSS, config.policy, _levels(config)
+    if policy.path is not None:
+        if off_policy:
+            return SoftActorCritic.from_pretrained(policy.path)
+        return ActorCritic.from_pretrained(policy.path, levels)
+    options = ActorCriticOptions(
+        hidden_sizes=tuple(policy.hidden_sizes),
+        activation=policy.activation,
+        encoder=policy.encoder,
+        distribution=policy.distribution,
+        init_log_std=policy.init_log_std,
+        shared_critic=policy.shared_critic,
+        recurrent=policy.recurrent,
+        embedding_size=policy.embedding_size,
+        normalize_observations=config.env.normalize_observations,
+        num_action_chunks=config.env.num_action_chunks,
+        **vars(levels),
+    )
+    kind = SoftActorCritic if off_policy else ActorCritic
+    return kind(observation_space, action_space, options)
+
+
+def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> Any:
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.vla import VlaOptions, VlaPolicy
+    from rlinf.models.vla.backbones import pixel_statistics
+    from rlinf.models.vla.build import build_vla
+
+    policy, wanted = config.policy, config.policy.vla
+    if policy.path is not None:
+        made = VlaPolicy.from_pretrained(
+            policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
+        )
+    else:
+        assert folder is not None
+        mean, std = pixel_statistics(wanted.vision.path)
+        options = VlaOptions(
+            language=wanted.language.architecture,
+            vision=wanted.vision.architecture,
+            image_mean=mean if wanted.image_mean is None else tuple(wanted.image_mean),
+            image_std=std if wanted.image_std is None else tuple(wanted.image_std),
+            action_bins=wanted.action_bins,
+            num_action_chunks=config.env.num_action_chunks,
+            temperature=config.rollout.temperature,
+            task=wanted.task,
+            max_instruction_tokens=wanted.max_instruction_tokens,
+            value_head=policy.value_head,
+            freeze_vision=wanted.vision.freeze,
+            freeze_language=wanted.language.freeze,
+            normalize_observations=config.env.normalize_observations,
+            dtype=_dtype(config),
+            **vars(_levels(config)),
+        )
+        made = build_vla(
+            observation_space,
+            action_space,
+            options,
+            load_tokenizer(str(folder)),
+            language_path=wanted.language.path,
+            vision_path=wanted.vision.path,
+        )
+    if policy.gradient_checkpointing:
+        made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return made
+
+
+def _levels(config: Config) -> Levels:
+    algorithm = config.algorithm
+    return Levels(algorithm.reward_type, algorithm.logprob_type, algorithm.entropy_type)
+
+
+def _dtype(config: Config) -> str:
+    """Of activations; `auto` is float32 without a GPU."""
+    import torch
+
+    name = config.policy.dtype
+    return name if name != "auto" else "bfloat16" if torch.cuda.is_available() else "float32"

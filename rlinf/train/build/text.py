@@ -1,0 +1,243 @@
+"""The processes of a text run: env workers verify, samplers generate, learner ranks train."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rlinf.algorithms import catalog
+from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.config import Config
+from rlinf.config.schema import OffloadConfig
+from rlinf.rollouts.text.over_sampling import OverSamplingRollout
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.samplers.build import SamplerSpec, build_sampler
+from rlinf.streams import numpy_generator, stream_seed
+from rlinf.train.workers.text_workers import SamplerWorker
+from rlinf.train.evaluation.text import TextEvaluator
+from rlinf.train.build.graph import Graph, gpus_of, nothing
+from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.build.options import sampling_params
+from rlinf.train.workers.pools import LearnerPool, TextEnvPool
+from rlinf.train.build.reward_model import learned_reward
+from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.build.text_learner import build_learner, language_model
+from rlinf.train.workers.weight_transport import choose
+from rlinf.types import Batch
+
+# How many tasks a tokenizer is trained on: enough to meet every word of a template.
+_TOKENIZER_TASKS = 2000
+
+
+def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+    """Starts all workers and puts them together."""
+    envs = TextEnvPool(
+        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config))
+    )
+    train, held_out = envs.facts("train"), envs.facts("eval")
+    tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
+    path = str(folder / "tokenizer")
+    learner_gpus, sampler_gpus = gpus_of(config)
+    learners = cluster.spawn(
+        "learner",
+        functools.partial(build_learner, config, path),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
+        rendezvous=config.learner.num_workers > 1,
+    )
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
+        n=config.rollout.num_samplers,
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
+    )
+    transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
+    sampler = SamplerPool(samplers, cluster, transport)
+    renderer = PromptRenderer(
+        tokenizer,
+        chat_template=config.data.chat_template,
+        system_prompt=config.data.system_prompt or train.system_prompt,
+    )
+    rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
+    evaluator = TextEvaluator(
+        rollout,
+        size=config.evaluation.size,
+        num_tasks=held_out.num_tasks,
+        samples=config.evaluation.samples,
+        temperature=config.evaluation.temperature,
+        seed=config.evaluation.seed,
+    )
+    sleeps = _sleeps(config)
+    return Graph(
+        rollout=rollout,
+        learner=LearnerPool(learners, cluster, in_parts=True, offload=config.learner.offload != OffloadConfig()),
+        send_weights=sampler.send_weights,
+        evaluate=evaluator.evaluate if evaluator.task_ids else None,
+        warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
+        reward_model=learned_reward(config, cluster, functools.partial(language_model, config, path)),
+        save_tokenizer=tokenizer.save_pretrained,
+        sleep=sampler.sleep if sleeps else nothing,
+        wake=sampler.wake if sleeps else nothing,
+        restarts=lambda: {
+            "failures/samplers": sampler.restarts,
+            "failures/responses_redone": sampler.redone,
+            "failures/env_workers": envs.restarts,
+        },
+        notes=train.notes,
+    )
+
+
+def _make_rollout(
+    config: Config, sampler: SamplerPool, envs: TextEnvPool, renderer: PromptRenderer, num_tasks: int
+) -> TextRollout:
+    """The rollout of the training side; evaluation uses it too."""
+    make: Callable[..., TextRollout] = TextRollout
+    if config.rollout.over_sampling > 0:
+        extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
+        make = functools.partial(OverSamplingRollout, extra=extra)
+    return make(
+        sampler,
+        envs,
+        renderer,
+        TaskOrder(num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
+        params=sampling_params(config),
+        prompts=config.rollout.batch_size,
+        group_size=config.algorithm.group_size,
+        seed=config.run.seed,
+        max_turns=config.env.max_turns,
+        max_prompt_length=config.data.max_prompt_length,
+        pad_token_id=renderer.tokenizer.pad_token_id,
+        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
+    )
+
+
+def _cpu(config: Config) -> Resources:
+    return Resources(cpus=config.cluster.cpus_per_worker, spread=True)
+
+
+def _bundle(config: Config) -> str | None:
+    """Colocated groups name the same bundle."""
+    return None if config.cluster.placement == "separate" else "policy"
+
+
+def _sleeps(config: Config) -> bool:
+    """Whether samplers free their memory for the learner."""
+    learner_gpus, sampler_gpus = gpus_of(config)
+    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None and not config.rollout.ahead
+    return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
+
+
+def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
+    return TextEnvWorker(
+        config.env.id,
+        {"train": config.env.kwargs, "eval": {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}},
+        max_turns=config.env.max_turns,
+    )
+
+
+def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
+    """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
+
+    def texts() -> Iterator[str]:
+        for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
+            yield from (prompt, response)
+
+    wanted = config.policy.tokenizer
+
+    def make() -> Any:
+        from rlinf.models.loading import make_tokenizer
+
+        return make_tokenizer(
+            wanted.path or config.policy.path,
+            vocab_size=wanted.vocab_size,
+            split_digits=wanted.split_digits,
+            texts=texts,
+        )
+
+    return kept_tokenizer(folder / "tokenizer", make)
+
+
+def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerWorker:
+    return SamplerWorker(build_sampler(config.rollout, spec))
+
+
+def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
+    """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    from transformers import AutoConfig
+
+    from rlinf.models.loading import architecture_config
+
+    if config.policy.path is None:
+        model = str(folder / "architecture")
+        architecture = architecture_config(config.policy.architecture, tokenizer)
+        architecture.architectures = [_causal_class(architecture)]
+        architecture.save_pretrained(model)
+    else:
+        model = config.policy.path
+        architecture = AutoConfig.from_pretrained(model)
+    return SamplerSpec(
+        model=model,
+        eos_token_ids=eos_token_ids(architecture, model, tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        seed=stream_seed(config.run.seed, "sampler"),
+        max_model_len=config.data.max_prompt_length + config.rollout.max_new_tokens,
+        device="cuda" if gpus_of(config)[1] > 0 else "cpu",
+        dtype=config.policy.dtype,
+        attention=config.policy.attention,
+        random_weights=config.policy.path is None,
+    )
+
+
+def _causal_class(architecture: Any) -> str:
+    """The class name that other engines find a model by."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
+
+
+def eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's end, and whatever the checkpoint's configurations add (chat models have several)."""
+    from transformers import GenerationConfig
+
+    named = [architecture.eos_token_id]
+    if (Path(model) / "generation_config.json").exists():
+        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
+    listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
+    return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))
+
+
+def _demonstrations(
+    config: Config, envs: TextEnvPool, rollout: TextRollout, tokenizer: Any, num_tasks: int, step: int
+) -> Batch:
+    """The supervised batch of warm-start step ``step``: correct responses with advantage 1."""
+    import torch
+
+    pool = min(num_tasks, config.sft.max_tasks or num_tasks)
+    picked = numpy_generator(config.run.seed, "sft", step).integers(pool, size=config.sft.batch_size).tolist()
+    rows = []
+    for place, (prompt, response) in enumerate(envs.demonstrations("train", picked)):
+        tokens = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
+        rows.append(
+            Row(
+                group=place,
+                sample=0,
+                task_id=picked[place],
+                domain="",
+                answer=response,
+                prompt_text=prompt,
+                prompt_ids=rollout.renderer.prompt(prompt),
+                tokens=tokens,
+                logprobs=[0.0] * len(tokens),
+                mask=[True] * len(tokens),
+                versions=[0] * len(tokens),
+            )
+        )
+    batch = batch_of(rows, pad_token_id=tokenizer.pad_token_id, multi_turn=False)
+    return batch.replace(advantages=torch.ones_like(batch.logprobs))

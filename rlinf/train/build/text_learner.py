@@ -1,0 +1,124 @@
+"""The learner of a text run as one of its ranks makes it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rlinf.cluster import RankInfo
+from rlinf.config import Config
+from rlinf.streams import stream_seed
+from rlinf.train.workers.text_workers import LearnerWorker
+from rlinf.train.build.learner import StagedLearner, first_stage, join_group, torch_learner
+from rlinf.train.build.options import sampling_params
+
+
+def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
+    """The language model, the same in every worker."""
+    import torch
+
+    from rlinf.models.loading import build_causal_lm, load_causal_lm, load_tokenizer
+
+    if config.policy.path is not None:
+        return load_causal_lm(config.policy.path, dtype=dtype or torch.float32, attention=config.policy.attention)
+    tokenizer = load_tokenizer(tokenizer_path)
+    model = build_causal_lm(config.policy.architecture, tokenizer, seed=stream_seed(config.run.seed, "policy"))
+    return model.to(dtype or torch.float32)
+
+
+def build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
+    """The learner that ``learner.backend`` names, with the stages of this run."""
+    learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
+    ranked = StagedLearner(learner, config)
+    return LearnerWorker(ranked, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
+
+
+def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    return torch_learner(config, info, functools.partial(text_policy, config, tokenizer_path), first_stage(config))
+
+
+def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    from rlinf.learners.fsdp import FSDPLearner
+
+    device = join_group(config, info)
+    return FSDPLearner(
+        text_policy(config, tokenizer_path, device.type),
+        stage=first_stage(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        offload=config.learner.offload,
+    )
+
+
+def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+    from rlinf.learners.megatron.learner import MegatronLearner
+    from rlinf.learners.shards import SafetensorsFolder
+    from rlinf.models.checkpoint_names import by_expert
+    from rlinf.models.loading import activation_dtype
+
+    device = join_group(config, info)
+    if config.policy.path is not None:
+        from transformers import AutoConfig
+
+        source = AutoConfig.from_pretrained(config.policy.path)
+        read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
+    else:
+        model = language_model(config, tokenizer_path)
+        source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
+    layout = config.learner.megatron
+    if config.policy.gradient_checkpointing and layout.recompute == "none":
+        layout = replace(layout, recompute="full")
+    return MegatronLearner(
+        source,
+        read,
+        layout=layout,
+        stage=first_stage(config),
+        sampling=sampling_params(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        dtype=activation_dtype(config.policy.dtype, device.type),
+        value_head=config.policy.value_head,
+        offload=config.learner.offload,
+    )
+
+
+LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Any]] = {
+    "torch": _torch_learner,
+    "fsdp": _fsdp_learner,
+    "megatron": _megatron_learner,
+}
+"""``learner.backend`` -> what makes one rank of it."""
+
+
+def text_policy(config: Config, tokenizer_path: str, device: str) -> Any:
+    """The language model as a policy of a PyTorch learner, with adapters and value head where they are asked for."""
+    import torch
+
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import activation_dtype, add_lora
+
+    model = language_model(config, tokenizer_path)
+    if config.policy.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    lora = config.policy.lora
+    if lora.rank > 0:
+        model = add_lora(
+            model,
+            rank=lora.rank,
+            alpha=lora.alpha,
+            dropout=lora.dropout,
+            target_modules=lora.target_modules,
+            seed=stream_seed(config.run.seed, "lora"),
+        )
+    dtype = activation_dtype(config.policy.dtype, device)
+    return CausalLMPolicy(
+        model,
+        sampling=sampling_params(config),
+        value_head=config.policy.value_head,
+        pack_rows=config.learner.pack,
+        autocast=None if dtype == torch.float32 else dtype,
+    )

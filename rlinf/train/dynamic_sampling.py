@@ -1,0 +1,43 @@
+"""Dynamic sampling: rollouts until enough groups have something to compare (DAPO, arXiv 2503.14476)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from rlinf.algorithms.filters import dynamic_sampling
+from rlinf.types import Batch, Metrics, concatenate
+
+
+def collect_nonconstant_groups(
+    collect: Callable[[], tuple[Batch, Metrics]], *, groups: int, max_rounds: int
+) -> tuple[Batch, Metrics]:
+    """The first ``groups`` groups whose members differ in reward, from at most ``1 + max_rounds`` rollouts.
+
+    Fewer where there are no more; the first rollout as it is where there is none at all.
+    """
+    batch, metrics = collect()
+    kept = [_varied(batch)]
+    rounds = 0
+    while _groups(kept) < groups and rounds < max_rounds:
+        more, again = collect()
+        if "rollout/tokens" in again:
+            metrics["rollout/tokens"] += again["rollout/tokens"]
+        offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
+        kept.append(_varied(more.replace(group_ids=more.group_ids + offset)))
+        rounds += 1
+    full = concatenate([part for part in kept if part.num_rows] or [batch])
+    chosen = full.group_ids.unique()[:groups]
+    full = full.select(torch.isin(full.group_ids, chosen).nonzero()[:, 0])
+    counts = {"dynamic_sampling/rounds": float(rounds), "dynamic_sampling/groups": float(len(chosen))}
+    return full, {**metrics, **counts}
+
+
+def _varied(batch: Batch) -> Batch:
+    outcomes = batch.rewards if batch.rewards.ndim == 1 else batch.rewards.sum(dim=1)
+    return batch.select(dynamic_sampling(outcomes, batch.group_ids).nonzero()[:, 0])
+
+
+def _groups(batches: Sequence[Batch]) -> int:
+    return sum(len(batch.group_ids.unique()) for batch in batches)

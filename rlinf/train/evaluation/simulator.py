@@ -1,0 +1,64 @@
+"""Evaluation of simulator policies on start states of their own, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, tell_success
+from rlinf.rollouts.simulator.rollout import VectorRollout
+from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
+from rlinf.train.evaluation.text import Evaluation
+from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_SLOTS
+from rlinf.types import Metrics
+
+
+class VectorEvaluator:
+    """The same episodes each time: starts depend on `evaluation.seed` alone."""
+
+    def __init__(self, rollout: VectorRollout, folder: Path, *, size: int, greedy: bool) -> None:
+        self.rollout, self.folder, self.size, self.greedy = rollout, folder, size, greedy
+
+    def evaluate(self, video: Path | None = None) -> Evaluation:
+        """Plays all episodes; into ``video`` goes what the first few look like."""
+        failed_before = self.rollout.failures
+        done = self.rollout.evaluate(self.size, greedy=self.greedy, video=video)
+        notes = [f"no video: {done.problem}"] if done.problem is not None else []
+        name = video.name if video is not None and not notes else None
+        # Episodes whose environment broke every time are missing from eval/return/n.
+        metrics = record_metrics(done.records) | {"eval/failures": float(self.rollout.failures - failed_before)}
+        return Evaluation(metrics, episodes=[_episode(trace, name) for trace in done.traces], notes=notes)
+
+    def film(self, step: int) -> Evaluation:
+        """:meth:`evaluate`, with a video in the run directory."""
+        # Workers may run in another folder than the driver.
+        return self.evaluate((self.folder / "videos" / f"step_{step:06d}.mp4").resolve())
+
+
+def _episode(trace: EpisodeTrace, video: str | None) -> dict[str, Any]:
+    """A line of `episodes/step_000010.jsonl`."""
+    facts = {"start_seed": trace.start_seed, "decisions": len(trace.rewards), "video": video}
+    return {**asdict(trace.record), **facts, "trace": trace_columns(trace)}
+
+
+def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
+    """The course of an episode as columns, cut to what a page can show."""
+    columns = {"reward": trace.rewards}
+    if len(trace.actions) <= TRACE_ACTIONS:
+        columns |= {f"action {place}": column for place, column in enumerate(trace.actions)}
+    return {name: [round(value, 5) for value in column[:TRACE_SLOTS]] for name, column in columns.items()}
+
+
+def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
+    """Means with 95% intervals; rates of success by Wilson's, where the environment tells success."""
+    count = len(records)
+    if not count:
+        return {}
+    totals = [record.total for record in records]
+    metrics = with_interval("eval/return", sum(totals) / count, mean_interval(totals), count)
+    for name in ("success_once", "success_at_end") if tell_success(records) else ():
+        hits = sum(bool(getattr(record, name)) for record in records)
+        metrics |= with_interval(f"eval/{name}", hits / count, wilson(hits, count), count)
+    return metrics | {"eval/episode_len": sum(record.length for record in records) / count}

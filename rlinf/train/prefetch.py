@@ -1,0 +1,75 @@
+"""The batches of a run, one after another, collected in turn or one step ahead of the learner."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlinf.types import Batch, Metrics
+
+Collect = Callable[[int], tuple[Batch, Metrics]]
+
+
+class BatchPrefetcher:
+    """Hands out the batch of each step.
+
+    On policy, a batch is collected when it is asked for. One step ahead, the batch of step s + 1 is collected with the
+    weights of step s while the learner trains on that of step s: samplers and learner never wait for each other in
+    turn, and a batch is exactly one version old. In one process the two take turns; the numbers are the same.
+    """
+
+    def __init__(self, collect: Collect, *, ahead: bool, concurrent: bool) -> None:
+        self._collect, self.ahead, self._concurrent = collect, ahead, concurrent
+        self._ready: tuple[int, Batch, Metrics] | None = None
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def take(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of ``step``: the one collected ahead, or a fresh one."""
+        if self._ready is None:
+            return self._collect(step)
+        (made_for, batch, metrics), self._ready = self._ready, None
+        if made_for != step:
+            raise RuntimeError(f"the batch collected ahead is of step {made_for}, not {step}")
+        return batch, metrics
+
+    def begin(self, step: int) -> None:
+        """Starts on the batch of ``step`` with the weights that the samplers hold now. Nothing when on policy."""
+        if not self.ahead:
+            return
+        if not self._concurrent:
+            # Here, in the main thread: environments that hang are broken off by a timer that works nowhere else.
+            self._ready = (step, *self._collect(step))
+            return
+        self._thread = threading.Thread(target=self._run, args=(step,), name="collect-ahead", daemon=True)
+        self._thread.start()
+
+    def settle(self) -> Metrics:
+        """Waits for what :meth:`begin` started, raising what it raised; every call inside has its own deadline.
+
+        Must come before the samplers get new weights, are evaluated or saved.
+        """
+        if self._thread is None:
+            return {}
+        began = time.perf_counter()
+        self._thread.join()
+        self._thread = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return {"time/ahead_wait_s": time.perf_counter() - began}
+
+    def _run(self, step: int) -> None:
+        try:
+            self._ready = (step, *self._collect(step))
+        except BaseException as failure:
+            self._failure = failure
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The batch that waits, so that a resumed run trains on the same one."""
+        return {"ready": self._ready}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._ready = state["ready"]

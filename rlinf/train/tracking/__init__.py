@@ -1,0 +1,1 @@
+"""Metrics, samples, progress and the summary of a run."""

@@ -1,0 +1,1 @@
+"""The worker groups of a run, as the driver calls them."""

@@ -1,0 +1,130 @@
+"""The samplers of a run as one: they share the prompts, and one that dies costs only what it had not finished."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from rlinf.cluster import WORKER_LOST, Cluster, Stream, WorkerGroup
+from rlinf.samplers.requests import in_request_order
+from rlinf.train.workers.pools import shares
+from rlinf.train.workers.weight_transport import WeightTransport
+from rlinf.types import Completion, Metrics, SampleRequest
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Part:
+    """One worker's requests of a call, and which of their samples are here already."""
+
+    requests: Sequence[SampleRequest]
+    done: set[tuple[int, int]] = field(default_factory=set)
+
+    def rest(self) -> tuple[list[SampleRequest], list[int]]:
+        """What is left as requests numbered from 0, and the id that each had.
+
+        A response is a function of its key and sample number, so it does not matter with which others it is asked for.
+        """
+        left: list[SampleRequest] = []
+        names: list[int] = []
+        for request in self.requests:
+            samples = range(request.first_sample, request.first_sample + request.n)
+            missing = [sample for sample in samples if (request.request_id, sample) not in self.done]
+            for sample in missing:
+                last = left[-1] if left and names[-1] == request.request_id else None
+                if last is not None and last.first_sample + last.n == sample:
+                    left[-1] = replace(last, n=last.n + 1)
+                    continue
+                left.append(replace(request, request_id=len(left), n=1, first_sample=sample))
+                names.append(request.request_id)
+        return left, names
+
+
+class SamplerPool:
+    """Samplers of a group as one :class:`rlinf.interfaces.Sampler`, but for the weights: a transport brings them."""
+
+    def __init__(self, group: WorkerGroup, cluster: Cluster, transport: WeightTransport) -> None:
+        self.group, self.cluster, self.transport = group, cluster, transport
+        self.restarts = 0
+        self.redone = 0
+        """Responses that were asked for again, since a worker died over them."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """All completions of all requests, ordered by (position of the request, sample index)."""
+        return in_request_order(requests, self.stream(requests))
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """The same completions as they come from the workers."""
+        slices = shares(len(requests), self.group.size)
+        parts = {rank: _Part(requests[part]) for rank, part in enumerate(slices) if requests[part]}
+        return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
+
+    def stream_enough(
+        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
+    ) -> Iterator[Completion]:
+        """Completions until ``enough`` groups are complete, the others then as far as they are ("abort").
+
+        Each worker has whole groups and its share of ``enough``. One that is started anew finishes all it has left.
+        """
+        order = list(dict.fromkeys(groups))
+        parts: dict[int, _Part] = {}
+        running: dict[int, tuple[Stream, list[int]]] = {}
+        for rank, share in enumerate(shares(len(order), self.group.size)):
+            mine = set(order[share])
+            chosen = [place for place, group in enumerate(groups) if group in mine]
+            if chosen:
+                wanted = [end * enough // len(order) for end in (share.start, share.stop)]
+                parts[rank] = _Part([requests[place] for place in chosen])
+                left, names = parts[rank].rest()
+                given = [groups[place] for place in chosen]
+                stream = self.group.stream(rank, "stream_enough", left, given, wanted[1] - wanted[0])
+                running[rank] = (stream, names)
+        return self._read(parts, running)
+
+    def _read(self, parts: dict[int, _Part], running: dict[int, tuple[Stream, list[int]]]) -> Iterator[Completion]:
+        """What the workers send; one that dies is started anew and asked for what is missing of its part."""
+        try:
+            while running:
+                try:
+                    arrived = self.cluster.wait_any([stream for stream, _ in running.values()])
+                    for stream in arrived:
+                        rank = stream.rank
+                        portion = next(stream, None)
+                        if portion is None:
+                            del running[rank]
+                            continue
+                        for given in portion:
+                            completion = replace(given, request_id=running[rank][1][given.request_id])
+                            parts[rank].done.add((completion.request_id, completion.sample_index))
+                            yield completion
+                except WORKER_LOST as error:
+                    self._revive(error.rank, error)
+                    running[error.rank] = self._start(error.rank, parts[error.rank])
+                    self.redone += sum(request.n for request in parts[error.rank].rest()[0])
+        finally:
+            for stream, _ in running.values():
+                stream.close()
+
+    def send_weights(self, version: int) -> Metrics:
+        """The learner's weights to all workers; the next response follows them."""
+        return self.transport.send(version, self._revive)
+
+    def sleep(self) -> None:
+        """Frees the samplers' device memory until :meth:`wake`."""
+        self.group.call("sleep")
+
+    def wake(self) -> None:
+        self.group.call("wake")
+
+    def _start(self, rank: int, part: _Part) -> tuple[Stream, list[int]]:
+        requests, names = part.rest()
+        return self.group.stream(rank, "stream_portions", requests), names
+
+    def _revive(self, rank: int, error: Exception) -> None:
+        """A new worker with the current weights."""
+        _log.warning("a sampler is started anew: %s", error)
+        self.group.restart(rank)
+        self.restarts += 1
+        self.transport.send_again(rank)
