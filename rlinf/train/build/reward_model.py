@@ -9,8 +9,8 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.streams import stream_seed
-from rlinf.train.workers.pools import LearnerPool
 from rlinf.train.reward_model import LearnedReward
+from rlinf.train.workers.pools import LearnerPool
 
 
 def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> LearnedReward | None:

@@ -12,19 +12,19 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.checks.acting import acts_in
 from rlinf.config.checks.batch import collects_episodes
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
 from rlinf.samplers.policy_server import PolicyServer
-from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.build.graph import Graph, gpus_of
-from rlinf.train.imitation import Imitation
-from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.build.learner import StagedLearner, first_stage, placed, torch_learner
+from rlinf.train.build.simulator_policy import make_policy
+from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.evaluation.simulator import VectorEvaluator
+from rlinf.train.imitation import Imitation
+from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.pools import LearnerPool
 from rlinf.train.workers.sampled_envs import SampledEnvPool
-from rlinf.train.build.simulator_policy import make_policy
-from rlinf.train.evaluation.simulator import VectorEvaluator
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500

@@ -12,23 +12,23 @@ from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.schema import OffloadConfig
+from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row, batch_of
 from rlinf.rollouts.text.task_order import TaskOrder
-from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.samplers.build import SamplerSpec, build_sampler
 from rlinf.streams import numpy_generator, stream_seed
-from rlinf.train.workers.text_workers import SamplerWorker
-from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.build.graph import Graph, gpus_of, nothing
-from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.build.options import sampling_params
-from rlinf.train.workers.pools import LearnerPool, TextEnvPool
 from rlinf.train.build.reward_model import learned_reward
-from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.build.text_learner import build_learner, language_model
+from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.evaluation.text import TextEvaluator
+from rlinf.train.workers.pools import LearnerPool, TextEnvPool
+from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.train.workers.weight_transport import choose
 from rlinf.types import Batch
 

@@ -10,9 +10,9 @@ from typing import Any
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.streams import stream_seed
-from rlinf.train.workers.text_workers import LearnerWorker
 from rlinf.train.build.learner import StagedLearner, first_stage, join_group, torch_learner
 from rlinf.train.build.options import sampling_params
+from rlinf.train.workers.text_workers import LearnerWorker
 
 
 def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
