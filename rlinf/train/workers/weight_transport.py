@@ -1,4 +1,4 @@
-"""How new weights get from the learner to the samplers, as the driver arranges it; the workers' side is in ``text_workers.py``.
+"""How the driver moves new weights from the learner to the samplers; the workers' side is in ``text_workers.py``.
 
 A transport never leaves samplers with different weights behind: a worker that dies on the way is started anew and sent
 the same version.
