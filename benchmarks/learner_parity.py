@@ -24,8 +24,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
-from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
 from rlinf.config.schema.learner import MegatronConfig
+from rlinf.learners.ranks import ONE_RANK, TorchRanks
 from rlinf.learners.stage import Stage
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Batch, Metrics, SamplingParams
@@ -121,7 +121,7 @@ def make_batch() -> Batch:
 
 def make_learner(backend: str, layout: MegatronConfig, family: str) -> Any:
     model = make_model(family)
-    objective = Objective("actor", entropy_bonus=0.01)
+    objective = Objective.of("actor", entropy_bonus=0.01)
     # eps: where a gradient is nearly zero, rounding would decide the sign of Adam's first step.
     stage = Stage(name="train", objective=objective, lr=1e-3, eps=1e-5)
     options: dict[str, Any] = {"stage": stage, "seed": 0, "micro_batch_tokens": MICRO_BATCH_TOKENS}

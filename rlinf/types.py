@@ -192,18 +192,6 @@ class Batch:
             return column
         return torch.where(self.mask, column.repeat_interleave(self.reward_slots, dim=1), 0.0)
 
-    def trimmed(self) -> Self:
-        """The same batch without trailing slots that no row uses."""
-        used = self.mask.any(dim=0)
-        if self.terminated is not None:
-            used = used | self.terminated.any(dim=0)
-        if "response_lengths" in self.inputs:
-            length = int(self.inputs["response_lengths"].max()) if self.num_rows else 0
-        else:
-            length = int(used.nonzero().max()) + 1 if bool(used.any()) else 0
-            length += -length % self.decision_slots
-        return self._slots(length)
-
     def _slots(self, length: int) -> Self:
         """Cut or pad to ``length`` slots of whole decisions."""
         decisions = length // self.decision_slots

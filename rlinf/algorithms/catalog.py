@@ -1,37 +1,31 @@
-"""What the algorithm layer offers, in plain Python: names, one line, formula, source, options read, columns needed.
+"""What the algorithm layer offers, in one table each: function, one line, formula, source, options, columns, traits.
 
-``rlinf list`` prints these tables and the config check refuses by them an option that the chosen algorithm would not
-read. Importing this module does not import torch; a test holds it equal to the implementations.
+This is the registry: a new estimator or loss is a file with its function, an entry here and a test. ``rlinf list``
+prints the tables, the config check refuses by them an option that the chosen function would not read, and the learner
+calls what they name. A function is imported when it is first called, so importing this module does not import torch.
 
-Symbols: R outcome reward of a row, r reward of a slot, A advantage, V value, m mask, l length (true slots), rho =
+``adv_type`` and ``loss_type`` may also be ``module:name`` of a function, or of an entry, of your own.
+
+Symbols: R outcome reward of a row, r reward of a token, A advantage, V value, m mask, l length (valid tokens), rho =
 exp(logp - old).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import TypeVar
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of a table."""
-
-    line: str
-    formula: str
-    source: str
-    options: tuple[str, ...] = ()
-    """The config names that this entry reads, beside those that all entries of its table read."""
-    needs: tuple[str, ...] = ()
-    """Columns that must be there, beside those that all entries of its table read."""
-
+from rlinf.algorithms.entries import Entry, Estimator, Loss, OptionGroup, external
 
 OFF_POLICY_LOSS = "sac"
 """Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
 
 _GROUP = ("std_ddof", "singleton_group")
 _GRPO = ("std_ddof", "normalize_by_std", "singleton_group")
-_CLIP = ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high")
+_CLIP = OptionGroup(
+    "clip", "rlinf.algorithms.losses.clip:Clip.of", ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high")
+)
+_DUAL_CLIP = OptionGroup(_CLIP.argument, _CLIP.make, (*_CLIP.options, "clip_ratio_c"))
 _VALUE = ("value_coef", "value_clip", "huber_delta")
 
 ADVANTAGE_OPTIONS = (
@@ -40,6 +34,7 @@ ADVANTAGE_OPTIONS = (
     "keep_zero_groups",
     "advantage_clip",
     "use_valid_token_scale",
+    "token_scale",
     "add_token_level_kl",
     "kl_coef",
     "kl_penalty_type",
@@ -83,160 +78,215 @@ LOSS_OPTIONS = (
 )
 """Read with every ``loss_type``. ``early_stop_imp_ratio`` is the learner's, see ``metrics.early_stop``."""
 
-ADVANTAGES: Mapping[str, Entry] = {
-    "grpo": Entry(
+ADVANTAGES: dict[str, Estimator] = {
+    "grpo": Estimator(
+        "rlinf.algorithms.advantages.grpo:grpo",
         "the reward relative to the other responses of the group, in standard deviations",
         "A = (R - mean_g) / (std_g + 1e-6)",
         "DeepSeekMath, arXiv:2402.03300; normalize_by_std false: Dr. GRPO, arXiv:2503.20783",
         _GRPO,
+        normalises_rows=True,
     ),
-    "grpo_process": Entry(
+    "grpo_process": Estimator(
+        "rlinf.algorithms.advantages.grpo_process:grpo_process",
         "process supervision: the normalised rewards of the steps that end here or later, summed",
         "A_t = sum over steps j with end(j) >= t of (r_j - mean_g) / (std_g + 1e-6), over all steps of the group",
         "DeepSeekMath, arXiv:2402.03300, section 4.1.3",
         _GRPO,
         ("step_rewards",),
     ),
-    "gae": Entry(
+    "gae": Estimator(
+        "rlinf.algorithms.advantages.gae:gae",
         "generalised advantage estimation with a critic",
         "delta_t = r_t + gamma V_{t+1} (1 - terminated_t) - V_t;  A_t = delta_t + gamma gae_lambda A_{t+1}",
         "Schulman et al., arXiv:1506.02438",
         ("gamma", "gae_lambda"),
         ("values",),
     ),
-    "reinforce": Entry(
+    "reinforce": Estimator(
+        "rlinf.algorithms.advantages.reinforce:reinforce",
         "discounted reward-to-go",
         "A_t = r_t + gamma A_{t+1} within the episode",
         "Williams 1992, doi:10.1007/BF00992696",
         ("gamma",),
     ),
-    "reinforce_pp": Entry(
+    "reinforce_pp": Estimator(
+        "rlinf.algorithms.advantages.reinforce_pp:reinforce_pp",
         "reward-to-go of outcome minus token KL, whitened over the global batch",
         "A = whiten(reward-to-go of (R at the last true slot - kl_coef kl_t))",
         "REINFORCE++, arXiv:2501.03262",
         ("gamma",),
+        whitens=True,
+        token_kl=True,
     ),
-    "reinforce_pp_baseline": Entry(
+    "reinforce_pp_baseline": Estimator(
+        "rlinf.algorithms.advantages.reinforce_pp_baseline:reinforce_pp_baseline",
         "REINFORCE++ with the mean reward of the group subtracted first",
         "A = whiten(reward-to-go of (R - mean_g at the last true slot - kl_coef kl_t))",
         "REINFORCE++, arXiv:2501.03262, section on the baseline variant",
         ("gamma", "singleton_group"),
+        whitens=True,
+        token_kl=True,
     ),
-    "rloo": Entry(
+    "rloo": Estimator(
+        "rlinf.algorithms.advantages.rloo:rloo",
         "the reward minus the mean of the other members of the group",
         "A = R - (sum_g - R) / (n_g - 1)",
         "Ahmadian et al., arXiv:2402.14740",
         ("singleton_group",),
     ),
-    "remax": Entry(
+    "remax": Estimator(
+        "rlinf.algorithms.advantages.remax:remax",
         "the reward minus that of the greedy response to the same prompt",
         "A = R - R_greedy",
         "ReMax, arXiv:2310.10505",
         (),
         ("greedy_rewards",),
     ),
-    "opo": Entry(
+    "opo": Estimator(
+        "rlinf.algorithms.advantages.opo:opo",
         "the reward minus the length-weighted mean of the group",
         "A = R - sum_g l R / sum_g l",
         "OPO, arXiv:2505.23585",
         ("singleton_group",),
     ),
-    "grpo_passk": Entry(
+    "grpo_passk": Estimator(
+        "rlinf.algorithms.advantages.grpo_passk:grpo_passk",
         "pass@k: only the best response of the group is rewarded, by its lead over the second best",
         "A_best = (r1 - r2) / (std_g + 1e-6), all others 0",
         "Walder and Karkhanis, arXiv:2505.15201, in the group-normalised form",
         _GRPO,
+        normalises_rows=True,
     ),
-    "gigpo": Entry(
+    "gigpo": Estimator(
+        "rlinf.algorithms.advantages.gigpo:gigpo",
         "group advantage of the episode plus a weighted group advantage of its steps among equal anchor states",
         "A_t = A_episode + step_weight (G_t - mean_a) / (std_a + 1e-6), G reward-to-go, a anchor state",
         "GiGPO, arXiv:2505.10978",
         (*_GRPO, "gamma", "step_weight"),
         ("anchor_ids",),
     ),
-    "raw": Entry("the reward itself", "A = R", "the policy gradient without a baseline"),
+    "raw": Estimator(
+        "rlinf.algorithms.advantages.raw:raw", "the reward itself", "A = R", "the policy gradient without a baseline"
+    ),
 }
 
-LOSSES: Mapping[str, Entry] = {
-    "actor": Entry(
+LOSSES: dict[str, Loss] = {
+    "actor": Loss(
+        "rlinf.algorithms.losses.actor:actor",
         "clipped surrogate of PPO; dual clip with clip_ratio_c",
         "max(-A rho, -A clip(rho, 1-lo, 1+hi)), at most c |A| where A < 0",
         "PPO, arXiv:1707.06347; dual clip, arXiv:1912.09729; lo below hi, DAPO, arXiv:2503.14476",
-        (*_CLIP, "clip_ratio_c"),
+        (_DUAL_CLIP,),
     ),
-    "actor_critic": Entry(
+    "actor_critic": Loss(
+        "rlinf.algorithms.losses.actor_critic:actor_critic",
         "actor plus the critic's clipped regression",
         "actor + value_coef max(h(R - V), h(R - V_clip))",
         "PPO, arXiv:1707.06347",
-        (*_CLIP, "clip_ratio_c", *_VALUE),
+        (_DUAL_CLIP, *_VALUE),
         ("values", "returns"),
+        zero_without_advantage=False,
     ),
-    "gspo": Entry(
+    "gspo": Loss(
+        "rlinf.algorithms.losses.gspo:gspo",
         "one ratio for the whole sequence, clipped as in PPO",
         "s = exp(mean_t (logp - old)), gradient through each slot; max(-A s, -A clip(s, 1-lo, 1+hi))",
         "GSPO, arXiv:2507.18071",
-        _CLIP,
+        (_CLIP,),
+        sequence_level=True,
     ),
-    "cispo": Entry(
+    "cispo": Loss(
+        "rlinf.algorithms.losses.cispo:cispo",
         "policy gradient weighted by the clipped ratio, which no slot's gradient is lost to",
         "-sg(clip(rho, 1-lo, 1+hi)) A logp",
         "MiniMax-M1, arXiv:2506.13585",
-        _CLIP,
+        (_CLIP,),
     ),
-    "topr": Entry(
+    "topr": Loss(
+        "rlinf.algorithms.losses.topr:topr",
         "plain gradient for good responses, ratio cut to [0, 1] for bad ones",
         "A > 0: -A logp;  A <= 0: -sg(clip(rho, 0, 1)) A logp",
         "TOPR, arXiv:2503.14286",
     ),
-    "tis": Entry(
+    "tis": Loss(
+        "rlinf.algorithms.losses.tis:tis",
         "policy gradient with truncated importance weights",
         "-sg(min(rho, tis_cap)) A logp",
         "Ionides 2008, doi:10.1198/106186008X320456",
         ("tis_cap",),
     ),
-    "gmpo": Entry(
+    "gmpo": Loss(
+        "rlinf.algorithms.losses.gmpo:gmpo",
         "geometric mean over the row of the ratios, clipped in log space on the side of A",
         "-A exp(mean_t clip_A(logp - old, -lo, hi))",
         "GMPO, arXiv:2507.20673",
-        _CLIP,
+        (_CLIP,),
+        sequence_level=True,
     ),
-    "sapo": Entry(
+    "sapo": Loss(
+        "rlinf.algorithms.losses.sapo:sapo",
         "a soft gate in the place of the clip",
         "-A sigmoid(tau (rho - 1)) 4 / tau, tau by the sign of A",
         "SAPO, arXiv:2511.20347",
         ("sapo_tau_positive", "sapo_tau_negative"),
     ),
-    "clip_cov": Entry(
+    "clip_cov": Loss(
+        "rlinf.algorithms.losses.clip_cov:clip_cov",
         "actor without the gradient of a few slots whose covariance of logp and A lies in a band",
         "actor, 0 on cov_ratio of all slots among those with cov_lower_bound < cov < cov_upper_bound",
         "Cui et al., arXiv:2505.22617",
-        (*_CLIP, "cov_ratio", "cov_lower_bound", "cov_upper_bound"),
+        (_CLIP,),
+        selector="rlinf.algorithms.losses.covariance:in_band",
+        selector_options=("cov_ratio", "cov_lower_bound", "cov_upper_bound"),
     ),
-    "kl_cov": Entry(
+    "kl_cov": Loss(
+        "rlinf.algorithms.losses.kl_cov:kl_cov",
         "unclipped surrogate, with a KL penalty on the slots of highest covariance of logp and A",
         "-A rho, plus cov_kl_coef |logp - old| on the cov_ratio of all slots with the highest cov",
         "Cui et al., arXiv:2505.22617",
-        ("cov_ratio", "cov_kl_coef"),
+        ("cov_kl_coef",),
+        zero_without_advantage=False,
+        selector="rlinf.algorithms.losses.covariance:highest",
+        selector_options=("cov_ratio",),
     ),
-    "reinforce": Entry("the policy gradient", "-A logp", "Williams 1992, doi:10.1007/BF00992696"),
-    "decoupled": Entry(
+    "reinforce": Loss(
+        "rlinf.algorithms.losses.reinforce:reinforce",
+        "the policy gradient",
+        "-A logp",
+        "Williams 1992, doi:10.1007/BF00992696",
+    ),
+    "decoupled": Loss(
+        "rlinf.algorithms.losses.decoupled:decoupled",
         "decoupled PPO: the clip is around the proximal policy, the weight corrects for the older behaviour policy",
         "exp(old - behaviour) actor, 0 where the weight exceeds behave_weight_threshold",
         "Hilton et al., arXiv:2110.00641; AReaL, arXiv:2505.24298",
-        (*_CLIP, "clip_ratio_c", "behave_weight_threshold"),
+        (_DUAL_CLIP, "behave_weight_threshold"),
         ("rollout_logprobs",),
     ),
 }
 
-AGGREGATIONS: Mapping[str, Entry] = {
-    "token-mean": Entry("every slot counts the same", "sum(l m) / sum(m)", "DAPO, arXiv:2503.14476"),
+AGGREGATIONS: dict[str, Entry] = {
+    "token-mean": Entry(
+        "rlinf.algorithms.aggregation:token_mean",
+        "every slot counts the same",
+        "sum(l m) / sum(m)",
+        "DAPO, arXiv:2503.14476",
+    ),
     "seq-mean-token-sum": Entry(
-        "sum over the row, mean over rows", "(1/N) sum_i sum_t l m", "REINFORCE over sequences"
+        "rlinf.algorithms.aggregation:seq_mean_token_sum",
+        "sum over the row, mean over rows",
+        "(1/N) sum_i sum_t l m",
+        "REINFORCE over sequences",
     ),
     "seq-mean-token-mean": Entry(
-        "every row counts the same", "(1/N) sum_i (sum_t l m / sum_t m)", "GRPO, arXiv:2402.03300"
+        "rlinf.algorithms.aggregation:seq_mean_token_mean",
+        "every row counts the same",
+        "(1/N) sum_i (sum_t l m / sum_t m)",
+        "GRPO, arXiv:2402.03300",
     ),
     "seq-mean-token-sum-norm": Entry(
+        "rlinf.algorithms.aggregation:seq_mean_token_sum_norm",
         "sum over the row by a constant, so that length has no weight of its own",
         "(1/N) sum_i sum_t l m / C, C the maximum response length",
         "Dr. GRPO, arXiv:2503.20783",
@@ -246,15 +296,19 @@ AGGREGATIONS: Mapping[str, Entry] = {
 
 _SCHULMAN = "Schulman, http://joschu.net/blog/kl-approx.html"
 
-KL_PENALTIES: Mapping[str, Entry] = {
-    "kl": Entry("log-ratio; unbiased, of either sign (k1)", "d = logp - ref", _SCHULMAN),
-    "k1": Entry("the same as kl", "d", _SCHULMAN),
-    "abs": Entry("absolute log-ratio", "|d|", "TRL and veRL"),
-    "mse": Entry("half the squared log-ratio (k2)", "d^2 / 2", _SCHULMAN),
-    "k2": Entry("the same as mse", "d^2 / 2", _SCHULMAN),
-    "low_var_kl": Entry("unbiased, never negative (k3)", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
-    "k3": Entry("the same as low_var_kl", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
+KL_PENALTIES: dict[str, Entry] = {
+    "kl": Entry("rlinf.algorithms.kl:k1", "log-ratio; unbiased, of either sign (k1)", "d = logp - ref", _SCHULMAN),
+    "k1": Entry("rlinf.algorithms.kl:k1", "the same as kl", "d", _SCHULMAN),
+    "abs": Entry("rlinf.algorithms.kl:absolute", "absolute log-ratio", "|d|", "TRL and veRL"),
+    "mse": Entry("rlinf.algorithms.kl:k2", "half the squared log-ratio (k2)", "d^2 / 2", _SCHULMAN),
+    "k2": Entry("rlinf.algorithms.kl:k2", "the same as mse", "d^2 / 2", _SCHULMAN),
+    "low_var_kl": Entry(
+        "rlinf.algorithms.kl:k3", "unbiased, never negative (k3)", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN
+    ),
+    "k3": Entry("rlinf.algorithms.kl:k3", "the same as low_var_kl", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
 }
+
+_EXTERNAL = ("adv_type", "loss_type")
 
 TABLES: Mapping[str, Mapping[str, Entry]] = {
     "advantages": ADVANTAGES,
@@ -280,21 +334,48 @@ def readers(option: str) -> list[str]:
         "every loss_type": LOSS_OPTIONS,
     }
     found = [name for name, options in shared.items() if option in options]
-    for key, table in {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}.items():
-        found += [f"{key}: {name}" for name, entry in table.items() if option in entry.options]
+    tables: Mapping[str, Mapping[str, Entry]]
+    tables = {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}
+    for key, table in tables.items():
+        found += [f"{key}: {name}" for name, entry in table.items() if option in entry.reads]
     return found
 
 
-def choose(key: str, name: str, table: Mapping[str, Entry]) -> Entry:
-    """The entry of ``name``; a ValueError that lists the known ones if there is none.
+E = TypeVar("E", bound=Entry)
+
+
+def choose(key: str, name: str, table: Mapping[str, E]) -> E:
+    """The entry of ``name``, or of a ``module:name`` of somebody's own where ``key`` allows one.
+
+    A ValueError if there is none: it lists the known ones, or says why the module can not be imported.
 
     >>> choose("kl_penalty_type", "k4", KL_PENALTIES)
     Traceback (most recent call last):
     ValueError: unknown kl_penalty_type 'k4'; known: kl, k1, abs, mse, k2, low_var_kl, k3
     """
-    if name not in table:
-        raise ValueError(f"unknown {key} {name!r}; known: {', '.join(table)}")
-    return table[name]
+    if name in table:
+        return table[name]
+    if key in _EXTERNAL and ":" in name:
+        return external(name, type(next(iter(table.values()))))
+    raise ValueError(f"unknown {key} {name!r}; known: {', '.join(table)}")
+
+
+def estimator(adv_type: str) -> Estimator:
+    """The entry of an ``adv_type``; see :func:`choose`."""
+    return choose("adv_type", adv_type, ADVANTAGES)
+
+
+def columns_of(adv_type: str) -> tuple[str, ...]:
+    """The columns that an ``adv_type`` needs; none for a name that the configuration's check has yet to refuse."""
+    try:
+        return estimator(adv_type).needs
+    except ValueError:
+        return ()
+
+
+def loss(loss_type: str) -> Loss:
+    """The entry of a ``loss_type``; see :func:`choose`."""
+    return choose("loss_type", loss_type, LOSSES)
 
 
 def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -307,5 +388,5 @@ def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> N
     known = sorted(set(known))
     strange = sorted(set(given) - set(known))
     if strange:
-        told = [f"{name} (read by {', '.join(readers(name))})" if readers(name) else name for name in strange]
-        raise TypeError(f"{chosen} does not read {', '.join(told)}; it reads: {', '.join(known)}")
+        named = [f"{name} (read by {', '.join(readers(name))})" if readers(name) else name for name in strange]
+        raise TypeError(f"{chosen} does not read {', '.join(named)}; it reads: {', '.join(known)}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics
+from rlinf.algorithms.statistics import group_statistics
 
 
-def dynamic_sampling(rewards: Tensor, group_ids: Tensor, *, ranks: Ranks = ONE_RANK) -> Tensor:
+def dynamic_sampling(rewards: Tensor, group_ids: Tensor) -> Tensor:
     """The rows of groups whose rewards are not all equal (DAPO, arXiv:2503.14476, section 3.2). Both [B].
 
     The loop discards the other groups and samples new prompts until the batch is full or ``max_resample`` is reached.
@@ -16,7 +16,7 @@ def dynamic_sampling(rewards: Tensor, group_ids: Tensor, *, ranks: Ranks = ONE_R
     >>> dynamic_sampling(torch.tensor([1., 0., 1., 1.]), torch.tensor([0, 0, 1, 1]))
     tensor([ True,  True, False, False])
     """
-    return ~group_statistics(rewards, group_ids, ranks=ranks).constant
+    return ~group_statistics(rewards, group_ids).constant
 
 
 def filter_rewards(
@@ -25,7 +25,6 @@ def filter_rewards(
     *,
     rewards_lower_bound: float | None = None,
     rewards_upper_bound: float | None = None,
-    ranks: Ranks = ONE_RANK,
 ) -> Tensor:
     """The rows of groups whose mean reward lies within the bounds (both included; null is no bound). Both [B].
 
@@ -33,7 +32,7 @@ def filter_rewards(
     ...     rewards_upper_bound=0.9)
     tensor([ True,  True, False, False])
     """
-    mean = group_statistics(rewards, group_ids, ranks=ranks).mean
+    mean = group_statistics(rewards, group_ids).mean
     kept = torch.ones_like(mean, dtype=torch.bool)
     if rewards_lower_bound is not None:
         kept &= mean >= rewards_lower_bound
@@ -42,16 +41,14 @@ def filter_rewards(
     return kept
 
 
-def difficulty_mask(
-    rewards: Tensor, group_ids: Tensor, *, low: float = 0.0, high: float = 1.0, ranks: Ranks = ONE_RANK
-) -> Tensor:
+def difficulty_mask(rewards: Tensor, group_ids: Tensor, *, low: float = 0.0, high: float = 1.0) -> Tensor:
     """The rows of prompts that are neither too hard nor too easy: the group's share of positive rewards is above
     ``low`` and below ``high`` (neither included). Both [B].
 
     >>> difficulty_mask(torch.tensor([1., 0., 1., 1.]), torch.tensor([0, 0, 1, 1]))
     tensor([ True,  True, False, False])
     """
-    solved = group_statistics((rewards > 0).double(), group_ids, ranks=ranks).mean
+    solved = group_statistics((rewards > 0).double(), group_ids).mean
     return (solved > low) & (solved < high)
 
 

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.entries import imported
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped to +- this before they are exponentiated."""
 
 
-def _k3(d: Tensor) -> Tensor:
+def k3(d: Tensor) -> Tensor:
+    """``exp(-d) + d - 1`` of d = logp - ref: unbiased, never negative."""
     return (torch.exp((-d).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)) + d - 1).clamp(-10.0, 10.0)
 
 
-def _k1(d: Tensor) -> Tensor:
+def k1(d: Tensor) -> Tensor:
+    """d itself: unbiased, of either sign."""
     return d
 
 
-def _k2(d: Tensor) -> Tensor:
+def k2(d: Tensor) -> Tensor:
+    """``d^2 / 2``."""
     return d.square() / 2
 
 
-KL_PENALTIES: dict[str, Callable[[Tensor], Tensor]] = {
-    "kl": _k1,
-    "k1": _k1,
-    "abs": torch.abs,
-    "mse": _k2,
-    "k2": _k2,
-    "low_var_kl": _k3,
-    "k3": _k3,
-}
-"""Functions of d = logp - ref."""
+def absolute(d: Tensor) -> Tensor:
+    """``|d|``."""
+    return d.abs()
 
 
 def kl_divergence(kl_penalty_type: str, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
@@ -45,8 +41,9 @@ def kl_divergence(kl_penalty_type: str, logprobs: Tensor, ref_logprobs: Tensor) 
     >>> [round(float(kl_divergence(name, d, torch.tensor(0.))), 5) for name in ("kl", "abs", "mse", "low_var_kl")]
     [0.5, 0.5, 0.125, 0.10653]
     """
-    catalog.choose("kl_penalty_type", kl_penalty_type, catalog.KL_PENALTIES)
-    return KL_PENALTIES[kl_penalty_type](logprobs.float() - ref_logprobs.float())
+    entry = catalog.choose("kl_penalty_type", kl_penalty_type, catalog.KL_PENALTIES)
+    kl: Tensor = imported(entry.function)(logprobs.float() - ref_logprobs.float())
+    return kl
 
 
 @dataclass

@@ -7,12 +7,11 @@ already) has count 0 and is not divided; a name that ends in ``_max`` merges by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.types import Metrics
 
 PartialMetrics = dict[str, tuple[Tensor, Tensor]]
@@ -42,39 +41,6 @@ def means_over(facts: Mapping[str, Tensor], mask: Tensor) -> PartialMetrics:
 def total_of(value: Tensor) -> tuple[Tensor, Tensor]:
     """A partial metric that adds up and is not divided."""
     return value.detach().double(), torch.zeros((), dtype=torch.float64, device=value.device)
-
-
-def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) -> ReducedMetrics:
-    """The sum over micro-batches, then over ranks (which must all have the same names).
-
-    Names travel together, in one message for the sums and one for the maxima.
-
-    >>> one = (torch.tensor(3.), torch.tensor(2.))
-    >>> reduce_metrics([{"x": one, "r_max": one}, {"x": one}])
-    {'x': (6.0, 4.0), 'r_max': (3.0, 2.0)}
-    """
-    merged: PartialMetrics = {}
-    for part in parts:
-        for name, (value, count) in part.items():
-            if name not in merged:
-                merged[name] = (value, count)
-            elif name.endswith("_max"):
-                merged[name] = (torch.maximum(merged[name][0], value), torch.maximum(merged[name][1], count))
-            else:
-                merged[name] = (merged[name][0] + value, merged[name][1] + count)
-    maxima = [name for name in merged if name.endswith("_max")]
-    sums = [name for name in merged if not name.endswith("_max")]
-    found: ReducedMetrics = {}
-    if sums:
-        found |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
-    if maxima:
-        found |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
-    return {name: (found[name][0], found[name][1]) for name in merged}
-
-
-def _packed(partial: PartialMetrics, names: Sequence[str]) -> Tensor:
-    """[names, 2] float64."""
-    return torch.stack([number.double() for name in names for number in partial[name]]).view(-1, 2)
 
 
 def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:

@@ -1,7 +1,7 @@
-"""What the learner minimises: policy, value, KL and entropy terms, as sums with fixed slot weights.
+"""What the learner minimises: policy, value, KL and entropy terms, as sums with token weights fixed beforehand.
 
-    objective = Objective("actor", clip_ratio_high=0.28, kl_beta=0.01)
-weights = objective.weights(mask, counts=...)  # once per optimiser step
+objective = Objective(AlgorithmConfig(loss_type="actor", kl_beta=0.01))
+weights = objective.weights(mask)  # once per optimiser step
 for rows in micro_batches:
     loss, metrics = objective(logprobs=..., old_logprobs=..., advantages=..., mask=..., weights=weights[rows])
     loss.backward()  # the gradients of micro-batches and ranks add up: nothing is left to divide
@@ -9,26 +9,21 @@ for rows in micro_batches:
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.aggregation import LossCounts, slot_weights
+from rlinf.algorithms.aggregation import slot_weights
 from rlinf.algorithms.kl import kl_divergence
-from rlinf.algorithms.losses import LOSSES, SELECTORS
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, zeroed
-from rlinf.algorithms.losses.rollout_correction import RolloutCorrection, correction_weight
+from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, total_of
-from rlinf.algorithms.statistics import ONE_RANK, Ranks
+from rlinf.algorithms.settings import settings
+from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Metrics
-
-# Losses with a term that is no multiple of the advantage: the critic's error, a KL penalty.
-_MORE_THAN_ADVANTAGE = ("actor_critic", "kl_cov")
 
 
 class LossOutput(NamedTuple):
@@ -38,113 +33,87 @@ class LossOutput(NamedTuple):
     metrics: PartialMetrics
 
 
-def _read_by(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that ``function`` takes."""
-    taken = _parameters(function)
-    return {name: value for name, value in options.items() if name in taken}
-
-
-@functools.cache
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)
-
-
 class Objective:
-    """A loss with its options, checked when it is made: an option that ``loss_type`` does not read is a TypeError.
+    """The loss that a configuration names, with the options that it reads bound to it once.
 
     ``kl_beta`` > 0 adds ``kl_beta agg(kl(logp, ref))``, ``entropy_bonus`` adds ``-entropy_bonus agg(H)``;
     ``calculate_entropy`` reports H even where the bonus is 0. ``rollout_correction`` is ``{level: token|sequence,
     mode: truncate|mask, cap: 2.0}``.
     """
 
-    def __init__(
-        self,
-        loss_type: str,
-        *,
-        loss_agg_func: str = "token-mean",
-        max_response_length: int | None = None,
-        sum_norm_divide_by_batch: bool = True,
-        kl_beta: float = 0.0,
-        kl_penalty_type: str = "low_var_kl",
-        entropy_bonus: float = 0.0,
-        calculate_entropy: bool = False,
-        rollout_correction: RolloutCorrection | Mapping[str, object] | None = None,
-        **options: Any,
-    ) -> None:
-        entry = catalog.choose("loss_type", loss_type, catalog.LOSSES)
-        catalog.choose("loss_agg_func", loss_agg_func, catalog.AGGREGATIONS)
-        catalog.choose("kl_penalty_type", kl_penalty_type, catalog.KL_PENALTIES)
-        catalog.refuse_unknown(f"loss_type: {loss_type}", options, (*catalog.LOSS_OPTIONS, *entry.options))
-        self.loss_type = loss_type
-        self.loss_agg_func = loss_agg_func
+    def __init__(self, algorithm: AlgorithmConfig, *, max_response_length: int | None = None) -> None:
+        """``max_response_length``: the constant of ``seq-mean-token-sum-norm``."""
+        self.algorithm = algorithm
+        self.entry = catalog.loss(algorithm.loss_type)
+        catalog.choose("loss_agg_func", algorithm.loss_agg_func, catalog.AGGREGATIONS)
+        catalog.choose("kl_penalty_type", algorithm.kl_penalty_type, catalog.KL_PENALTIES)
         self.max_response_length = max_response_length
-        self.sum_norm_divide_by_batch = sum_norm_divide_by_batch
-        self.kl_beta = kl_beta
-        self.kl_penalty_type = kl_penalty_type
-        self.entropy_bonus = entropy_bonus
-        self.calculate_entropy = calculate_entropy
-        self.rollout_correction = RolloutCorrection.of(rollout_correction)
-        if loss_type == "decoupled" and self.rollout_correction is not None:
-            raise ValueError("loss_type decoupled is a rollout correction already: leave rollout_correction out")
-        self.options = options
+        self.rollout_correction = correction_of(algorithm.rollout_correction)
+        if self.rollout_correction is not None and "rollout_logprobs" in self.entry.needs:
+            raise ValueError(
+                f"loss_type {algorithm.loss_type} is a rollout correction already: leave rollout_correction out"
+            )
+        self._loss = self.entry.bind(algorithm)
+        self._selector = self.entry.bind_selector(algorithm)
 
     @classmethod
-    def of(cls, options: Mapping[str, Any], *, max_response_length: int | None = None) -> Objective:
-        """From a flat mapping of the config's algorithm keys (``loss_type`` and any others): those that the loss
-        reads are taken, those that are None are left to their defaults.
+    def of(cls, loss_type: str, *, max_response_length: int | None = None, **options: Any) -> Objective:
+        """From options given by name; one that ``loss_type`` does not read is a TypeError that lists those it does.
 
-        >>> Objective.of({"loss_type": "tis", "tis_cap": 3.0, "adv_type": "grpo", "kl_beta": None}).options
-        {'tis_cap': 3.0}
+        >>> Objective.of("tis", tis_cap=3.0).algorithm.tis_cap
+        3.0
         """
-        entry = catalog.choose("loss_type", options["loss_type"], catalog.LOSSES)
-        read = {name: options.get(name) for name in (*catalog.LOSS_OPTIONS, *entry.options)}
-        set_ones = {name: value for name, value in read.items() if value is not None}
-        return cls(options["loss_type"], max_response_length=max_response_length, **set_ones)
+        known = (*catalog.LOSS_OPTIONS, *catalog.loss(loss_type).reads)
+        algorithm = settings(options, known, chosen=f"loss_type: {loss_type}")
+        return cls(replace(algorithm, loss_type=loss_type), max_response_length=max_response_length)
+
+    @property
+    def calculate_entropy(self) -> bool:
+        """Whether the entropy is reported, of every row."""
+        return self.algorithm.calculate_entropy
 
     @property
     def needs(self) -> frozenset[str]:
         """The columns that must be computed beside logprobs, old_logprobs and advantages."""
         extra = {
-            "ref_logprobs": self.kl_beta > 0,
-            "entropy": self.entropy_bonus != 0 or self.calculate_entropy,
+            "ref_logprobs": self.algorithm.kl_beta > 0,
+            "entropy": self.algorithm.entropy_bonus != 0 or self.calculate_entropy,
             "rollout_logprobs": self.rollout_correction is not None,
-            "selected": self.loss_type in SELECTORS,
+            "selected": self._selector is not None,
         }
-        return frozenset(catalog.LOSSES[self.loss_type].needs) | {name for name, wanted in extra.items() if wanted}
+        return frozenset(self.entry.needs) | {name for name, wanted in extra.items() if wanted}
 
     @property
     def per_slot(self) -> bool:
-        """Whether the loss is the same when every true slot is a row of its own (no ratio or mean over a sequence)."""
+        """Whether the loss is the same when every valid slot is a row of its own (no ratio or mean over a row)."""
         of_tokens = self.rollout_correction is None or self.rollout_correction.level == "token"
-        return self.loss_agg_func == "token-mean" and self.loss_type not in ("gspo", "gmpo") and of_tokens
+        return self.algorithm.loss_agg_func == "token-mean" and not self.entry.sequence_level and of_tokens
 
     @property
     def idle_without_advantage(self) -> bool:
         """Whether a row whose advantages are all 0 has loss and gradient 0, whatever its log-probabilities are."""
-        return self.kl_beta == 0 and self.entropy_bonus == 0 and self.loss_type not in _MORE_THAN_ADVANTAGE
+        algorithm = self.algorithm
+        return algorithm.kl_beta == 0 and algorithm.entropy_bonus == 0 and self.entry.zero_without_advantage
 
-    def weights(self, mask: Tensor, *, counts: LossCounts | None = None, shared: int = 1) -> Tensor:
-        """The slot weights [B, T] of a minibatch; ``counts`` those of the whole step if ``mask`` is a part of it.
+    def weights(self, mask: Tensor, *, shared: int = 1) -> Tensor:
+        """The slot weights [B, T] of a minibatch with this ``mask``.
 
         ``shared``: how many slots have their value in common, for the weights of the critic's error.
         """
         return slot_weights(
-            self.loss_agg_func,
+            self.algorithm.loss_agg_func,
             mask,
             max_response_length=self.max_response_length,
-            sum_norm_divide_by_batch=self.sum_norm_divide_by_batch,
-            counts=counts,
+            sum_norm_divide_by_batch=self.algorithm.sum_norm_divide_by_batch,
             shared=shared,
         )
 
-    def select(
-        self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor, ranks: Ranks = ONE_RANK
-    ) -> Tensor | None:
+    def select(self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor | None:
         """The slots that the loss treats apart, bool [B, T], chosen once for a step; None for most losses."""
-        if self.loss_type not in SELECTORS:
+        if self._selector is None:
             return None
-        selector = SELECTORS[self.loss_type]
-        return selector(old_logprobs, advantages, mask, ranks=ranks, **_read_by(selector, self.options))
+        selected: Tensor = self._selector(old_logprobs, advantages, mask)
+        return selected
 
     def __call__(
         self,
@@ -172,7 +141,9 @@ class Objective:
         given |= {"rollout_logprobs": rollout_logprobs, "selected": selected}
         missing = sorted(name for name in self.needs if given[name] is None)
         if missing:
-            raise ValueError(f"this objective (loss_type {self.loss_type}) reads {', '.join(missing)}: give them")
+            raise ValueError(
+                f"this objective (loss_type {self.algorithm.loss_type}) reads {', '.join(missing)}: give them"
+            )
         x = LossInputs.clean(
             mask,
             logprobs=logprobs,
@@ -184,8 +155,7 @@ class Objective:
             returns=returns,
             selected=selected,
         )
-        loss_function = LOSSES[self.loss_type]
-        slots = loss_function(x, **_read_by(loss_function, self.options))
+        slots: SlotLoss = self._loss(x)
         terms = self._terms(x, slots, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
         sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}
@@ -201,24 +171,24 @@ class Objective:
         self, x: LossInputs, slots: SlotLoss, ref_logprobs: Tensor | None, entropy: Tensor | None
     ) -> dict[str, Tensor]:
         """What is summed into the loss, slot by slot."""
-        policy = slots.policy
+        algorithm, policy = self.algorithm, slots.policy
         if self.rollout_correction is not None:
             policy = policy * correction_weight(x, self.rollout_correction)
         terms = {"policy_loss": policy}
         if slots.value is not None:
             terms["value_loss"] = slots.value
-        if self.kl_beta > 0 and ref_logprobs is not None:
-            kl = kl_divergence(self.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
-            terms["kl_loss"] = self.kl_beta * kl
-        if self.entropy_bonus != 0 and entropy is not None:
-            terms["entropy_loss"] = -self.entropy_bonus * zeroed(entropy, x.mask)
+        if algorithm.kl_beta > 0 and ref_logprobs is not None:
+            kl = kl_divergence(algorithm.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
+            terms["kl_loss"] = algorithm.kl_beta * kl
+        if algorithm.entropy_bonus != 0 and entropy is not None:
+            terms["entropy_loss"] = -algorithm.entropy_bonus * zeroed(entropy, x.mask)
         return terms
 
     def _facts(self, x: LossInputs, ref_logprobs: Tensor | None, entropy: Tensor | None) -> dict[str, Tensor]:
         """What is reported where its column is there."""
         facts: dict[str, Tensor] = {}
         if ref_logprobs is not None:
-            facts["kl_ref"] = kl_divergence(self.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
+            facts["kl_ref"] = kl_divergence(self.algorithm.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
         if entropy is not None:
             facts["entropy"] = entropy
         if x.rollout_logprobs is not None:
@@ -255,7 +225,8 @@ def policy_loss(
 
     Every column is [B, T]; ``rollout_logprobs`` are the behaviour policy's.
 
-    ``options`` are those of :class:`Objective`; one that is unknown is a TypeError that lists the known ones.
+    ``options`` are those of ``loss_type`` and of the terms around it (:class:`Objective`); one that is unknown is a
+    TypeError that lists the known ones.
 
     rho = 1 everywhere, A = 1 and -2 -> the mean of -1 and 2:
 
@@ -263,7 +234,7 @@ def policy_loss(
     >>> policy_loss("actor", logprobs=zero, old_logprobs=zero, advantages=A, mask=torch.ones(1, 2).bool())[0]
     tensor(0.5000)
     """
-    objective = Objective(loss_type, loss_agg_func=loss_agg_func, **options)
+    objective = Objective.of(loss_type, loss_agg_func=loss_agg_func, **options)
     output = objective(
         logprobs=logprobs,
         old_logprobs=old_logprobs,

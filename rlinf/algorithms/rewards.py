@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.running import RewardState, RunningStatistics
-from rlinf.algorithms.scan import next_true
-from rlinf.algorithms.statistics import (
-    EPS,
-    ONE_RANK,
-    Ranks,
-    SingletonGroup,
-    gather_names,
-    group_statistics,
-    settle_singletons,
-)
+from rlinf.algorithms.scan import last_true
+from rlinf.algorithms.settings import settings
+from rlinf.algorithms.statistics import EPS, group_statistics, settle_singletons
+from rlinf.config.schema.algorithm import AlgorithmConfig, OverlongPenaltyConfig, RewardNormConfig, Scope
 
 SCOPES = ("group", "batch", "running")
 
 
-@dataclass(frozen=True)
-class RewardNorm:
-    """Where the mean that is subtracted and the deviation that divides come from; None leaves that part out."""
+def reward_norm_of(
+    option: RewardNormConfig | Mapping[str, Any] | str | None, *, shift: bool = False, scale: bool = False
+) -> RewardNormConfig:
+    """From ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale`` (std only).
 
-    mean: str | None = None
-    std: str | None = None
-
-    def __post_init__(self) -> None:
-        for part, scope in (("mean", self.mean), ("std", self.std)):
-            if scope is not None and scope not in SCOPES:
-                raise ValueError(f"reward_norm.{part} must be null or one of {', '.join(SCOPES)}, got {scope!r}")
-
-    @classmethod
-    def of(cls, option: str | Mapping[str, Any] | None, *, shift: bool = False, scale: bool = False) -> RewardNorm:
-        """From ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale`` (std only).
-
-        >>> RewardNorm.of("group", scale=True), RewardNorm.of({"mean": "group", "std": "batch"})
-        (RewardNorm(mean=None, std='group'), RewardNorm(mean='group', std='batch'))
-        """
-        if isinstance(option, Mapping):
-            if shift or scale:
-                raise ValueError("reward_shift and reward_scale go with a plain reward_norm, not with {mean, std}")
-            unknown = set(option) - {"mean", "std"}
-            if unknown:
-                raise TypeError(f"reward_norm does not know {', '.join(sorted(unknown))}; it reads: mean, std")
-            return cls(option.get("mean"), option.get("std"))
-        return cls(None if scale and not shift else option, None if shift else option)
+    >>> reward_norm_of("group", scale=True)
+    RewardNormConfig(mean=None, std='group')
+    """
+    if isinstance(option, Mapping):
+        unknown = set(option) - {"mean", "std"}
+        if unknown:
+            raise TypeError(f"reward_norm does not know {', '.join(sorted(unknown))}; it reads: mean, std")
+        option = RewardNormConfig(**option)
+    if isinstance(option, RewardNormConfig):
+        if shift or scale:
+            raise ValueError("reward_shift and reward_scale go with a plain reward_norm, not with {mean, std}")
+        norm = option
+    else:
+        given = cast("Scope | None", option)
+        norm = RewardNormConfig(None if scale and not shift else given, None if shift else given)
+    for part, scope in (("mean", norm.mean), ("std", norm.std)):
+        if scope is not None and scope not in SCOPES:
+            raise ValueError(f"reward_norm.{part} must be null or one of {', '.join(SCOPES)}, got {scope!r}")
+    return norm
 
 
 def process_rewards(
@@ -61,16 +51,19 @@ def process_rewards(
     mask: Tensor | None = None,
     state: RewardState | None = None,
     domains: Sequence[str] | None = None,
-    ranks: Ranks = ONE_RANK,
+    fragments: bool = False,
     **options: Any,
 ) -> Tensor:
     """Normalised, then clipped rewards, float32, in the shape they came in.
 
-    ``rewards`` [B], or [B, T] with its ``mask`` (then every true slot is a sample, and false ones become 0);
-    ``group_ids`` [B]. ``(r - mean) / (std + 1e-6)``; a deviation of 0 does not divide. ``state`` keeps the
-    ``running`` statistics, which take in the batch before they are used; without one they are those of this batch.
-    ``domains`` (B names) keeps the statistics of the task families of a mixed batch apart; ``reward_norm`` may then
-    be a mapping from domain to norm.
+    ``rewards`` [B], or [B, T] with its ``mask`` (false ones become 0); ``group_ids`` [B]. The sample of a row is its
+    outcome: ``(R - mean) / (std + 1e-6)``; a deviation of 0 does not divide. Of several rewards in a row each is
+    divided, and the mean is subtracted at the last valid one, so that they add up to the normalised outcome. With
+    ``fragments``, where a row is no whole episode and its sum means nothing, every valid reward is a sample.
+
+    ``state`` keeps the ``running`` statistics, which take in the batch before they are used; without one they are those
+    of this batch. ``domains`` (B names) keeps the statistics of the task families of a mixed batch apart;
+    ``reward_norm`` may then be a mapping from domain to norm.
 
     ``options``: reward_norm, reward_shift, reward_scale, reward_clip (0 or null: off), std_ddof (1), singleton_group
     (error); any other is a TypeError that lists them.
@@ -78,77 +71,104 @@ def process_rewards(
     >>> process_rewards(torch.tensor([1., 3., 9.]), group_ids=torch.tensor([0, 0, 0]), reward_norm="group",
     ...     reward_shift=True, reward_clip=3.0)
     tensor([-3.0000, -1.3333,  3.0000])
+
+    Two conversations of two turns each, with outcomes 1 and 0:
+
+    >>> turns = torch.tensor([[.5, .5], [0., 0.]])
+    >>> process_rewards(turns, mask=turns >= 0, group_ids=torch.tensor([0, 0]), reward_norm="group",
+    ...     reward_shift=True)
+    tensor([[ 0.5000,  0.0000],
+            [ 0.0000, -0.5000]])
     """
-    catalog.refuse_unknown("process_rewards", options, catalog.REWARD_OPTIONS)
-    state = RewardState() if state is None else state
+    algorithm = settings(options, catalog.REWARD_OPTIONS, chosen="process_rewards")
     present = torch.ones_like(rewards, dtype=torch.bool) if rewards.ndim == 1 or mask is None else mask
-    ids = group_ids if rewards.ndim == 1 else group_ids[:, None].expand_as(rewards)
-    result = torch.where(present, rewards.double(), 0.0)
-    norm = options.get("reward_norm")
+    normalised = normalise_rewards(
+        rewards, present, group_ids, algorithm, state=state, domains=domains, fragments=fragments
+    )
+    return clip_rewards(normalised, algorithm.reward_clip).float()
+
+
+def clip_rewards(rewards: Tensor, bound: float | None) -> Tensor:
+    """Clamped to +- ``bound`` (0 or null: off)."""
+    return rewards.clamp(-bound, bound) if bound else rewards
+
+
+def normalise_rewards(
+    rewards: Tensor,
+    present: Tensor,
+    group_ids: Tensor,
+    algorithm: AlgorithmConfig,
+    *,
+    state: RewardState | None = None,
+    domains: Sequence[str] | None = None,
+    fragments: bool = False,
+) -> Tensor:
+    """Rewards [B] or [B, T] normalised as :func:`process_rewards` says, float64; 0 where not ``present``."""
+    slots = torch.where(present, rewards.double(), 0.0)
+    if algorithm.reward_norm is None:
+        return slots
+    state = RewardState() if state is None else state
+    by_slot = rewards.ndim == 2 and fragments
+    samples = slots if by_slot else row_outcomes(slots, present)
+    counted = present if by_slot else torch.ones_like(samples, dtype=torch.bool)
+    ids = group_ids[:, None].expand_as(samples) if by_slot else group_ids
+    norm = algorithm.reward_norm
     per_domain = norm if isinstance(norm, Mapping) and not set(norm) <= {"mean", "std"} else None
-    names = _rows_of_domains(domains, len(group_ids), rewards.device, ranks)
+    names = _rows_of_domains(domains, len(group_ids), rewards.device)
     if per_domain is not None and set(names) - set(per_domain):
         raise ValueError(f"reward_norm has no entry for the domains {', '.join(sorted(set(names) - set(per_domain)))}")
+    result, scale = samples.clone(), torch.ones_like(samples)
     for name, rows in names.items():
-        chosen = RewardNorm.of(
-            norm if per_domain is None else per_domain[name],
-            shift=options.get("reward_shift", False),
-            scale=options.get("reward_scale", False),
+        chosen = reward_norm_of(
+            norm if per_domain is None else cast("str | None", per_domain[name]),
+            shift=algorithm.reward_shift,
+            scale=algorithm.reward_scale,
         )
-        part = present & (rows if rewards.ndim == 1 else rows[:, None])
-        result[part] = _normalised(
-            result[part],
-            ids[part],
-            chosen,
-            running=state.of(name),
-            std_ddof=options.get("std_ddof", 1),
-            singleton_group=options.get("singleton_group", "error"),
-            ranks=ranks,
-        )
-    clip = options.get("reward_clip")
-    return (result.clamp(-clip, clip) if clip else result).float()
+        part = counted & (rows[:, None] if by_slot else rows)
+        result[part], scale[part] = _normalised(samples[part], ids[part], chosen, state.of(name), algorithm)
+    if rewards.ndim == 1 or by_slot:
+        return result
+    divided = slots * scale[:, None]
+    shift = torch.where(last_true(present), (result - divided.sum(dim=1))[:, None], 0.0)
+    return divided + shift
 
 
-def _rows_of_domains(domains: Sequence[str] | None, rows: int, device: torch.device, ranks: Ranks) -> dict[str, Tensor]:
-    """For every domain of any rank, in one order everywhere, which rows of this rank are in it (bool [B])."""
+def _rows_of_domains(domains: Sequence[str] | None, rows: int, device: torch.device) -> dict[str, Tensor]:
+    """For every domain, in the order of their names, which rows are in it (bool [B])."""
     if domains is None:
         return {"": torch.ones(rows, dtype=torch.bool, device=device)}
-    everywhere = gather_names(domains, ranks=ranks)
     return {
-        name: torch.tensor([own == name for own in domains], dtype=torch.bool, device=device) for name in everywhere
+        name: torch.tensor([own == name for own in domains], dtype=torch.bool, device=device)
+        for name in sorted(set(domains))
     }
 
 
 def _normalised(
-    values: Tensor,
-    group_ids: Tensor,
-    norm: RewardNorm,
-    *,
-    running: RunningStatistics,
-    std_ddof: int,
-    singleton_group: SingletonGroup,
-    ranks: Ranks,
-) -> Tensor:
-    """[N] samples of one domain by its norm."""
+    values: Tensor, group_ids: Tensor, norm: RewardNormConfig, running: RunningStatistics, algorithm: AlgorithmConfig
+) -> tuple[Tensor, Tensor]:
+    """[N] samples of one domain by its norm, and what each was multiplied by."""
     scopes = (norm.mean, norm.std)
     if "running" in scopes:
-        running.update(values, ranks=ranks)
+        running.update(values)
     statistics: dict[str, tuple[Tensor, Tensor]] = {
         "running": (values.new_tensor(running.mean), values.new_tensor(running.std))
     }
     for scope, ids in (("group", group_ids), ("batch", torch.zeros_like(group_ids))):
         if scope in scopes:
-            found = group_statistics(values, ids, ddof=std_ddof, ranks=ranks)
-            statistics[scope] = (found.mean, found.std)
-    result = values
+            group = group_statistics(values, ids, ddof=algorithm.std_ddof)
+            statistics[scope] = (group.mean, group.std)
+    result, scale = values, torch.ones_like(values)
     if norm.mean is not None:
         result = result - statistics[norm.mean][0]
     if norm.std is not None:
         std = statistics[norm.std][1]
         result = torch.where(std > 0, result / (std + EPS), result)
+        scale = torch.where(std > 0, 1 / (std + EPS), scale)
     if "group" in scopes:
-        result = settle_singletons(result, values, group_ids, singleton_group, ranks=ranks)
-    return result
+        alone = algorithm.singleton_group
+        result = settle_singletons(result, values, group_ids, alone)
+        scale = settle_singletons(scale, torch.ones_like(values), group_ids, alone)
+    return result, scale
 
 
 def row_outcomes(rewards: Tensor, mask: Tensor) -> Tensor:
@@ -173,7 +193,7 @@ def token_rewards(
     they are), minus ``kl_coef`` times ``kl`` [B, T], clamped to +- ``reward_clip`` (0 or null: off); 0 under a false
     mask.
 
-    A reward that is no number, in a row or a true slot, is a ValueError.
+    A non-finite reward, of a row or of a valid token, is a ValueError.
 
     >>> token_rewards(torch.tensor([1.]), torch.tensor([[True, True, False]]), kl=torch.tensor([[1., 2., 9.]]),
     ...     kl_coef=.1)
@@ -182,18 +202,17 @@ def token_rewards(
     if rewards.ndim == 2:
         slots = torch.where(mask, rewards.detach().double(), 0.0)
     else:
-        last = mask & (next_true(mask) == mask.shape[1])
-        slots = torch.where(last, rewards.detach().double()[:, None], 0.0)
+        slots = torch.where(last_true(mask), rewards.detach().double()[:, None], 0.0)
     if not bool((rewards if rewards.ndim == 1 else slots).isfinite().all()):
         bad = (~(rewards if rewards.ndim == 1 else slots.sum(dim=1)).isfinite()).nonzero().flatten().tolist()
         raise ValueError(f"rewards must be finite; these rows have one that is not: {bad[:10]}")
     if kl is not None:
         slots = slots - kl_coef * torch.where(mask, kl.detach().double(), 0.0)
-    return slots.clamp(-reward_clip, reward_clip) if reward_clip else slots
+    return clip_rewards(slots, reward_clip)
 
 
 def overlong_penalty(lengths: Tensor, *, safe_length: int, max_length: int, coef: float = 1.0) -> Tensor:
-    """What a long response is fined, float32 [B], to be added to the reward (DAPO, arXiv:2503.14476, section 3.4).
+    """Soft overlong penalty, float32 [B], to be added to the reward (DAPO, arXiv:2503.14476, section 3.4).
 
     0 up to ``safe_length``, then linear down to ``-coef`` at ``max_length`` and beyond. ``lengths`` [B];
     ``safe_length`` not below ``max_length`` is a ValueError.
@@ -205,3 +224,23 @@ def overlong_penalty(lengths: Tensor, *, safe_length: int, max_length: int, coef
         raise ValueError(f"overlong_penalty: safe_length {safe_length} must be below max_length {max_length}")
     over = (lengths.float() - safe_length) / (max_length - safe_length)
     return -coef * over.clamp(0.0, 1.0)
+
+
+def with_overlong_penalty(rewards: Tensor, mask: Tensor, option: OverlongPenaltyConfig) -> Tensor:
+    """Rewards [B] or [B, T] float32 with the :func:`overlong_penalty` of each row; as they are where ``coef`` is 0.
+
+    A row is as long as it has valid tokens in ``mask`` [B, T]: those that the policy generated, in all turns of a
+    conversation together; what the environment said in between does not count. Where a row has several rewards, the
+    penalty is added at its last valid token, so that it is part of the outcome and of no earlier turn.
+
+    >>> long = torch.tensor([[True, True, False, True]])
+    >>> with_overlong_penalty(torch.zeros(1, 4), long, OverlongPenaltyConfig(safe_length=2, max_length=4, coef=1.0))
+    tensor([[ 0.0000,  0.0000,  0.0000, -0.5000]])
+    """
+    if not option.coef:
+        return rewards
+    lengths = mask.sum(dim=1)
+    penalty = overlong_penalty(lengths, safe_length=option.safe_length, max_length=option.max_length, coef=option.coef)
+    if rewards.ndim == 1:
+        return rewards.float() + penalty
+    return rewards.float() + torch.where(last_true(mask), penalty[:, None], 0.0)

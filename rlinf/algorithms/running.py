@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
-
-from rlinf.algorithms.statistics import ONE_RANK, Ranks
 
 
 @dataclass
 class RunningStatistics:
     """Mean and deviation of everything seen so far, merged batch by batch (Chan, Golub and LeVeque 1979).
 
+    >>> import torch
     >>> seen = RunningStatistics()
     >>> seen.update(torch.tensor([1., 2.])); seen.update(torch.tensor([3.]))
     >>> seen.mean, seen.std
@@ -31,14 +29,14 @@ class RunningStatistics:
         """Unbiased; 1 under two samples."""
         return (self.squares / (self.count - 1)) ** 0.5 if self.count >= 2 else 1.0
 
-    def update(self, values: Tensor, *, ranks: Ranks = ONE_RANK) -> None:
-        """Takes in ``values`` [N] of every rank."""
+    def update(self, values: Tensor) -> None:
+        """Takes in ``values`` [N]."""
         values = values.detach().double()
-        count = float(ranks.sum(torch.tensor(float(len(values)), dtype=torch.float64)))
+        count = float(len(values))
         if count == 0:
             return
-        mean = float(ranks.sum(values.sum())) / count
-        squares = float(ranks.sum(((values - mean) ** 2).sum()))
+        mean = float(values.sum()) / count
+        squares = float(((values - mean) ** 2).sum())
         total = self.count + count
         apart = mean - self.mean
         self.squares += squares + apart**2 * self.count * count / total

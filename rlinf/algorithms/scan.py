@@ -18,6 +18,15 @@ def next_true(mask: Tensor) -> Tensor:
     return torch.cat([here_or_later[:, 1:], here_or_later.new_full((mask.shape[0], 1), slots)], dim=1)
 
 
+def last_true(mask: Tensor) -> Tensor:
+    """bool [B, T]: the last valid token of each row.
+
+    >>> last_true(torch.tensor([[True, True, False]]))
+    tensor([[False,  True, False]])
+    """
+    return mask & (next_true(mask) == mask.shape[1])
+
+
 def shift_back(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
     """The value at the next true slot, [B, T]; ``fill`` where there is none.
 
@@ -42,18 +51,14 @@ def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:
     return torch.where(mask, sums, 0.0)
 
 
-def episode_ends(
-    mask: Tensor, terminated: Tensor | None, truncated: Tensor | None, *, ignore_terminations: bool = False
-) -> Tensor:
-    """bool [B, T]: the true slots in which an episode ends by a flag (a row's last slot ends anyway).
-
-    With ``ignore_terminations`` only truncation ends one.
+def episode_ends(mask: Tensor, terminated: Tensor | None, truncated: Tensor | None) -> Tensor:
+    """bool [B, T]: the valid timesteps in which an episode ends by a flag (a row's last one ends anyway).
 
     >>> episode_ends(torch.tensor([[True, True]]), torch.tensor([[True, False]]), None)
     tensor([[ True, False]])
     """
     ends = torch.zeros_like(mask)
-    for flag in (None if ignore_terminations else terminated, truncated):
+    for flag in (terminated, truncated):
         if flag is not None:
             ends = ends | flag
     return ends & mask

@@ -38,8 +38,8 @@ def listing(what: str) -> str:
 
 def _entry(name: str, entry: Entry) -> str:
     lines = [name, f"    {entry.line}", f"    {entry.formula}", f"    {entry.source}"]
-    if entry.options:
-        lines.append(f"    options: {', '.join(entry.options)}")
+    if entry.reads:
+        lines.append(f"    options: {', '.join(entry.reads)}")
     return "\n".join(lines)
 
 

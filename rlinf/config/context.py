@@ -52,7 +52,7 @@ class Context:
 
     def error(self, key: str, message: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
         """Report ``key``, unless it or another key that the check ``reads`` is broken itself."""
-        if not self._broken(key, *reads):
+        if not self.is_broken(key, *reads):
             self.problems.append(problem(self.place(key, *reads), key, message, fix))
 
     def unread(self, key: str, why: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
@@ -60,7 +60,7 @@ class Context:
 
         A key that says what the default says does no harm: resolved configurations name every key.
         """
-        if not self.changed(key) or self._broken(key, *reads):
+        if not self.changed(key) or self.is_broken(key, *reads):
             return
         message = f"{key} {why}"
         if self.config.algorithm.strict:
@@ -86,7 +86,7 @@ class Context:
                 return self.places[section]
         return self.source
 
-    def _broken(self, *keys: str) -> bool:
+    def is_broken(self, *keys: str) -> bool:
         """Whether one of the keys, or a section around it, has a problem already."""
         return any(key == bad or key.startswith(f"{bad}.") for key in keys for bad in self.broken if bad)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from rlinf.algorithms.statistics import Ranks
+from rlinf.learners.ranks import Ranks
 
 
 class FlatParameters:

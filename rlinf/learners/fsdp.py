@@ -19,13 +19,12 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from rlinf.algorithms.metrics import reduce_metrics
-from rlinf.algorithms.statistics import TorchRanks
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
 from rlinf.learners.partition import micro_batches, share
+from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner

@@ -1,17 +1,67 @@
-"""Adding up the gradients of a learner's data-parallel ranks."""
+"""Adding up the gradients and metrics of a learner's data-parallel ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
+from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
 from rlinf.portions import portions
 
 # Gradients travel in pieces of so many elements: one message would double the memory, one per parameter the latency.
 _BUCKET_ELEMENTS = 1 << 24
+
+
+class Ranks(Protocol):
+    """The processes that hold parts of one batch. Every method is called on all of them, in the same order."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Elementwise sum over the ranks; same shape and dtype everywhere."""
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """The entries of all ranks, concatenated along dimension 0, where their numbers may differ."""
+
+
+class OneRank:
+    """The whole batch is here."""
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+class TorchRanks:
+    """The ranks of a ``torch.distributed`` process group (default: all); tensors travel on ``device``."""
+
+    def __init__(self, group: dist.ProcessGroup | None = None, *, device: torch.device | str = "cpu") -> None:
+        self.group = group
+        self.device = torch.device(device)
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        total = tensor.detach().to(self.device, copy=True)
+        dist.all_reduce(total, group=self.group)
+        return total.to(tensor.device)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        world = dist.get_world_size(self.group)
+        here = torch.tensor([tensor.shape[0]], device=self.device)
+        sizes = [torch.zeros_like(here) for _ in range(world)]
+        dist.all_gather(sizes, here, group=self.group)
+        longest = max(int(size) for size in sizes)
+        padded = torch.zeros(longest, *tensor.shape[1:], dtype=tensor.dtype, device=self.device)
+        padded[: tensor.shape[0]] = tensor.detach()
+        parts = [torch.empty_like(padded) for _ in range(world)]
+        dist.all_gather(parts, padded, group=self.group)
+        return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)]).to(tensor.device)
+
+
+ONE_RANK = OneRank()
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
@@ -28,3 +78,36 @@ def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
         dist.all_reduce(flat)
         for gradient, piece in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):
             gradient.copy_(piece.view_as(gradient))
+
+
+def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) -> ReducedMetrics:
+    """The sum over micro-batches, then over ranks (which must all have the same names).
+
+    Names travel together, in one message for the sums and one for the maxima.
+
+    >>> one = (torch.tensor(3.), torch.tensor(2.))
+    >>> reduce_metrics([{"x": one, "r_max": one}, {"x": one}])
+    {'x': (6.0, 4.0), 'r_max': (3.0, 2.0)}
+    """
+    merged: PartialMetrics = {}
+    for part in parts:
+        for name, (value, count) in part.items():
+            if name not in merged:
+                merged[name] = (value, count)
+            elif name.endswith("_max"):
+                merged[name] = (torch.maximum(merged[name][0], value), torch.maximum(merged[name][1], count))
+            else:
+                merged[name] = (merged[name][0] + value, merged[name][1] + count)
+    maxima = [name for name in merged if name.endswith("_max")]
+    sums = [name for name in merged if not name.endswith("_max")]
+    found: ReducedMetrics = {}
+    if sums:
+        found |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
+    if maxima:
+        found |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
+    return {name: (found[name][0], found[name][1]) for name in merged}
+
+
+def _packed(partial: PartialMetrics, names: Sequence[str]) -> Tensor:
+    """[names, 2] float64."""
+    return torch.stack([number.double() for name in names for number in partial[name]]).view(-1, 2)

@@ -15,7 +15,7 @@ class RewardLearner(TorchLearner):
     """One optimiser step an update; with advantage 1 ``-A logp`` is the binary cross-entropy of the labels."""
 
     def __init__(self, model: Any, *, lr: float, seed: int, micro_batch_tokens: int, device: Any = "cpu") -> None:
-        stage = Stage("reward_model", Objective("reinforce"), lr=lr)
+        stage = Stage("reward_model", Objective.of("reinforce"), lr=lr)
         super().__init__(model, stage=stage, seed=seed, micro_batch_tokens=micro_batch_tokens, device=device)
 
     def adopt(self, weights: dict[str, Tensor]) -> None:

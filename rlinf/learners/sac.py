@@ -16,9 +16,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from rlinf.algorithms.statistics import ONE_RANK, Ranks
 from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
+from rlinf.learners.ranks import ONE_RANK, Ranks
 from rlinf.learners.replay import ReplayBuffer, Transitions
 from rlinf.streams import torch_generator
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate

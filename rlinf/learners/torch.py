@@ -16,14 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from rlinf.algorithms.metrics import PartialMetrics, reduce_metrics
-from rlinf.algorithms.statistics import ONE_RANK, Ranks
+from rlinf.algorithms.metrics import PartialMetrics
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.partition import micro_batches, share
-from rlinf.learners.ranks import sum_gradients
+from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
 from rlinf.portions import portions
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate

@@ -94,18 +94,6 @@ def _invert(shifted: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     return token.squeeze(-1), total.squeeze(-1)
 
 
-def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> Tensor:
-    """Bool [length, V]: the tokens of ``sequence`` int64 [S] that come before slots ``start .. start + length``.
-
-    Slot ``start`` is the one that ``sequence[start]`` fills (for a response: the length of its prompt).
-    """
-    first = torch.full((vocabulary,), sequence.numel(), dtype=torch.int64, device=sequence.device)
-    positions = torch.arange(sequence.numel(), device=sequence.device)
-    first.scatter_reduce_(0, sequence, positions, reduce="amin")
-    slots = torch.arange(start, start + length, device=sequence.device)
-    return first[None, :] < slots[:, None]
-
-
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
     """Bool [..., V]: the smallest set of likeliest tokens whose probabilities reach ``top_p``, and all their equals."""
     normaliser = scores.logsumexp(dim=-1, keepdim=True)

@@ -59,12 +59,6 @@ class Packing:
     """[S] column of each slot."""
 
 
-def packed_length(prompt_lengths: Tensor, response_lengths: Tensor, owners: Tensor) -> int:
-    """Tokens that a micro-batch of these rows costs; ``owners`` [B] says which distinct prompt each row has."""
-    first = {int(owner): int(length) for owner, length in zip(owners, prompt_lengths, strict=True)}
-    return sum(first.values()) + int(response_lengths.clamp(min=1).sum()) - len(response_lengths)
-
-
 def distinct_prompts(prompt_ids: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, Tensor]:
     """(first row of each distinct prompt [U], which of them every row has [B]); prompts compare token by token."""
     seen: dict[bytes, int] = {}

@@ -17,7 +17,7 @@ from rlinf.config.plan.memory import needs_reference
 from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
 from rlinf.train.build.graph import Graph
-from rlinf.train.build.options import algorithm_options, needs_values, training_stage
+from rlinf.train.build.options import holds_fragments, needs_values, training_stage
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.intervals import masked_mean
 from rlinf.train.evaluation.missing_metric import missing_metric
@@ -61,8 +61,7 @@ class Trainer:
     ) -> None:
         self.after_step = after_step
         self.config, self.graph, self.folder, self.display = config, graph, folder, display
-        self.options = algorithm_options(config)
-        self.algorithm = AlgorithmState.of(self.options)
+        self.algorithm = AlgorithmState.of(config.algorithm)
         in_parallel = config.cluster.backend != "local"
         self.batches = BatchPrefetcher(self.collect, ahead=config.rollout.ahead > 0, concurrent=in_parallel)
         self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
@@ -144,7 +143,9 @@ class Trainer:
             batch = batch.replace(old_logprobs=batch.logprobs)
         if needs_reference(self.config):
             batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
-        batch, numbers = prepare_batch(batch, self.options, self.algorithm)
+        batch, numbers = prepare_batch(
+            batch, self.config.algorithm, self.algorithm, fragments=holds_fragments(self.config)
+        )
         metrics |= judged | {f"algorithm/{name}": value for name, value in numbers.items()}
         return batch, {**metrics, "time/prepare_s": time.perf_counter() - began}
 

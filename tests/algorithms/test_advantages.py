@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlinf.algorithms import compute_advantages
-from rlinf.algorithms.advantages.registry import ADVANTAGES
+from rlinf.algorithms.catalog import ADVANTAGES
 
 close = torch.testing.assert_close
 NAN = float("nan")

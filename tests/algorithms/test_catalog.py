@@ -1,49 +1,57 @@
-"""The torch-free tables say exactly what the implementations read."""
+"""The tables are the registry: what they name exists and takes the options listed, and no other module knows a name."""
 
 from __future__ import annotations
 
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
-from rlinf.algorithms import catalog
-from rlinf.algorithms.advantages.registry import ADVANTAGES, WHITENED
-from rlinf.algorithms.aggregation import AGGREGATIONS
-from rlinf.algorithms.kl import KL_PENALTIES
-from rlinf.algorithms.losses import LOSSES, SELECTORS
+from rlinf.algorithms import catalog, compute_advantages, policy_loss
+from rlinf.algorithms.entries import Loss, OptionGroup, imported, keyword_options
 from rlinf.algorithms.objective import Objective
+from rlinf.config import ConfigErrors, load_mapping
+from rlinf.config.schema import AlgorithmConfig
+
+FUNCTIONS = [
+    *((entry.function, entry.options) for table in (catalog.ADVANTAGES, catalog.LOSSES) for entry in table.values()),
+    *((entry.selector, entry.selector_options) for entry in catalog.LOSSES.values() if entry.selector),
+]
+MINE = '''
+from rlinf.algorithms.losses.inputs import SlotLoss
 
 
-def options_of(function) -> set[str]:
-    parameters = inspect.signature(function).parameters.values()
-    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"ranks"}
+def mine(x, *, strength=1.0, tis_cap=2.0):
+    """The policy gradient, stronger."""
+    return SlotLoss(-strength * x.advantages * x.logprobs)
+'''
 
 
-@pytest.mark.parametrize("name", ADVANTAGES)
-def test_estimator_options(name):
-    assert set(catalog.ADVANTAGES[name].options) == options_of(ADVANTAGES[name])
+@pytest.mark.parametrize(("function", "options"), FUNCTIONS)
+def test_an_entry_lists_the_options_of_its_function(function, options):
+    assert {name if isinstance(name, str) else name.argument for name in options} == set(
+        keyword_options(imported(function))
+    )
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_loss_options(name):
-    read = options_of(LOSSES[name]) | (options_of(SELECTORS[name]) if name in SELECTORS else set())
-    assert set(catalog.LOSSES[name].options) == read
+@pytest.mark.parametrize(("function", "options"), FUNCTIONS)
+def test_a_function_has_the_defaults_of_the_configuration(function, options):
+    parameters = inspect.signature(imported(function)).parameters
+    for option in options:
+        if isinstance(option, OptionGroup):
+            made = imported(option.make)(**{name: getattr(AlgorithmConfig(), name) for name in option.options})
+            assert parameters[option.argument].default == made
+        else:
+            assert parameters[option].default == getattr(AlgorithmConfig(), option), option
 
 
-def test_every_table_lists_what_there_is_in_the_same_order():
-    assert list(catalog.ADVANTAGES) == list(ADVANTAGES)
-    assert list(catalog.LOSSES) == list(LOSSES)
-    assert list(catalog.AGGREGATIONS) == list(AGGREGATIONS)
-    assert list(catalog.KL_PENALTIES) == list(KL_PENALTIES)
-    assert set(LOSSES) > set(SELECTORS)
-    assert set(ADVANTAGES) > set(WHITENED)
-
-
-def test_shared_loss_options_are_those_of_the_objective():
-    parameters = set(inspect.signature(Objective).parameters) - {"loss_type", "max_response_length", "options"}
-    assert parameters == set(catalog.LOSS_OPTIONS)
+def test_shared_loss_options_are_keys_of_the_section():
+    shared = {*catalog.LOSS_OPTIONS, *catalog.STEP_OPTIONS, *catalog.REWARD_OPTIONS, *catalog.ADVANTAGE_OPTIONS}
+    assert [name for name in shared if not hasattr(AlgorithmConfig(), name)] == []
 
 
 @pytest.mark.parametrize("table", catalog.TABLES)
@@ -52,6 +60,30 @@ def test_every_entry_is_filled(table):
         assert entry.line
         assert entry.formula
         assert entry.source
+        assert callable(imported(entry.function))
+
+
+def test_no_other_module_knows_a_loss_by_its_name():
+    root = Path(catalog.__file__).parents[1]
+    offenders = []
+    for path in (*(root / "algorithms").rglob("*.py"), *(root / "learners").rglob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        for name in ("gspo", "gmpo", "actor_critic", "kl_cov", "clip_cov", "decoupled", "reinforce_pp"):
+            if (
+                path.name != "catalog.py"
+                and path.stem != name
+                and (f'== "{name}"' in code or f'("{name}",' in code or f', "{name}")' in code)
+            ):
+                offenders.append(f"{path.name}: {name}")
+    assert offenders == []
+
+
+def test_a_key_of_the_configuration_is_spelled_in_few_files():
+    """Declared, bounded, aliased and drawn where it must be; in between it travels inside a typed value."""
+    root = Path(catalog.__file__).parents[1]
+    for key in ("clip_ratio_high", "tis_cap", "value_clip"):
+        files = [path for path in root.rglob("*.py") if key in path.read_text(encoding="utf-8")]
+        assert len(files) <= 6, [path.name for path in files]
 
 
 def test_the_catalog_needs_no_torch():
@@ -67,13 +99,92 @@ def test_the_middle_of_the_package_can_be_the_first_import_and_stays_light():
 
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"unknown loss_type 'ppo'; known: actor, actor_critic"):
-        Objective("ppo")
+        Objective.of("ppo")
 
 
 def test_an_option_of_another_loss_is_refused_with_its_reader():
     with pytest.raises(
         TypeError, match=r"loss_type: actor does not read sapo_tau_positive \(read by loss_type: sapo\); it reads: "
     ):
-        Objective("actor", sapo_tau_positive=1.0)
+        Objective.of("actor", sapo_tau_positive=1.0)
     with pytest.raises(TypeError, match=r"does not read cliprange; it reads: .*ratio_clip_eps"):
-        Objective("actor", cliprange=1.0)
+        Objective.of("actor", cliprange=1.0)
+
+
+@pytest.mark.parametrize("name", ["gspo", "gmpo"])
+def test_a_sequence_level_loss_keeps_its_level_under_another_name(name, monkeypatch):
+    monkeypatch.setitem(catalog.LOSSES, "renamed", catalog.LOSSES[name])
+    assert not Objective.of("renamed").per_slot
+    assert Objective.of("actor").per_slot
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The file of a new loss; its module's name."""
+    name = f"loss_of_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(MINE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def test_a_new_loss_with_an_option_of_its_own_is_its_file_and_one_entry(mine, monkeypatch):
+    entry = Loss(f"{mine}:mine", "a line", "a formula", "a source", ("strength", "tis_cap"))
+    monkeypatch.setitem(catalog.LOSSES, "mine", entry)
+
+    one = torch.ones(1, 1)
+    columns = {"logprobs": -one, "old_logprobs": -one, "advantages": one, "mask": one.bool()}
+    assert policy_loss("mine", **columns, strength=3.0)[0].item() == 3.0
+    with pytest.raises(TypeError, match=r"loss_type: mine does not read power; it reads: .*strength"):
+        policy_loss("mine", **columns, power=3.0)
+    assert catalog.readers("strength") == ["loss_type: mine"]
+
+    algorithm = algorithm_of("{loss_type: mine, tis_cap: 1.5, options: {strength: 2.0}}")
+    objective = Objective(algorithm)
+    assert objective(**columns, weights=objective.weights(columns["mask"])).loss.item() == 2.0
+    assert (objective.per_slot, objective.idle_without_advantage) == (True, True)
+
+
+def test_a_loss_by_module_and_function_needs_no_entry(mine):
+    algorithm = algorithm_of(f"{{loss_type: '{mine}:mine', options: {{strength: 2.0}}}}")
+    objective = Objective(algorithm)
+    one = torch.ones(1, 1)
+    columns = {"logprobs": -one, "old_logprobs": -one, "advantages": one, "mask": one.bool()}
+    assert objective(**columns, weights=objective.weights(columns["mask"])).loss.item() == 2.0
+    # Nothing is known of it, so its rows stay whole and none is left out.
+    assert (objective.per_slot, objective.idle_without_advantage) == (False, False)
+
+
+def test_an_estimator_by_module_and_function(tmp_path, monkeypatch):
+    code = "from rlinf.algorithms.advantages import Advantages\n"
+    code += "def twice(x, *, times=2.0):\n    a = x.per_row(times * x.outcomes)\n    return Advantages(a, a)\n"
+    (tmp_path / "estimator_of_mine.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    columns = {"rewards": torch.tensor([1.0]), "mask": torch.ones(1, 2).bool(), "group_ids": torch.zeros(1).long()}
+    found = compute_advantages("estimator_of_mine:twice", **columns, times=3.0)
+    assert found.advantages.tolist() == [[3.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{loss_type: 'no_such_module:mine'}", "no_such_module:mine can not be imported: No module named"),
+        ("{loss_type: 'math:cosine'}", "math:cosine can not be imported"),
+        ("{loss_type: 'math:pi'}", "math:pi is neither a function nor a catalog entry"),
+        (
+            "{options: {strength: 1.0}}",
+            "algorithm.options.strength is not read by adv_type: grpo with loss_type: actor",
+        ),
+        ("{options: {gamma: 1.0}}", "algorithm.options.gamma is a key of the section itself. Write algorithm.gamma."),
+    ],
+)
+def test_mistakes_are_reported_by_the_check(section, message):
+    with pytest.raises(ConfigErrors) as raised:
+        algorithm_of(section)
+    assert message in str(raised.value)
+
+
+def algorithm_of(section: str) -> AlgorithmConfig:
+    algorithm = {"group_size": 8, **yaml.safe_load(section)}
+    return load_mapping(
+        {"env": {"id": "CartPole-v1"}, "policy": {"name": "actor_critic"}, "algorithm": algorithm}
+    ).algorithm

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlinf.algorithms import compute_advantages, policy_loss, process_rewards
-from rlinf.algorithms.advantages.registry import ADVANTAGES
-from rlinf.algorithms.aggregation import AGGREGATIONS, LossCounts
-from rlinf.algorithms.losses import LOSSES
+from rlinf.algorithms.catalog import ADVANTAGES, AGGREGATIONS, LOSSES
 from rlinf.algorithms.objective import Objective
 from tests.algorithms.batches import COV, loss_columns, padded, rollout, spoiled
 
@@ -111,16 +109,16 @@ def test_micro_batches_and_ranks_never_change_the_gradient(name, aggregation, se
     options = {"loss_agg_func": aggregation, "max_response_length": 8}
     loss, gradient, _ = loss_and_gradient(name, columns, **options)
 
-    objective = Objective(name, **LOSS_OPTIONS, **COV.get(name, {}), **options)
+    objective = Objective.of(name, **LOSS_OPTIONS, **COV.get(name, {}), **options)
     columns["selected"] = objective.select(**{n: columns[n] for n in ("old_logprobs", "advantages", "mask")})
     bounds = [0, *sorted(cuts), 6]
     parts = [slice(a, b) for a, b in pairwise(bounds)]
-    counts = sum((LossCounts.of(columns["mask"][rows]) for rows in parts), LossCounts(0, 0))
+    weights = objective.weights(columns["mask"])
     logprobs = columns.pop("logprobs").requires_grad_()
     total = torch.zeros(())
     for rows in parts:
         part = {n: None if c is None else c[rows] for n, c in columns.items()}
-        output = objective(logprobs=logprobs[rows], **part, weights=objective.weights(part["mask"], counts=counts))
+        output = objective(logprobs=logprobs[rows], **part, weights=weights[rows])
         output.loss.backward()
         total += output.loss.detach()
     close(total, loss)

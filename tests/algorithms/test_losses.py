@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from rlinf.algorithms import policy_loss
-from rlinf.algorithms.aggregation import LossCounts
-from rlinf.algorithms.losses import LOSSES
+from rlinf.algorithms.catalog import LOSSES
 from rlinf.algorithms.losses.value import value_loss
-from rlinf.algorithms.metrics import early_stop, finalise_metrics, reduce_metrics
+from rlinf.algorithms.metrics import early_stop, finalise_metrics
 from rlinf.algorithms.objective import Objective
+from rlinf.learners.ranks import reduce_metrics
 
 close = torch.testing.assert_close
 
@@ -152,30 +152,30 @@ def test_rollout_correction_of_a_sequence_is_the_product_over_its_slots():
 )
 def test_rollout_correction_refuses_what_it_does_not_know(option, error):
     with pytest.raises(error, match="rollout_correction"):
-        Objective("actor", rollout_correction=option)
+        Objective.of("actor", rollout_correction=option)
 
 
 def test_decoupled_has_its_own_correction():
     with pytest.raises(ValueError, match="correction already"):
-        Objective("decoupled", rollout_correction={})
-    assert Objective("decoupled", rollout_correction={"level": "none"}).rollout_correction is None
+        Objective.of("decoupled", rollout_correction={})
+    assert Objective.of("decoupled", rollout_correction={"level": "none"}).rollout_correction is None
 
 
 def test_clip_cov_leaves_out_the_share_in_the_band():
     # means 0; covariances 4, 0, 0, 4: both ends are in the band, half of four slots may go
     old = torch.tensor([[-2.0, 0.0, 0.0, 2.0]])
     advantages = torch.tensor([[-2.0, 0.5, -0.5, 2.0]])
-    objective = Objective("clip_cov", cov_ratio=0.5, cov_lower_bound=1.0, cov_upper_bound=5.0)
+    objective = Objective.of("clip_cov", cov_ratio=0.5, cov_lower_bound=1.0, cov_upper_bound=5.0)
     selected = objective.select(old_logprobs=old, advantages=advantages, mask=torch.ones(1, 4).bool())
     assert selected.tolist() == [[True, False, False, True]]
 
 
 def test_needs():
-    assert Objective("actor").needs == frozenset()
-    assert Objective("actor", kl_beta=0.1, calculate_entropy=True).needs == {"ref_logprobs", "entropy"}
-    assert Objective("actor_critic").needs == {"values", "returns"}
-    assert Objective("decoupled").needs == {"rollout_logprobs"}
-    assert Objective("kl_cov", entropy_bonus=0.1).needs == {"selected", "entropy"}
+    assert Objective.of("actor").needs == frozenset()
+    assert Objective.of("actor", kl_beta=0.1, calculate_entropy=True).needs == {"ref_logprobs", "entropy"}
+    assert Objective.of("actor_critic").needs == {"values", "returns"}
+    assert Objective.of("decoupled").needs == {"rollout_logprobs"}
+    assert Objective.of("kl_cov", entropy_bonus=0.1).needs == {"selected", "entropy"}
     with pytest.raises(ValueError, match="reads ref_logprobs: give them"):
         one_slot("actor", logp=0.0, advantage=1.0, kl_beta=0.1)
 
@@ -233,9 +233,8 @@ def test_partial_metrics_of_two_halves_are_those_of_the_whole():
     generator = torch.Generator().manual_seed(0)
     columns = {n: torch.randn(4, 3, generator=generator) for n in ("logprobs", "old_logprobs", "advantages")}
     mask = torch.rand(4, 3, generator=generator) > 0.3
-    objective = Objective("actor", loss_agg_func="seq-mean-token-mean")
-    weights = objective.weights(mask, counts=LossCounts.of(mask[:1]) + LossCounts.of(mask[1:]))
-    close(weights, objective.weights(mask))
+    objective = Objective.of("actor", loss_agg_func="seq-mean-token-mean")
+    weights = objective.weights(mask)
     whole = objective(**columns, mask=mask, weights=weights)
     parts = [
         objective(**{n: c[rows] for n, c in columns.items()}, mask=mask[rows], weights=weights[rows])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rlinf.algorithms import compute_advantages
+from rlinf.algorithms import compute_advantages, policy_loss
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.config.schema import AlgorithmConfig, OverlongPenaltyConfig
 from rlinf.types import Batch
 
 close = torch.testing.assert_close
@@ -28,8 +29,9 @@ def batch_of(rewards, group_ids, slots=2, **columns):
 
 
 def run(batch, **options):
-    state = AlgorithmState.of(options)
-    return (*prepare_batch(batch, options, state), state)
+    algorithm = AlgorithmConfig(**options)
+    state = AlgorithmState.of(algorithm)
+    return (*prepare_batch(batch, algorithm, state), state)
 
 
 def test_plain_grpo_with_keys_of_other_parts():
@@ -77,15 +79,77 @@ def test_difficulty_has_bounds():
 
 
 def test_overlong_penalty_is_part_of_the_reward_before_the_norm():
-    batch = batch_of([1.0, 1.0], [0, 0], inputs={"response_lengths": torch.tensor([10, 20])})
-    penalty = {"safe_length": 10, "max_length": 20, "coef": 0.5}
+    mask = torch.arange(20).expand(2, 20) < torch.tensor([[10], [20]])
+    batch = batch_of([1.0, 1.0], [0, 0], slots=20).replace(mask=mask)
+    penalty = OverlongPenaltyConfig(safe_length=10, max_length=20, coef=0.5)
     ready, metrics, _ = run(batch, adv_type="raw", overlong_penalty=penalty, reward_norm={"mean": "batch"})
     close(ready.advantages[:, 0], torch.tensor([0.25, -0.25]))
     assert metrics["reward_mean"] == 1.0
-    off, _, _ = run(batch, adv_type="raw", overlong_penalty={"safe_length": 0, "max_length": 0, "coef": 0.0})
+    off, _, _ = run(batch, adv_type="raw", overlong_penalty=OverlongPenaltyConfig())
     close(off.advantages[:, 0], torch.ones(2))
-    with pytest.raises(ValueError, match="per slot"):
-        run(batch.replace(rewards=torch.zeros(2, 2)), adv_type="raw", overlong_penalty=penalty)
+
+
+def test_overlong_penalty_of_a_conversation_counts_the_tokens_of_the_policy():
+    # Twenty tokens each; the environment said ten of the first row's, four of the second's.
+    mask = torch.ones(2, 20, dtype=torch.bool)
+    mask[0, 5:15] = mask[1, 5:9] = False
+    rewards = torch.zeros(2, 20)
+    rewards[:, 19] = 1.0
+    batch = batch_of([0.0, 0.0], [0, 0], slots=20).replace(mask=mask, rewards=rewards)
+    penalty = OverlongPenaltyConfig(safe_length=10, max_length=20, coef=0.5)
+    ready, metrics, _ = run(batch, adv_type="raw", overlong_penalty=penalty)
+    close(ready.advantages[:, 0], torch.tensor([1.0, 1.0 - 0.5 * 6 / 10]))
+    assert metrics["reward_mean"] == 1.0
+    grouped, _, _ = run(batch, adv_type="grpo", overlong_penalty=penalty, reward_norm="group")
+    close(grouped.advantages[:, 0], torch.tensor([0.7071, -0.7071]), atol=1e-4, rtol=0)
+
+
+def test_clip_comes_before_or_after_the_norm_of_the_group():
+    batch = batch_of([100.0, 0.0, 0.0, 50.0], [0, 0, 0, 0])
+    before, _, _ = run(batch, adv_type="grpo", reward_clip=10.0)
+    close(before.advantages[:, 0], torch.tensor([0.8660, -0.8660, -0.8660, 0.8660]), atol=1e-4, rtol=0)
+    after, _, _ = run(batch, adv_type="grpo", reward_clip=10.0, clip_after_norm=True)
+    close(after.advantages[:, 0], torch.tensor([1.3056, -0.7833, -0.7833, 0.2611]), atol=1e-4, rtol=0)
+    bounded, _, _ = run(batch, adv_type="grpo", reward_clip=0.5, clip_after_norm=True)
+    close(bounded.advantages, torch.tensor([0.5, -0.5, -0.5, 0.2611])[:, None].expand(4, 2), atol=1e-4, rtol=0)
+    other, _, _ = run(batch, adv_type="rloo", reward_clip=10.0, clip_after_norm=True)
+    close(other.advantages, run(batch, adv_type="rloo", reward_clip=10.0)[0].advantages)
+
+
+def test_token_kl_comes_before_or_after_the_norm_of_the_group():
+    # The first token of the first row has a KL of 0.5.
+    logprobs = torch.zeros(2, 3)
+    logprobs[0, 0] = 0.5
+    batch = batch_of([1.0, 0.0], [0, 0], slots=3).replace(logprobs=logprobs, ref_logprobs=torch.zeros(2, 3))
+    options = {"adv_type": "grpo", "add_token_level_kl": True, "kl_coef": 1.0, "kl_penalty_type": "kl"}
+    before, _, _ = run(batch, **options)
+    close(before.advantages[0], torch.full((3,), 0.7071), atol=1e-4, rtol=0)
+    after, metrics, _ = run(batch, **options, kl_after_norm=True)
+    close(after.advantages[0], torch.tensor([0.2071, 0.7071, 0.7071]), atol=1e-4, rtol=0)
+    close(after.advantages[1], torch.full((3,), -0.7071), atol=1e-4, rtol=0)
+    assert metrics["token_kl"] == pytest.approx(0.5 / 6)
+    # A token pays for those after it too: what follows is its doing.
+    late = batch.replace(logprobs=logprobs.flip(1))
+    close(run(late, **options, kl_after_norm=True)[0].advantages[0], torch.full((3,), 0.2071), atol=1e-4, rtol=0)
+
+
+def test_valid_token_scale_by_row_or_over_the_optimiser_step():
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    batch = batch_of([2.0, 2.0], [0, 0], slots=3).replace(mask=mask)
+
+    def losses(**options):
+        ready, _, _ = run(batch, adv_type="raw", use_valid_token_scale=True, **options)
+        columns = {"logprobs": torch.zeros(2, 3), "old_logprobs": torch.zeros(2, 3), "advantages": ready.advantages}
+        return [*ready.advantages[:, 0].tolist(), policy_loss("actor", **columns, mask=mask)[0].item()]
+
+    assert losses() == pytest.approx([2 / 3, 2.0, -(3 * 2 / 3 + 2.0) / 4])
+    assert losses(token_scale="global") == pytest.approx([2.0, 2.0, -2.0])
+
+
+@pytest.mark.parametrize(("ddof", "size"), [(1, 0.8660), (0, 1.0)])
+def test_the_deviation_is_unbiased_or_the_papers(ddof, size):
+    ready, _, _ = run(batch_of([1.0, 0.0, 0.0, 1.0], [0] * 4), adv_type="grpo", std_ddof=ddof)
+    close(ready.advantages[:, 0], torch.tensor([size, -size, -size, size]), atol=1e-4, rtol=0)
 
 
 def test_token_kl_uses_the_trainers_log_probabilities_and_moves_the_controller():
@@ -106,13 +170,14 @@ def test_token_kl_uses_the_trainers_log_probabilities_and_moves_the_controller()
 
 def test_state_goes_on_where_it_was():
     options = {"adv_type": "raw", "reward_norm": "running", "kl_coef": 0.1}
+    algorithm = AlgorithmConfig(**options)
     batch = batch_of([1.0, 3.0], [0, 0])
     _, _, state = run(batch, **options)
-    resumed = AlgorithmState.of(options)
+    resumed = AlgorithmState.of(algorithm)
     resumed.load_state_dict(state.state_dict())
     assert resumed == state
     later = batch_of([5.0, 7.0], [0, 0])
-    close(prepare_batch(later, options, resumed)[0].advantages, prepare_batch(later, options, state)[0].advantages)
+    close(prepare_batch(later, algorithm, resumed)[0].advantages, prepare_batch(later, algorithm, state)[0].advantages)
 
 
 def test_per_row_facts_of_the_metadata_reach_their_estimators():

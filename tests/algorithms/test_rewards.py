@@ -59,10 +59,36 @@ def test_domains_are_kept_apart():
         process_rewards(rewards, group_ids=ids, domains=domains, reward_norm={"math": "batch"})
 
 
-def test_slot_rewards_are_normalised_over_true_slots():
+@pytest.mark.parametrize("scope", ["group", "batch", "running"])
+def test_several_rewards_in_a_row_are_normalised_by_the_outcomes_of_rows(scope):
+    # Four conversations of one group, of different lengths; the second is right (in its second turn), no other is.
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    mask[0, 2:] = mask[2, 4:] = False
+    rewards = torch.zeros(4, 6)
+    rewards[1, 5], rewards[1, 2] = 0.75, 0.25
+    rewards[~mask] = float("nan")
+    group = torch.zeros(4).long()
+    found = process_rewards(rewards, group_ids=group, mask=mask, reward_norm=scope)
+    outcomes = process_rewards(torch.tensor([0.0, 1.0, 0.0, 0.0]), group_ids=group, reward_norm=scope)
+    close(found.sum(dim=1), outcomes)
+    close(outcomes, torch.tensor([-0.5, 1.5, -0.5, -0.5]), atol=1e-4, rtol=0)
+    # A turn keeps what it earned, in standard deviations; the mean stands at the end of the row.
+    close(found[1], torch.tensor([0.0, 0.0, 0.5, 0.0, 0.0, 1.0]), atol=1e-4, rtol=0)
+    close(found[0], torch.tensor([0.0, -0.5, 0.0, 0.0, 0.0, 0.0]), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("singleton", "expected"), [("zero", [[0.0, 0.0]]), ("raw", [[1.0, 3.0]])])
+def test_a_row_alone_in_its_group_with_several_rewards(singleton, expected):
+    options = {"reward_norm": "group", "singleton_group": singleton}
+    rewards = torch.tensor([[1.0, 3.0]])
+    found = process_rewards(rewards, group_ids=IDS[:1], mask=torch.ones(1, 2).bool(), **options)
+    close(found, torch.tensor(expected))
+
+
+def test_rewards_of_fragments_are_normalised_over_valid_timesteps():
     mask = torch.tensor([[True, True], [True, False]])
     rewards = torch.tensor([[0.0, 1.0], [2.0, float("nan")]])
-    found = process_rewards(rewards, group_ids=IDS[:2], mask=mask, reward_norm="batch")
+    found = process_rewards(rewards, group_ids=IDS[:2], mask=mask, reward_norm="batch", fragments=True)
     close(found, torch.tensor([[-1.0, 0.0], [1.0, 0.0]]), atol=1e-4, rtol=0)
 
 

@@ -1,4 +1,4 @@
-"""Slots of chunked actions, and episodes inside rows."""
+"""Slots of chunked actions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from rlinf.algorithms import aggregate
-from rlinf.algorithms.episodes import episode_metrics, mask_after_end, split_episodes
 from rlinf.granularity import LEVELS, Granularity
-from rlinf.types import Batch
 
 close = torch.testing.assert_close
 
@@ -68,47 +66,3 @@ def test_levels_that_do_not_fit_are_refused():
         Granularity(actions=2, dimensions=3, reward_type="token_level")
     with pytest.raises(ValueError, match="entropy_type must be one of"):
         Granularity(actions=2, dimensions=3, entropy_type="row")
-
-
-def episodes(terminated, truncated=None):
-    flags = torch.tensor([terminated], dtype=torch.bool)
-    slots = flags.shape[1]
-    return Batch(
-        inputs={},
-        actions=torch.zeros(1, slots, dtype=torch.int64),
-        mask=torch.ones(1, slots, dtype=torch.bool),
-        logprobs=torch.zeros(1, slots),
-        rewards=torch.ones(1, slots),
-        group_ids=torch.tensor([3]),
-        policy_version=torch.zeros(1, slots, dtype=torch.int32),
-        terminated=flags,
-        truncated=None if truncated is None else torch.tensor([truncated], dtype=torch.bool),
-    )
-
-
-def test_every_episode_of_a_row_becomes_a_row():
-    split = split_episodes(episodes([0, 1, 1, 0, 0]))
-    assert split.mask.int().tolist() == [[1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 1]]
-    assert split.group_ids.tolist() == [3, 3, 3]
-    assert split_episodes(episodes([0, 0, 1])).num_rows == 1
-
-
-def test_terminations_can_be_ignored():
-    batch = episodes([0, 1, 0, 0], [0, 0, 1, 0])
-    assert split_episodes(batch, ignore_terminations=True).mask.int().tolist() == [[1, 1, 1, 0], [0, 0, 0, 1]]
-    first = mask_after_end(batch.mask, batch.terminated, batch.truncated, ignore_terminations=True)
-    assert first.int().tolist() == [[1, 1, 1, 0]]
-    assert mask_after_end(batch.mask, batch.terminated, batch.truncated).int().tolist() == [[1, 1, 0, 0]]
-
-
-def test_an_outcome_for_several_episodes_is_refused():
-    with pytest.raises(ValueError, match="several episodes"):
-        split_episodes(episodes([1, 0]).replace(rewards=torch.tensor([1.0])))
-
-
-def test_episode_metrics():
-    mask = torch.tensor([[True, True, True], [True, True, False], [False] * 3])
-    success = torch.tensor([[True, False, False], [False, True, False], [True, True, True]])
-    found = episode_metrics(torch.ones(3, 3), success, mask)
-    assert found == {"success_once": 1.0, "success_at_end": 0.5, "return": 2.5, "episode_len": 2.5}
-    assert episode_metrics(torch.ones(3, 3), success, torch.zeros(3, 3).bool()) == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from rlinf.algorithms.losses import LOSSES
+from rlinf.algorithms.catalog import LOSSES
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.minibatch import NonFiniteUpdate
 from rlinf.learners.stage import Stage
@@ -71,7 +71,7 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
 
 
 def stage(**options: Any) -> Stage:
-    objective = Objective("actor", kl_beta=0.1, entropy_bonus=0.01, loss_agg_func=options.pop("agg", "token-mean"))
+    objective = Objective.of("actor", kl_beta=0.1, entropy_bonus=0.01, loss_agg_func=options.pop("agg", "token-mean"))
     return Stage(**{"name": "train", "objective": objective, "lr": 1e-2, "steps": 10, **options})
 
 
@@ -119,7 +119,7 @@ def test_row_order_does_not_change_the_gradient() -> None:
     assert_same(gradients(plain), gradients(shuffled))
 
 
-LINEAR = [name for name in LOSSES if name not in ("actor_critic", "kl_cov")]
+LINEAR = [name for name, entry in LOSSES.items() if entry.zero_without_advantage]
 
 
 def rows_computed(one: TorchLearner) -> list[int]:
@@ -141,7 +141,7 @@ def test_rows_without_advantage_are_not_computed_and_do_not_change_the_gradient(
     data = data.replace(advantages=data.advantages * (data.group_ids != 1)[:, None])
 
     def updated(**options: Any) -> tuple[TorchLearner, list[int], dict[str, float]]:
-        objective = Objective(loss_type, **options)
+        objective = Objective.of(loss_type, **options)
         one = learner(Stage(name="train", objective=objective, lr=1e-2, epochs=2))
         seen = rows_computed(one)
         return one, seen, one.update(data, step=0)
@@ -156,21 +156,21 @@ def test_rows_without_advantage_are_not_computed_and_do_not_change_the_gradient(
 def test_rows_without_advantage_are_computed_where_another_term_reads_them() -> None:
     data = batch()
     for options in ({"kl_beta": 0.1}, {"entropy_bonus": 0.01}):
-        one = learner(Stage(name="train", objective=Objective("actor", **options), lr=1e-2))
+        one = learner(Stage(name="train", objective=Objective.of("actor", **options), lr=1e-2))
         seen = rows_computed(one)
         one.update(data.replace(advantages=data.advantages * (data.group_ids != 1)[:, None]), step=0)
         assert sum(seen) == 12
 
 
 def test_a_batch_without_any_advantage_still_has_metrics() -> None:
-    one = learner(Stage(name="train", objective=Objective("actor"), lr=1e-2))
+    one = learner(Stage(name="train", objective=Objective.of("actor"), lr=1e-2))
     numbers = one.update(batch().replace(advantages=torch.zeros(12, 8), old_logprobs=None), step=0)
     assert (numbers["ratio"], numbers["grad_norm"]) == (1.0, 0.0)
 
 
 def _rank(rank: int, size: int, port: int, folder: str) -> None:
-    from rlinf.algorithms.statistics import TorchRanks
     from rlinf.learners.process_group import join
+    from rlinf.learners.ranks import TorchRanks
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
@@ -267,7 +267,7 @@ def test_the_first_stage_of_another_name_is_not_loaded(tmp_path: Path) -> None:
 
 def test_supervised_learning_is_cross_entropy() -> None:
     """With advantage 1, ``reinforce`` and token-mean give the mean cross-entropy of the response tokens."""
-    one = learner(Stage(name="sft", objective=Objective("reinforce"), lr=1e-3))
+    one = learner(Stage(name="sft", objective=Objective.of("reinforce"), lr=1e-3))
     data = batch()
     ones = data.replace(advantages=data.mask.float(), ref_logprobs=None, old_logprobs=None)
     expected = -policy().evaluate(data.inputs, data.actions, data.mask).logprobs.sum() / data.mask.sum()

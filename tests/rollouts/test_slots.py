@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.config.schema import AlgorithmConfig
 from rlinf.granularity import LEVELS, Levels
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
@@ -108,7 +109,7 @@ def test_a_truncation_inside_a_chunk_bootstraps_from_the_final_observation():
 def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
     batch, _ = collected(reward_type=reward, logprob_type=logprob)
     prepared, metrics = prepare_batch(
-        batch, {"adv_type": "gae", "gamma": 0.9, "gae_lambda": 0.8}, AlgorithmState.of({})
+        batch, AlgorithmConfig(adv_type="gae", gamma=0.9, gae_lambda=0.8), AlgorithmState.of(AlgorithmConfig())
     )
     coarse = batch.by_reward()
     real = coarse.mask[0].nonzero()[:, 0].tolist()
@@ -167,9 +168,9 @@ def test_what_was_not_carried_out_is_in_no_log_probability():
 
 def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_critic", minibatches=1):
     """The weights after one step."""
-    options = {"adv_type": "gae", "gamma": 0.9, "gae_lambda": 0.8, "normalize_advantages": True}
-    prepared, _ = prepare_batch(batch, options, AlgorithmState.of({}))
-    objective = Objective(loss, loss_agg_func=agg, entropy_bonus=0.01)
+    options = AlgorithmConfig(adv_type="gae", gamma=0.9, gae_lambda=0.8, normalize_advantages=True)
+    prepared, _ = prepare_batch(batch, options, AlgorithmState.of(AlgorithmConfig()))
+    objective = Objective.of(loss, loss_agg_func=agg, entropy_bonus=0.01)
     stage = Stage("train", objective, lr=1e-2, minibatches=minibatches)
     learner = TorchLearner(policy, stage=stage, seed=0, micro_batch_tokens=micro)
     metrics = learner.update(prepared, step=0)
@@ -223,7 +224,7 @@ def test_whole_episodes_have_the_same_slots(reward, logprob):
     assert batch.terminated[:1].equal(fragment.terminated)
     steps = batch.by_reward().step_rewards[0]
     assert steps[~steps.isnan()].sum() == 15
-    prepared, _ = prepare_batch(batch, {"adv_type": "grpo_process"}, AlgorithmState.of({}))
+    prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="grpo_process"), AlgorithmState.of(AlgorithmConfig()))
     assert torch.isfinite(prepared.advantages).all()
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.config.schema import AlgorithmConfig
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Graded
@@ -163,7 +164,7 @@ def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
     assert batch.num_rows == 4
     assert batch.metadata["greedy_reward"] == [0.0] * 4
     assert metrics["rollout/tokens"] == 4 * 3 + 2 * 4
-    prepared, _ = prepare_batch(batch, {"adv_type": "remax"}, AlgorithmState.of({}))
+    prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="remax"), AlgorithmState.of(AlgorithmConfig()))
     assert prepared.advantages is not None
     assert prepared.advantages[prepared.mask].tolist() == [1.0] * 12
     assert "greedy_reward" not in rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].metadata
@@ -184,7 +185,7 @@ def test_turns_that_begin_in_the_same_state_are_compared() -> None:
     assert anchors[0] == anchors[1]
     longer, _ = talk.collect(1)
     batch: Batch = concatenate([first, longer.replace(group_ids=longer.group_ids + 1)])
-    prepared, _ = prepare_batch(batch, {"adv_type": "gigpo"}, AlgorithmState.of({}))
+    prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="gigpo"), AlgorithmState.of(AlgorithmConfig()))
     assert prepared.advantages is not None
     # Rewards 1, 1 against 0, 0: both turns of the first row are better by 0.7071, and so is the whole of it.
     signs = torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None].expand_as(batch.mask)[batch.mask]

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from rlinf.models.distribution import draw, processed_logits, seen_tokens
+from rlinf.models.distribution import draw, processed_logits
 from rlinf.samplers.streams import stream_key, uniforms
 from rlinf.types import SamplingParams
+from tests.samplers.tiny_models import seen_tokens
 
 INF = float("inf")
 PROBABILITIES = torch.tensor([[0.5, 0.25, 0.15, 0.1]])

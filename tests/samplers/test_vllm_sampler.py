@@ -16,7 +16,7 @@ from rlinf.interfaces import Sampler
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
 from rlinf.samplers.weights import WeightUpdateError
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
-from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
+from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, seen_tokens, tiny_qwen2
 
 pytestmark = [
     pytest.mark.vllm,
@@ -97,7 +97,7 @@ def test_logprobs_are_those_of_a_forward_pass(sampler: VllmSampler, model: PreTr
 
 
 def test_filtered_logprobs_follow_the_sampling_distribution(sampler: VllmSampler, model: PreTrainedModel) -> None:
-    from rlinf.models.distribution import processed_logits, seen_tokens
+    from rlinf.models.distribution import processed_logits
 
     params = SamplingParams(max_new_tokens=10, temperature=0.8, top_k=6, top_p=0.9, repetition_penalty=1.2)
     request = make_requests(params, prompts=1, n=8)[0]

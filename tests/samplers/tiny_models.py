@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.types import SampleRequest, SamplingParams
@@ -53,3 +54,15 @@ def forward_logprobs(
     ids = torch.tensor([prompt + response])
     logits = model(input_ids=ids, use_cache=False).logits[0, len(prompt) - 1 : -1].float() / temperature
     return logits.log_softmax(-1).gather(-1, ids[0, len(prompt) :, None])[:, 0]
+
+
+def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> Tensor:
+    """Bool [length, V]: the tokens of ``sequence`` int64 [S] that come before slots ``start .. start + length``.
+
+    Slot ``start`` is the one that ``sequence[start]`` fills (for a response: the length of its prompt).
+    """
+    first = torch.full((vocabulary,), sequence.numel(), dtype=torch.int64, device=sequence.device)
+    positions = torch.arange(sequence.numel(), device=sequence.device)
+    first.scatter_reduce_(0, sequence, positions, reduce="amin")
+    slots = torch.arange(start, start + length, device=sequence.device)
+    return first[None, :] < slots[:, None]

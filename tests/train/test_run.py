@@ -231,7 +231,9 @@ def test_a_conversation_with_a_tool_runs(tmp_path: Path) -> None:
     sums.write_text("".join(json.dumps({"question": f"{n} + 3 =", "answer": str(n + 3)}) + "\n" for n in range(40)))
     env = {"id": "rlinf_envs:rlinf/MathToolLoop-v0", "kwargs": {"path": str(sums)}, "max_turns": 3}
     sections: dict[str, Any] = {"run": {"max_steps": 2}, "sft": {"steps": 0}, "rollout": {"max_new_tokens": 8}}
-    run(config(tmp_path / "run", env=env, **sections))
+    # Both are of the conversation as a whole.
+    algorithm = {"reward_norm": "group", "overlong_penalty": {"safe_length": 2, "max_length": 8, "coef": 0.5}}
+    run(config(tmp_path / "run", env=env, algorithm=algorithm, **sections))
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["train/sampler_logprob_gap_max"] < 1e-4
 

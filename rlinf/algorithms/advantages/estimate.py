@@ -7,17 +7,21 @@ Order: token rewards (minus ``kl_coef`` times the KL of ``logprobs`` from ``ref_
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
-from rlinf.algorithms.advantages.registry import ADVANTAGES, WHITENED
+from rlinf.algorithms.advantages.inputs import AdvantageColumns, AdvantageInputs, Advantages
+from rlinf.algorithms.entries import Estimator
 from rlinf.algorithms.kl import kl_divergence
-from rlinf.algorithms.rewards import row_outcomes, token_rewards
-from rlinf.algorithms.statistics import ONE_RANK, Ranks, group_statistics, whiten
+from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
+from rlinf.algorithms.scan import discounted_sum, last_true
+from rlinf.algorithms.settings import settings
+from rlinf.algorithms.statistics import group_statistics, whiten
+from rlinf.config.schema.algorithm import AlgorithmConfig
 
 
 def compute_advantages(
@@ -36,19 +40,17 @@ def compute_advantages(
     greedy_rewards: Tensor | None = None,
     anchor_ids: Tensor | None = None,
     acted: Tensor | None = None,
-    ranks: Ranks = ONE_RANK,
     **options: Any,
 ) -> Advantages:
     """Advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
 
     ``rewards`` [B] (the outcome, which stands at the row's last true slot) or [B, T] (the outcome is the row's sum);
-    ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T]. With ``ranks`` these are
-    the rows of one rank, and all statistics are over all ranks.
+    ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T].
 
-    A row without a true slot gets 0, but its reward counts in its group's statistics: it was answered. Where a filter
+    A row without a valid token gets 0, but its reward counts in its group's statistics: it was answered. Where a filter
     took rows out of ``mask``, ``acted`` is the mask before (read for the row's outcome if ``rewards`` are [B, T]).
 
-    An unknown ``adv_type``, a missing column or a reward that is no number is a ValueError; an option that
+    An unknown ``adv_type``, a missing column or a non-finite reward is a ValueError; an option that
     ``adv_type`` does not read is a TypeError that lists those it does.
 
     >>> compute_advantages("grpo", rewards=torch.tensor([1., 0.]), mask=torch.tensor([[True, True], [True, False]]),
@@ -56,68 +58,107 @@ def compute_advantages(
     tensor([[ 0.5000,  0.5000],
             [-0.5000,  0.0000]])
     """
-    entry = catalog.choose("adv_type", adv_type, catalog.ADVANTAGES)
-    catalog.refuse_unknown(f"adv_type: {adv_type}", options, (*catalog.ADVANTAGE_OPTIONS, *entry.options))
-    own = {name: value for name, value in options.items() if name in entry.options}
-    shared = {name: value for name, value in options.items() if name not in entry.options}
-    mask = mask.bool()
-    slot_rewards = _slot_rewards(rewards, mask, logprobs, ref_logprobs, ranks, shared)
-    task_outcomes = row_outcomes(rewards, mask if acted is None else acted)
+    entry = catalog.estimator(adv_type)
+    algorithm = settings(
+        {"kl_penalty_type": "kl", "add_token_level_kl": True, **options},
+        (*catalog.ADVANTAGE_OPTIONS, *entry.reads),
+        chosen=f"adv_type: {adv_type}",
+    )
+    columns = AdvantageColumns(
+        rewards=rewards,
+        mask=mask,
+        group_ids=group_ids,
+        values=values,
+        terminated=terminated,
+        truncated=truncated,
+        bootstrap_values=bootstrap_values,
+        step_rewards=step_rewards,
+        logprobs=logprobs,
+        ref_logprobs=ref_logprobs,
+        greedy_rewards=greedy_rewards,
+        anchor_ids=anchor_ids,
+        acted=acted,
+    )
+    return estimate(replace(algorithm, adv_type=adv_type), columns)
+
+
+def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
+    """:func:`compute_advantages` by the configuration."""
+    entry = catalog.estimator(algorithm.adv_type)
+    mask = x.mask.bool()
+    kl = _token_kl(algorithm, entry, x)
+    clip_after = clips_after_norm(algorithm)
+    kl_after = entry.normalises_rows and algorithm.kl_after_norm
+    slot_rewards = token_rewards(
+        x.rewards,
+        mask,
+        kl=None if kl_after else kl,
+        kl_coef=algorithm.kl_coef,
+        reward_clip=None if clip_after else algorithm.reward_clip,
+    )
+    if algorithm.whiten_rewards:
+        slot_rewards = whiten(slot_rewards, mask)
+    task_outcomes = row_outcomes(x.rewards, mask if x.acted is None else x.acted)
     unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
     inputs = AdvantageInputs(
         outcomes=slot_rewards.sum(dim=1) + unanswered,
         task_outcomes=task_outcomes,
         rewards=slot_rewards,
         mask=mask,
-        group_ids=group_ids,
-        values=_clean(values, mask),
-        bootstrap_values=_clean(bootstrap_values, mask),
-        terminated=terminated,
-        truncated=truncated,
-        step_rewards=_clean(step_rewards, mask),
-        greedy_rewards=None if greedy_rewards is None else greedy_rewards.double(),
-        anchor_ids=anchor_ids,
-        ranks=ranks,
+        group_ids=x.group_ids,
+        values=_clean(x.values, mask),
+        bootstrap_values=_clean(x.bootstrap_values, mask),
+        terminated=x.terminated,
+        truncated=x.truncated,
+        step_rewards=_clean(x.step_rewards, mask),
+        greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
+        anchor_ids=x.anchor_ids,
     )
-    estimate = ADVANTAGES[adv_type](inputs, **own)
-    if adv_type in WHITENED:
-        shared["normalize_advantages"] = True
-    advantages = _finished(estimate.advantages, inputs, shared)
-    return Advantages(advantages.float(), torch.where(mask, estimate.returns, 0.0).float())
+    advantages, returns = entry.bind(algorithm)(inputs)
+    if kl_after or clip_after:
+        advantages = returns = _after_norm(advantages, mask, algorithm, kl if kl_after else None)
+    advantages = _finished(advantages, inputs, algorithm, entry)
+    return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
+
+
+def clips_after_norm(algorithm: AlgorithmConfig) -> bool:
+    """Whether ``reward_clip`` bounds what the estimator normalised, and not the rewards before."""
+    return catalog.estimator(algorithm.adv_type).normalises_rows and algorithm.clip_after_norm
+
+
+def _after_norm(advantages: Tensor, mask: Tensor, algorithm: AlgorithmConfig, kl: Tensor | None) -> Tensor:
+    """The normalised outcome of each row, clamped, as the reward of its last valid token; each token pays ``kl_coef``
+    times its ``kl`` [B, T], and is clamped once more; the reward-to-go [B, T] of that. This is ROLL's order.
+    """
+    bound = algorithm.reward_clip if algorithm.clip_after_norm else None
+    rows = clip_rewards(torch.where(last_true(mask), advantages, 0.0).sum(dim=1), bound)
+    slots = token_rewards(rows, mask, kl=kl, kl_coef=algorithm.kl_coef, reward_clip=bound)
+    return discounted_sum(slots, mask, torch.ones_like(slots))
 
 
 def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:
     return None if column is None else torch.where(mask, column.detach().double(), 0.0)
 
 
-def _slot_rewards(
-    rewards: Tensor,
-    mask: Tensor,
-    logprobs: Tensor | None,
-    ref_logprobs: Tensor | None,
-    ranks: Ranks,
-    options: dict[str, Any],
-) -> Tensor:
-    """[B, T] float64: what the estimator sees as the reward of each slot."""
-    kl, kl_coef = None, options.get("kl_coef", 0.0)
-    if kl_coef and options.get("add_token_level_kl", True):
-        if logprobs is None or ref_logprobs is None:
-            raise ValueError("the token-level KL (kl_coef) needs logprobs and ref_logprobs")
-        kl = kl_divergence(options.get("kl_penalty_type", "kl"), logprobs, ref_logprobs)
-    slot_rewards = token_rewards(rewards, mask, kl=kl, kl_coef=kl_coef, reward_clip=options.get("reward_clip"))
-    return whiten(slot_rewards, mask, ranks=ranks) if options.get("whiten_rewards") else slot_rewards
+def _token_kl(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns) -> Tensor | None:
+    """[B, T]: the KL that each token pays for; None where none does."""
+    if not algorithm.kl_coef or not (algorithm.add_token_level_kl or entry.token_kl):
+        return None
+    if x.logprobs is None or x.ref_logprobs is None:
+        raise ValueError("the token-level KL (kl_coef) needs logprobs and ref_logprobs")
+    return kl_divergence(algorithm.kl_penalty_type, x.logprobs, x.ref_logprobs)
 
 
-def _finished(advantages: Tensor, x: AdvantageInputs, options: dict[str, Any]) -> Tensor:
+def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig, entry: Estimator) -> Tensor:
     """mask -> normalize -> mask -> clip -> scale, [B, T] float64."""
     advantages = torch.where(x.mask, advantages, 0.0)
-    if options.get("normalize_advantages"):
-        advantages = whiten(advantages, x.mask, ranks=x.ranks)
-        if options.get("keep_zero_groups"):
-            constant = group_statistics(x.task_outcomes, x.group_ids, ranks=x.ranks).constant
+    if algorithm.normalize_advantages or entry.whitens:
+        advantages = whiten(advantages, x.mask)
+        if algorithm.keep_zero_groups:
+            constant = group_statistics(x.task_outcomes, x.group_ids).constant
             advantages = torch.where(constant[:, None], 0.0, advantages)
-    if options.get("advantage_clip"):
-        advantages = advantages.clamp(-options["advantage_clip"], options["advantage_clip"])
-    if options.get("use_valid_token_scale"):
+    if algorithm.advantage_clip:
+        advantages = advantages.clamp(-algorithm.advantage_clip, algorithm.advantage_clip)
+    if algorithm.use_valid_token_scale and algorithm.token_scale == "row":
         advantages = advantages / x.mask.sum(dim=1, keepdim=True).clamp(min=1)
     return advantages

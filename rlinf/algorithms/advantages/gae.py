@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
-from rlinf.algorithms.scan import discounted_sum, episode_ends, next_true, shift_back
+from rlinf.algorithms.scan import discounted_sum, episode_ends, last_true, shift_back
 
 
 def gae(x: AdvantageInputs, *, gamma: float = 1.0, gae_lambda: float = 0.95) -> Advantages:
@@ -36,7 +36,7 @@ def gae(x: AdvantageInputs, *, gamma: float = 1.0, gae_lambda: float = 0.95) -> 
         raise ValueError(
             "truncated slots bootstrap from the value of the final observation: give bootstrap_values [B, T]"
         )
-    last = x.mask & (next_true(x.mask) == x.mask.shape[1])
+    last = last_true(x.mask)
     following = torch.where(cut | last, after, shift_back(x.values, x.mask))
     following = torch.where(terminated, 0.0, following)
     deltas = x.rewards + gamma * following - x.values

@@ -8,12 +8,12 @@ from torch import Tensor
 from rlinf.algorithms.advantages.grpo import group_normalised
 from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.scan import discounted_sum, episode_ends, shift_back
-from rlinf.algorithms.statistics import EPS, Ranks, SingletonGroup, group_statistics
+from rlinf.algorithms.statistics import EPS, SingletonGroup, group_statistics
 
 
-def _pairs(first: Tensor, second: Tensor, ranks: Ranks) -> Tensor:
-    """One id [N] for every distinct pair over all ranks."""
-    one, two = (torch.unique(ranks.gather(part)) for part in (first, second))
+def _pairs(first: Tensor, second: Tensor) -> Tensor:
+    """One id [N] for every distinct pair."""
+    one, two = (torch.unique(part) for part in (first, second))
     return torch.searchsorted(one, first) * len(two) + torch.searchsorted(two, second)
 
 
@@ -50,8 +50,8 @@ def gigpo(
     decay = torch.where(ends, 0.0, torch.where(step_follows, gamma, 1.0)).double()
     returns = discounted_sum(x.rewards, x.mask, decay)
 
-    ids = _pairs(x.group_ids[:, None].expand_as(x.mask)[begins], x.anchor_ids[begins], x.ranks)
-    peers = group_statistics(returns[begins], ids, ddof=std_ddof, ranks=x.ranks)
+    ids = _pairs(x.group_ids[:, None].expand_as(x.mask)[begins], x.anchor_ids[begins])
+    peers = group_statistics(returns[begins], ids, ddof=std_ddof)
     centred = returns[begins] - peers.mean
     steps = torch.zeros_like(returns)
     steps[begins] = centred / (peers.std + EPS) if normalize_by_std else centred

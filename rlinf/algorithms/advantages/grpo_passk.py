@@ -12,8 +12,8 @@ from rlinf.algorithms.statistics import EPS, SingletonGroup, group_statistics
 def _second_best(x: AdvantageInputs, best: Tensor) -> Tensor:
     """The highest outcome [B] of the group when one row with the highest is left out."""
     others = torch.where(best, -torch.inf, x.outcomes)
-    ties = group_statistics(best.double(), x.group_ids, ranks=x.ranks)
-    runner_up = group_statistics(others, x.group_ids, ranks=x.ranks).high
+    ties = group_statistics(best.double(), x.group_ids)
+    runner_up = group_statistics(others, x.group_ids).high
     shared = ties.mean * ties.count > 1.5
     return torch.where(shared | runner_up.isinf(), x.outcomes, runner_up)
 

@@ -37,7 +37,7 @@ def grpo_process(
     ends = x.mask & ~x.step_rewards.isnan()
     raw = torch.where(ends, x.step_rewards, 0.0)
     ids = x.group_ids[:, None].expand_as(x.mask)[ends]
-    group = group_statistics(raw[ends], ids, ddof=std_ddof, ranks=x.ranks)
+    group = group_statistics(raw[ends], ids, ddof=std_ddof)
     centred = raw[ends] - group.mean
     steps = torch.zeros_like(raw)
     steps[ends] = centred / (group.std + EPS) if normalize_by_std else centred

@@ -7,14 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from rlinf.algorithms.statistics import (
-    ONE_RANK,
-    GroupStatistics,
-    Ranks,
-    SingletonGroup,
-    group_statistics,
-    settle_singletons,
-)
+from rlinf.algorithms.statistics import GroupStatistics, SingletonGroup, group_statistics, settle_singletons
 
 
 class Advantages(NamedTuple):
@@ -25,8 +18,31 @@ class Advantages(NamedTuple):
 
 
 @dataclass(frozen=True)
+class AdvantageColumns:
+    """The columns of whole rows that advantages are made of, as a batch has them: [B, T] unless noted otherwise."""
+
+    rewards: Tensor
+    """[B] (the outcome) or [B, T] (the outcome is the row's sum)."""
+    mask: Tensor
+    group_ids: Tensor
+    """[B] int64."""
+    values: Tensor | None = None
+    terminated: Tensor | None = None
+    truncated: Tensor | None = None
+    bootstrap_values: Tensor | None = None
+    step_rewards: Tensor | None = None
+    logprobs: Tensor | None = None
+    ref_logprobs: Tensor | None = None
+    greedy_rewards: Tensor | None = None
+    """[B]."""
+    anchor_ids: Tensor | None = None
+    acted: Tensor | None = None
+    """The mask before filters took rows out of it."""
+
+
+@dataclass(frozen=True)
 class AdvantageInputs:
-    """Columns of some whole rows: [B, T] unless told otherwise, float64 (flags: bool), 0 under a false mask."""
+    """Columns of some whole rows: [B, T] unless noted otherwise, float64 (flags: bool), 0 under a false mask."""
 
     outcomes: Tensor
     """[B] the reward of the whole row, as the estimator sees it."""
@@ -47,11 +63,10 @@ class AdvantageInputs:
     """[B] the reward of the greedy response to the row's prompt."""
     anchor_ids: Tensor | None = None
     """int64: which state a step starts from; -1 in the slots that continue a step."""
-    ranks: Ranks = ONE_RANK
 
     def outcome_statistics(self, *, std_ddof: int = 1) -> GroupStatistics:
         """Of the outcomes, over the rows of each group; [B]."""
-        return group_statistics(self.outcomes, self.group_ids, ddof=std_ddof, ranks=self.ranks)
+        return group_statistics(self.outcomes, self.group_ids, ddof=std_ddof)
 
     def per_row(self, advantages: Tensor) -> Tensor:
         """[B] -> [B, T]: the same for every true slot of the row."""
@@ -60,4 +75,4 @@ class AdvantageInputs:
     def settle_singletons(self, advantages: Tensor, raw: Tensor, singleton_group: SingletonGroup) -> Tensor:
         """:func:`settle_singletons` for the rows that have a true slot (the others get no advantage anyway)."""
         present = self.mask.any(dim=1)
-        return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present, ranks=self.ranks)
+        return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present)

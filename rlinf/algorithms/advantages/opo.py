@@ -21,8 +21,8 @@ def opo(x: AdvantageInputs, *, singleton_group: SingletonGroup = "error") -> Adv
             [-0.7500,  0.0000,  0.0000]])
     """
     lengths = x.mask.sum(dim=1).double()
-    weighted = group_statistics(x.outcomes * lengths, x.group_ids, ranks=x.ranks).mean
-    length = group_statistics(lengths, x.group_ids, ranks=x.ranks).mean
+    weighted = group_statistics(x.outcomes * lengths, x.group_ids).mean
+    length = group_statistics(lengths, x.group_ids).mean
     group = x.outcome_statistics()
     baseline = torch.where(group.constant, group.mean, weighted / length.clamp(min=1e-12))
     advantages = x.per_row(x.settle_singletons(x.outcomes - baseline, x.outcomes, singleton_group))

@@ -6,7 +6,7 @@ import torch
 
 from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.reinforce import reward_to_go
-from rlinf.algorithms.scan import next_true
+from rlinf.algorithms.scan import last_true
 from rlinf.algorithms.statistics import SingletonGroup, group_statistics
 
 
@@ -26,8 +26,8 @@ def reinforce_pp_baseline(
     ...                    group_ids=torch.tensor([0, 0, 1, 1])).advantages.flatten()
     tensor([ 1.2247, -1.2247,  0.0000,  0.0000])
     """
-    mean = group_statistics(x.task_outcomes, x.group_ids, ranks=x.ranks).mean
-    last = x.mask & (next_true(x.mask) == x.mask.shape[1])
+    mean = group_statistics(x.task_outcomes, x.group_ids).mean
+    last = last_true(x.mask)
     centred = torch.where(last, x.rewards - mean[:, None], x.rewards)
     returns = x.settle_singletons(reward_to_go(x, centred, gamma), reward_to_go(x, x.rewards, gamma), singleton_group)
     return Advantages(returns, returns)

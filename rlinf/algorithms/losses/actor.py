@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.clip import clip_range, clipped_surrogate
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip, clipped_surrogate
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 
 
 def actor(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
-    clip_ratio_c: float | None = None,
+    clip: Clip = PPO_CLIP,
 ) -> SlotLoss:
-    """``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T]; with ``clip_ratio_c`` (dual clip, arXiv:1912.09729) at most c
-    |A| where A < 0.
+    """``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T]; with the dual clip (arXiv:1912.09729) at most
+    c |A| where A < 0.
 
     rho = 1.5, A = 1, eps = 0.2 -> -1.2:
 
@@ -26,5 +23,4 @@ def actor(
     >>> actor(x).policy
     tensor([[-1.2000]])
     """
-    bounds = clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high)
-    return clipped_surrogate(x.ratio, x.advantages, bounds, clip_ratio_c=clip_ratio_c)
+    return clipped_surrogate(x.ratio, x.advantages, clip)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf.algorithms.losses.actor import actor
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 from rlinf.algorithms.losses.value import value_loss
 
@@ -10,10 +11,7 @@ from rlinf.algorithms.losses.value import value_loss
 def actor_critic(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
-    clip_ratio_c: float | None = None,
+    clip: Clip = PPO_CLIP,
     value_coef: float = 0.5,
     value_clip: float | None = None,
     huber_delta: float | None = None,
@@ -29,13 +27,7 @@ def actor_critic(
     """
     if x.values is None or x.returns is None:
         raise ValueError("loss_type actor_critic regresses values on returns: give both")
-    policy = actor(
-        x,
-        ratio_clip_eps=ratio_clip_eps,
-        clip_ratio_low=clip_ratio_low,
-        clip_ratio_high=clip_ratio_high,
-        clip_ratio_c=clip_ratio_c,
-    )
+    policy = actor(x, clip=clip)
     cost, clipped = value_loss(
         x.values, x.returns, old_values=x.old_values, value_clip=value_clip, huber_delta=huber_delta
     )

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.clip import clip_range
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 
 
 def cispo(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
+    clip: Clip = PPO_CLIP,
 ) -> SlotLoss:
     """``-sg(clip(rho, 1-lo, 1+hi)) A logp`` [B, T]: the clip bounds the weight, never the gradient of a slot.
 
@@ -24,7 +22,6 @@ def cispo(
     >>> cispo(x).policy
     tensor([[1.2000]])
     """
-    low, high = clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high)
     ratio = x.ratio.detach()
-    metrics = {"clip_fraction_low": ratio < 1 - low, "clip_fraction_high": ratio > 1 + high}
-    return SlotLoss(-ratio.clamp(1 - low, 1 + high) * x.advantages * x.logprobs, metrics=metrics)
+    metrics = {"clip_fraction_low": ratio < 1 - clip.low, "clip_fraction_high": ratio > 1 + clip.high}
+    return SlotLoss(-ratio.clamp(1 - clip.low, 1 + clip.high) * x.advantages * x.logprobs, metrics=metrics)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.losses.clip import clip_range, clipped_surrogate
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip, clipped_surrogate
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
 
 
 def clip_cov(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
+    clip: Clip = PPO_CLIP,
 ) -> SlotLoss:
     """``actor``, with 0 on the ``selected`` slots (see ``covariance.in_band``), [B, T].
 
@@ -25,6 +23,6 @@ def clip_cov(
     """
     if x.selected is None:
         raise ValueError("loss_type clip_cov leaves out the selected slots: give them (Objective.select)")
-    surrogate = clipped_surrogate(x.ratio, x.advantages, clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high))
+    surrogate = clipped_surrogate(x.ratio, x.advantages, clip)
     policy = torch.where(x.selected, 0.0, surrogate.policy)
     return SlotLoss(policy, metrics={**surrogate.metrics, "selected_fraction": x.selected})

@@ -1,9 +1,9 @@
 """Which slots drive the entropy down: the covariance of log-probability and advantage (Cui et al., arXiv:2505.22617).
 
-The choice is made once for an optimiser step, over all its ranks, from the log-probabilities before the step and the
-advantages: so micro-batches and ranks never change it. (The paper takes the current log-probabilities; in the first
-step on a batch they are the same.) Where the paper draws slots at random, the draw here is a hash of the slot's own
-log-probability: it needs no random stream and picks the same slots in any order.
+The choice is made once for an optimiser step, over its whole minibatch, from the log-probabilities before the step and
+the advantages: so micro-batches and ranks never change it. (The paper takes the current log-probabilities; in the first
+step on a batch they are the same.) Where the paper draws tokens at random, the draw here is a hash of the token's own
+log-probability: it needs no random stream and picks the same tokens in any order.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.statistics import ONE_RANK, Ranks
 
-
-def covariance(logprobs: Tensor, advantages: Tensor, mask: Tensor, ranks: Ranks = ONE_RANK) -> Tensor:
-    """``(logp - mean logp) (A - mean A)`` [B, T] float64, means over the true slots of all ranks; 0 elsewhere.
+def covariance(logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+    """``(logp - mean logp) (A - mean A)`` [B, T] float64, means over the valid tokens; 0 elsewhere.
 
     >>> covariance(torch.tensor([[1., 3.]]), torch.tensor([[0., 2.]]), torch.tensor([[True, True]]))
     tensor([[1., 1.]], dtype=torch.float64)
     """
-    count = ranks.sum(mask.sum().double()).clamp(min=1)
+    count = mask.sum().double().clamp(min=1)
     product = mask.double()
     for column in (logprobs, advantages):
         clean = torch.where(mask, column.detach().double(), 0.0)
-        product = product * (clean - ranks.sum(clean.sum()) / count)
+        product = product * (clean - clean.sum() / count)
     return product
 
 
-def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor, ranks: Ranks) -> Tensor:
+def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor) -> Tensor:
     """The eligible slots [B, T] with the lowest keys, at most ``share`` of all true slots and at least one of them."""
-    candidates = ranks.gather(keys[eligible])
-    wanted = min(max(1, int(share * float(ranks.sum(mask.sum().double())))), len(candidates))
+    candidates = keys[eligible]
+    wanted = min(max(1, int(share * float(mask.sum().double()))), len(candidates))
     if wanted == 0 or share <= 0:
         return torch.zeros_like(mask)
     return eligible & (keys <= candidates.sort().values[wanted - 1])
@@ -42,7 +40,6 @@ def in_band(
     advantages: Tensor,
     mask: Tensor,
     *,
-    ranks: Ranks = ONE_RANK,
     cov_ratio: float = 0.0002,
     cov_lower_bound: float = 1.0,
     cov_upper_bound: float = 5.0,
@@ -53,18 +50,16 @@ def in_band(
     ...     cov_ratio=1.0).tolist()
     [[True, True]]
     """
-    cov = covariance(logprobs, advantages, mask, ranks)
+    cov = covariance(logprobs, advantages, mask)
     draw = (logprobs.detach().double().abs() * 7919.7).frac()
-    return _lowest(draw, mask & (cov > cov_lower_bound) & (cov < cov_upper_bound), cov_ratio, mask, ranks)
+    return _lowest(draw, mask & (cov > cov_lower_bound) & (cov < cov_upper_bound), cov_ratio, mask)
 
 
-def highest(
-    logprobs: Tensor, advantages: Tensor, mask: Tensor, *, ranks: Ranks = ONE_RANK, cov_ratio: float = 0.0002
-) -> Tensor:
+def highest(logprobs: Tensor, advantages: Tensor, mask: Tensor, *, cov_ratio: float = 0.0002) -> Tensor:
     """bool [B, T]: the ``cov_ratio`` of all true slots with the highest covariance.
 
     >>> highest(torch.tensor([[-4., 0., -1.]]), torch.tensor([[-1., 0., 1.]]), torch.ones(1, 3).bool(),
     ...     cov_ratio=0.4).tolist()
     [[True, False, False]]
     """
-    return _lowest(-covariance(logprobs, advantages, mask, ranks), mask, cov_ratio, mask, ranks)
+    return _lowest(-covariance(logprobs, advantages, mask), mask, cov_ratio, mask)

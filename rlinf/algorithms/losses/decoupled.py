@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from rlinf.algorithms.losses.actor import actor
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped
 
 
 def decoupled(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
-    clip_ratio_c: float | None = None,
+    clip: Clip = PPO_CLIP,
     behave_weight_threshold: float | None = None,
 ) -> SlotLoss:
     """``actor`` against the proximal policy (``old_logprobs``) times ``exp(proximal - behaviour)``, [B, T].
@@ -31,13 +29,7 @@ def decoupled(
     """
     if x.rollout_logprobs is None:
         raise ValueError("loss_type decoupled weights by the behaviour policy: give rollout_logprobs")
-    surrogate = actor(
-        x,
-        ratio_clip_eps=ratio_clip_eps,
-        clip_ratio_low=clip_ratio_low,
-        clip_ratio_high=clip_ratio_high,
-        clip_ratio_c=clip_ratio_c,
-    )
+    surrogate = actor(x, clip=clip)
     weight = exp_clamped(x.old_logprobs - x.rollout_logprobs).detach()
     kept = weight <= behave_weight_threshold if behave_weight_threshold is not None else weight >= 0
     metrics = {"behave_weight": weight, "behave_kept_fraction": kept}

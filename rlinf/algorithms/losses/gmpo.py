@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.losses.clip import clip_range
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped, row_mean
 
 
 def gmpo(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
+    clip: Clip = PPO_CLIP,
 ) -> SlotLoss:
     """``-A g`` [B, T] with g the geometric mean over the row's true slots of the clipped ratios.
 
@@ -25,12 +23,11 @@ def gmpo(
     >>> x = LossInputs.clean(torch.ones(1, 2, dtype=torch.bool), logprobs=torch.tensor([[.2, 1.]]),
     ...     old_logprobs=torch.zeros(1, 2),
     ...                      advantages=torch.ones(1, 2))
-    >>> gmpo(x, ratio_clip_eps=0.4).policy
+    >>> gmpo(x, clip=Clip(0.4, 0.4)).policy
     tensor([[-1.3499, -1.3499]])
     """
-    low, high = clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high)
     log_ratio = x.log_ratio
-    clipped = torch.where(x.advantages > 0, log_ratio.clamp(max=high), log_ratio.clamp(min=-low))
+    clipped = torch.where(x.advantages > 0, log_ratio.clamp(max=clip.high), log_ratio.clamp(min=-clip.low))
     mean = row_mean(clipped, x.mask)
     metrics = {"clip_fraction_low": clipped > log_ratio, "clip_fraction_high": clipped < log_ratio}
     return SlotLoss(-x.advantages * exp_clamped(mean), metrics=metrics)

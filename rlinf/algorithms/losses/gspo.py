@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.clip import clip_range, clipped_surrogate
+from rlinf.algorithms.losses.clip import PPO_CLIP, Clip, clipped_surrogate
 from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped, row_mean
 
 
 def gspo(
     x: LossInputs,
     *,
-    ratio_clip_eps: float = 0.2,
-    clip_ratio_low: float | None = None,
-    clip_ratio_high: float | None = None,
+    clip: Clip = PPO_CLIP,
 ) -> SlotLoss:
     """The surrogate [B, T] of the sequence ratio ``s = exp(mean over true slots of (logp - old))``.
 
@@ -29,4 +27,4 @@ def gspo(
     """
     sequence = row_mean(x.log_ratio.detach(), x.mask)
     ratio = exp_clamped(sequence + x.logprobs - x.logprobs.detach())
-    return clipped_surrogate(ratio, x.advantages, clip_range(ratio_clip_eps, clip_ratio_low, clip_ratio_high))
+    return clipped_surrogate(ratio, x.advantages, clip)

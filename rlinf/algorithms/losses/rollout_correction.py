@@ -4,49 +4,43 @@ framework secretly brings you off-policy RL training"; Liu et al. 2025 for the s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms.losses.inputs import LossInputs, exp_clamped
+from rlinf.config.schema.algorithm import RolloutCorrectionConfig
 
 
-@dataclass(frozen=True)
-class RolloutCorrection:
-    """How ``exp(old - rollout_logp)`` weighs the policy loss."""
+def correction_of(
+    option: RolloutCorrectionConfig | Mapping[str, Any] | None,
+) -> RolloutCorrectionConfig | None:
+    """How ``exp(old - rollout_logp)`` weighs the policy loss: from ``{level, mode, cap}``, by default of each token.
 
-    level: Literal["token", "sequence"] = "token"
-    mode: Literal["truncate", "mask"] = "truncate"
-    cap: float = 2.0
+    Null or ``level: none`` is no correction; an unknown key is a TypeError, another word for level or mode a
+    ValueError.
 
-    def __post_init__(self) -> None:
-        if self.level not in ("token", "sequence"):
-            raise ValueError(f"rollout_correction.level must be token or sequence, got {self.level!r}")
-        if self.mode not in ("truncate", "mask"):
-            raise ValueError(f"rollout_correction.mode must be truncate or mask, got {self.mode!r}")
-
-    @classmethod
-    def of(cls, option: RolloutCorrection | Mapping[str, object] | None) -> Self | RolloutCorrection | None:
-        """From ``{level, mode, cap}``; null or ``level: none`` is no correction, an unknown key a TypeError.
-
-        >>> RolloutCorrection.of({"level": "sequence"})
-        RolloutCorrection(level='sequence', mode='truncate', cap=2.0)
-        """
-        if option is None or isinstance(option, RolloutCorrection):
-            return option
+    >>> correction_of({"level": "sequence"})
+    RolloutCorrectionConfig(level='sequence', mode='truncate', cap=2.0)
+    """
+    if option is None:
+        return None
+    if isinstance(option, Mapping):
         unknown = set(option) - {"level", "mode", "cap"}
         if unknown:
             raise TypeError(
                 f"rollout_correction does not know {', '.join(sorted(unknown))}; it reads: cap, level, mode"
             )
-        if option.get("level") == "none":
-            return None
-        return cls(**option)  # type: ignore[arg-type]
+        option = RolloutCorrectionConfig(**{"level": "token", **option})
+    if option.level not in ("none", "token", "sequence"):
+        raise ValueError(f"rollout_correction.level must be token or sequence, got {option.level!r}")
+    if option.mode not in ("truncate", "mask"):
+        raise ValueError(f"rollout_correction.mode must be truncate or mask, got {option.mode!r}")
+    return None if option.level == "none" else option
 
 
-def correction_weight(x: LossInputs, correction: RolloutCorrection) -> Tensor:
+def correction_weight(x: LossInputs, correction: RolloutCorrectionConfig) -> Tensor:
     """The weight of every slot [B, T], without gradient. Sequence level: the product over the row's true slots. Above
     ``cap`` it is ``cap`` (truncate) or 0 (mask).
 
@@ -55,7 +49,8 @@ def correction_weight(x: LossInputs, correction: RolloutCorrection) -> Tensor:
     >>> x = LossInputs.clean(torch.ones(1, 2).bool(), logprobs=torch.zeros(1, 2), old_logprobs=torch.tensor([[2.,
     ...     1.5]]).log(),
     ...                      advantages=torch.ones(1, 2), rollout_logprobs=torch.zeros(1, 2))
-    >>> correction_weight(x, RolloutCorrection("token")), correction_weight(x, RolloutCorrection("sequence", "mask"))
+    >>> masked = correction_of({"level": "sequence", "mode": "mask"})
+    >>> correction_weight(x, correction_of({})), correction_weight(x, masked)
     (tensor([[2.0000, 1.5000]]), tensor([[0., 0.]]))
     """
     if x.rollout_logprobs is None:

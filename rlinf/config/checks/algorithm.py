@@ -27,6 +27,7 @@ _LOOP = {
     "early_stop_imp_ratio",
     "gamma",
     "strict",
+    "options",
     "reward_type",
     "logprob_type",
     "entropy_type",
@@ -48,13 +49,19 @@ def check_algorithm(context: Context) -> None:
     known = [_check_name(context, *row) for row in _tables()]
     if not all(known):
         return
-    if context.config.algorithm.loss_type == OFF_POLICY_LOSS and is_text(context):
+    if _is_off_policy(context) and is_text(context):
         message = f"loss_type: {OFF_POLICY_LOSS} trains simulator policies, and this policy is causal_lm."
         context.error("algorithm.loss_type", message, "Choose loss_type: actor.", reads=("policy.name",))
     _check_groups(context)
     _check_readers(context)
-    if context.config.algorithm.loss_type != OFF_POLICY_LOSS:
+    _check_own_options(context)
+    if not _is_off_policy(context):
         _check_conditions(context)
+        _check_token_scale(context)
+
+
+def _is_off_policy(context: Context) -> bool:
+    return context.config.algorithm.loss_type == OFF_POLICY_LOSS
 
 
 def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
@@ -68,22 +75,31 @@ def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
 
 def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], listing: str) -> bool:
     name = getattr(context.config.algorithm, key)
-    if name in table or (key == "loss_type" and name == OFF_POLICY_LOSS):
+    if key == "loss_type" and _is_off_policy(context):
         return True
-    close = nearest(name, table)
-    hint = f"Did you mean {close[0]}?" if close else f"`rlinf list {listing}` explains each."
-    message = f"algorithm.{key}: {name} does not exist; there are {', '.join(table)}."
-    context.error(f"algorithm.{key}", message, hint)
-    context.broken.add(f"algorithm.{key}")
-    return False
+    try:
+        catalog.choose(key, name, table)
+    except ValueError as error:
+        close = nearest(name, table)
+        hint = f"Did you mean {close[0]}?" if close else f"`rlinf list {listing}` explains each."
+        message = f"algorithm.{key}: {name} does not exist; there are {', '.join(table)}."
+        if ":" in name:
+            message, hint = (
+                f"algorithm.{key}: {error}.",
+                "The module must be on PYTHONPATH, or lie where the run is started.",
+            )
+        context.error(f"algorithm.{key}", message, hint)
+        context.broken.add(f"algorithm.{key}")
+        return False
+    return True
 
 
 def _check_groups(context: Context) -> None:
     algorithm = context.config.algorithm
     if algorithm.loss_type == OFF_POLICY_LOSS:
         return
-    needs_groups = "singleton_group" in catalog.ADVANTAGES[algorithm.adv_type].options
-    if needs_groups and algorithm.group_size == 1 and algorithm.singleton_group == "error":
+    compares = catalog.estimator(algorithm.adv_type).compares_groups
+    if compares and algorithm.group_size == 1 and algorithm.singleton_group == "error":
         message = f"adv_type: {algorithm.adv_type} compares the members of a group, and algorithm.group_size is 1."
         fix = "Set algorithm.group_size to 2 or more (8 is common), or choose adv_type: reinforce."
         context.error("algorithm.group_size", message, fix, reads=("algorithm.adv_type", "algorithm.singleton_group"))
@@ -112,11 +128,38 @@ def _options_read(algorithm: AlgorithmConfig) -> set[str]:
         return {"loss_type", "gamma", "strict", "group_size", "dynamic_sampling", *_OFF_POLICY}
     options: set[str] = set(_LOOP)
     options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
-    options.update(catalog.ADVANTAGES[algorithm.adv_type].options, catalog.LOSSES[algorithm.loss_type].options)
+    options.update(catalog.estimator(algorithm.adv_type).reads, catalog.loss(algorithm.loss_type).reads)
     # Only one of the aggregations reads it, although all are handed it.
     options.discard("sum_norm_divide_by_batch")
-    options.update(catalog.AGGREGATIONS[algorithm.loss_agg_func].options)
-    return set(options)
+    options.update(catalog.AGGREGATIONS[algorithm.loss_agg_func].reads)
+    return options
+
+
+def _check_own_options(context: Context) -> None:
+    """``algorithm.options`` holds what the chosen functions read and what is no key of the section."""
+    algorithm = context.config.algorithm
+    read = () if _is_off_policy(context) else _options_read(algorithm)
+    reads = ("algorithm.adv_type", "algorithm.loss_type")
+    for name in algorithm.options:
+        key = f"algorithm.options.{name}"
+        if name in hints(AlgorithmConfig):
+            context.error(key, f"{key} is a key of the section itself.", f"Write algorithm.{name}.", reads=reads)
+        elif name not in read:
+            own = sorted(set(read) - set(hints(AlgorithmConfig)))
+            fix = f"Options of their own are {', '.join(own)}." if own else "They have no options of their own."
+            chosen = f"adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}"
+            context.error(key, f"{key} is not read by {chosen}.", fix, reads=reads)
+
+
+def _check_token_scale(context: Context) -> None:
+    """The global scale is a mean over tokens, which no other aggregation is."""
+    algorithm = context.config.algorithm
+    on = algorithm.use_valid_token_scale and algorithm.token_scale == "global"
+    if on and algorithm.loss_agg_func != "token-mean":
+        message = "algorithm.token_scale: global divides the sum of all losses by all valid tokens,"
+        message += f" and loss_agg_func: {algorithm.loss_agg_func} divides otherwise."
+        fix = "Set loss_agg_func: token-mean, or leave use_valid_token_scale out."
+        context.error("algorithm.token_scale", message, fix, reads=("algorithm.loss_agg_func",))
 
 
 def _readers(name: str) -> list[str]:
@@ -152,11 +195,12 @@ def _check_conditions(context: Context) -> None:
 
 
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
-    token_kl = algorithm.add_token_level_kl or algorithm.adv_type.startswith("reinforce_pp")
+    estimator = catalog.estimator(algorithm.adv_type)
+    token_kl = algorithm.add_token_level_kl or estimator.token_kl
     adaptive = algorithm.kl_controller == "adaptive"
     one_word = isinstance(algorithm.reward_norm, str)
     entropy = algorithm.entropy_bonus != 0 or algorithm.calculate_entropy
-    whitened = algorithm.normalize_advantages or algorithm.adv_type.startswith("reinforce_pp")
+    whitened = algorithm.normalize_advantages or estimator.whitens
     return {
         "kl_coef": (token_kl, "add_token_level_kl: true"),
         "kl_controller": (token_kl, "add_token_level_kl: true"),
@@ -171,5 +215,8 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "entropy_type": (entropy, "calculate_entropy: true"),
         "reward_shift": (one_word, "reward_norm: group"),
         "reward_scale": (one_word, "reward_norm: group"),
+        "clip_after_norm": (bool(algorithm.reward_clip), "reward_clip: 10"),
+        "kl_after_norm": (token_kl, "add_token_level_kl: true"),
+        "token_scale": (algorithm.use_valid_token_scale, "use_valid_token_scale: true"),
         "keep_zero_groups": (whitened, "normalize_advantages: true"),
     }

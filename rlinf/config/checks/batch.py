@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS, columns_of
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
 from rlinf.config.schema import Config
@@ -61,7 +62,8 @@ def _check_simulators(context: Context) -> None:
 
 def collects_episodes(config: Config) -> bool:
     """Whether a step of a simulator run is a number of whole episodes (else of decisions of every env)."""
-    return config.algorithm.adv_type != "gae" and config.algorithm.loss_type != "sac"
+    algorithm = config.algorithm
+    return "values" not in columns_of(algorithm.adv_type) and algorithm.loss_type != OFF_POLICY_LOSS
 
 
 def _check_episodes(context: Context) -> None:

@@ -12,9 +12,9 @@ _OURS = "rlinf_envs:"
 def check_columns(context: Context) -> None:
     """Scores of steps come from the environment, greedy responses and anchor states from text rollouts."""
     algorithm, env = context.config.algorithm, context.config.env
-    entry = catalog.ADVANTAGES.get(algorithm.adv_type)
-    if entry is None:
+    if context.is_broken("algorithm.adv_type"):
         return
+    entry = catalog.estimator(algorithm.adv_type)
     chosen, reads = f"adv_type: {algorithm.adv_type}", ("algorithm.adv_type", "env.id", "env.kwargs", "policy.name")
     if is_text(context) and "step_rewards" in entry.needs and env.id.startswith(_OURS) and not env.kwargs.get("steps"):
         message = f"{chosen} needs a score for each step of a response, and the environment was asked for none."

@@ -11,9 +11,10 @@ _READS = ("algorithm.adv_type", "algorithm.loss_type", "policy.name", "policy.va
 def check_critic(context: Context) -> None:
     """A critic that is needed must exist and be trained; one that is not needed costs memory."""
     algorithm, policy = context.config.algorithm, context.config.policy
-    advantage, loss = catalog.ADVANTAGES.get(algorithm.adv_type), catalog.LOSSES.get(algorithm.loss_type)
-    if advantage is None or loss is None:
+    off_policy = algorithm.loss_type == catalog.OFF_POLICY_LOSS
+    if off_policy or context.is_broken("algorithm.adv_type", "algorithm.loss_type"):
         return
+    advantage, loss = catalog.estimator(algorithm.adv_type), catalog.loss(algorithm.loss_type)
     estimator_needs, loss_trains = "values" in advantage.needs, "values" in loss.needs
     # An actor-critic always has one.
     if policy.name != "actor_critic":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlinf.algorithms.catalog import columns_of
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
 from rlinf.config.names import leaves
@@ -37,9 +38,9 @@ def check_reward_model(context: Context) -> None:
 
 
 def _check_readers(context: Context) -> None:
-    """Scores of steps go to grpo_process, those of responses to the others; some look at the environment's alone."""
+    """Scores of steps go to estimators that read them, those of responses to the others; some read others."""
     supervision, algorithm = context.config.reward_model.supervision, context.config.algorithm
-    of_steps = algorithm.adv_type == "grpo_process"
+    of_steps = "step_rewards" in columns_of(algorithm.adv_type)
     reads = ("reward_model.supervision", "algorithm.adv_type")
     if of_steps != (supervision == "process"):
         reader = "process" if of_steps else "outcome"
@@ -49,6 +50,7 @@ def _check_readers(context: Context) -> None:
     if algorithm.dynamic_sampling:
         message = "algorithm.dynamic_sampling chooses groups by the environment's rewards, not by the reward model's."
         context.error("algorithm.dynamic_sampling", message, "Take it out, or filter_rewards instead.", reads=reads)
-    if algorithm.adv_type == "remax":
-        message = "adv_type: remax compares with the environment's reward of the greedy response, which nobody scores."
+    if "greedy_rewards" in columns_of(algorithm.adv_type):
+        message = f"adv_type: {algorithm.adv_type} compares with the environment's reward of the greedy response,"
+        message += " which nobody scores."
         context.error("algorithm.adv_type", message, "Choose adv_type: rloo.", reads=reads)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.extras import needed_extras
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
@@ -144,7 +145,7 @@ def _algorithm(config: Config) -> Rows:
         ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),
         ("learning rate", f"{optimizer.lr:g}, {optimizer.schedule}"),
     ]
-    return rows if algorithm.loss_type != "sac" else [("loss", "sac"), *rows[2:]]
+    return rows if algorithm.loss_type != OFF_POLICY_LOSS else [("loss", OFF_POLICY_LOSS), *rows[2:]]
 
 
 def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:

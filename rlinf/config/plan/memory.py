@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlinf.algorithms import catalog
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.parallel import Split
 from rlinf.config.schema import Config
@@ -89,7 +90,7 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
 def needs_reference(config: Config) -> bool:
     """Whether a KL term asks for the reference policy."""
     algorithm = config.algorithm
-    in_reward = algorithm.add_token_level_kl or algorithm.adv_type.startswith("reinforce_pp")
+    in_reward = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
     return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
 
 

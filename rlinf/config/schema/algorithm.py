@@ -11,9 +11,9 @@ Scope = Literal["group", "batch", "running"]
 @dataclass(frozen=True)
 class RewardNormConfig:
     mean: Scope | None = None
-    """Whose mean is subtracted."""
+    """Scope of the mean that is subtracted."""
     std: Scope | None = None
-    """By whose standard deviation is divided."""
+    """Scope of the standard deviation that divides."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,11 @@ class AlgorithmConfig:
     """The options of the algorithm layer; `rlinf list` explains each name."""
 
     adv_type: str = "grpo"
-    """The advantage estimator (`rlinf list advantages`)."""
+    """The advantage estimator (`rlinf list advantages`), or `module:function` of your own."""
     loss_type: str = "actor"
-    """The policy loss (`rlinf list losses`)."""
+    """The policy loss (`rlinf list losses`), or `module:function` of your own."""
+    options: dict[str, object] = field(default_factory=dict)
+    """Options of an estimator or loss of your own that are no key of this section, by name."""
     loss_agg_func: str = "token-mean"
     """How per-slot losses become one number (`rlinf list aggregations`)."""
     group_size: int = 1
@@ -57,7 +59,7 @@ class AlgorithmConfig:
     normalize_by_std: bool = True
     """grpo: divide by the group's standard deviation (false: Dr.GRPO)."""
     std_ddof: Literal[0, 1] = 1
-    """1 is the unbiased standard deviation, 0 the original paper's."""
+    """1 is the unbiased standard deviation (ROLL and RLinf), 0 the GRPO paper's."""
     normalize_advantages: bool = False
     """Whiten over all true slots of the global batch."""
     whiten_rewards: bool = False
@@ -65,7 +67,11 @@ class AlgorithmConfig:
     """Advantages of groups with constant reward stay exactly 0 through whitening."""
     advantage_clip: float | None = None
     use_valid_token_scale: bool = False
-    """Divide each advantage by its row's valid slots."""
+    """Scale the loss by valid tokens, as `token_scale` says."""
+    token_scale: Literal["row", "global"] = "row"
+    """use_valid_token_scale: `row` divides each advantage by the valid tokens of its row (RLinf's documentation),
+    `global` divides the sum of all losses by the valid tokens of the optimiser step (RLinf's code), which is what
+    `loss_agg_func: token-mean` does."""
     step_weight: float = 1.0
     """gigpo: weight of the step-level advantage."""
     reward_norm: RewardNormConfig | Scope | dict[str, object] | None = None
@@ -76,6 +82,11 @@ class AlgorithmConfig:
     """With a one-word `reward_norm`: divide by the standard deviation only."""
     reward_clip: float | None = None
     """Clamp rewards to [-c, c]; null or 0 is off."""
+    clip_after_norm: bool = False
+    """grpo, grpo_passk: `reward_clip` clamps the outcome after the estimator has normalised it (ROLL), not before."""
+    kl_after_norm: bool = False
+    """grpo, grpo_passk: the token-level KL is subtracted after the estimator has normalised the outcome (ROLL): each
+    token pays for itself and for those after it, and the group does not divide the KL away."""
     add_token_level_kl: bool = False
     """Subtract `kl_coef` times the KL to the reference policy from each token's reward."""
     kl_coef: float = 0.0

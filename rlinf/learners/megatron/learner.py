@@ -37,12 +37,12 @@ from megatron.core.distributed import DistributedDataParallel, DistributedDataPa
 from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
-from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics, reduce_metrics
-from rlinf.algorithms.statistics import TorchRanks
+from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.offload import STAY, Offloadable, empty_storages
 from rlinf.learners.partition import micro_batches, share
+from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.models.packing import distinct_prompts

@@ -14,7 +14,7 @@ from rlinf.train.build.options import training_stage, warm_start_stage
 if TYPE_CHECKING:
     import torch
 
-    from rlinf.algorithms.statistics import Ranks
+    from rlinf.learners.ranks import Ranks
     from rlinf.learners.torch import TorchLearner
 
 
@@ -43,7 +43,7 @@ def join_group(config: Config, info: RankInfo) -> torch.device:
 
 def placed(config: Config, info: RankInfo) -> tuple[torch.device, Ranks]:
     """Where this rank computes, and the others. A single rank needs no process group."""
-    from rlinf.algorithms.statistics import ONE_RANK, TorchRanks
+    from rlinf.learners.ranks import ONE_RANK, TorchRanks
 
     if info.size == 1:
         return learner_device(config), ONE_RANK

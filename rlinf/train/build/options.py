@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from rlinf.algorithms import catalog
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
+from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.plan.memory import needs_reference
 from rlinf.learners.stage import Stage
 from rlinf.types import SamplingParams
 
 
-def algorithm_options(config: Config) -> dict[str, Any]:
-    """The algorithm section as a flat mapping under the catalog's names; what is off is None."""
-    options = asdict(config.algorithm)
-    if options["overlong_penalty"]["coef"] == 0.0:
-        options["overlong_penalty"] = None
-    if options["rollout_correction"]["level"] == "none":
-        options["rollout_correction"] = None
-    if options["kl_controller"] == "fixed":
-        options["target_kl"] = None
-    return options
-
-
-def make_objective(config: Config) -> Objective:
-    """The loss that the configuration names, with the options that it reads."""
-    options = algorithm_options(config)
-    names = (*catalog.LOSS_OPTIONS, *catalog.LOSSES[config.algorithm.loss_type].options)
-    read = {name: options[name] for name in names if options.get(name) is not None}
-    return Objective(config.algorithm.loss_type, max_response_length=config.rollout.max_new_tokens, **read)
+def holds_fragments(config: Config) -> bool:
+    """Whether a row of a batch is a stretch of steps in a simulator, and no whole episode or conversation."""
+    return config.policy.name != "causal_lm" and not collects_episodes(config)
 
 
 def training_stage(config: Config) -> Stage:
@@ -39,7 +22,7 @@ def training_stage(config: Config) -> Stage:
     algorithm = config.algorithm
     return Stage(
         name="train",
-        objective=make_objective(config),
+        objective=Objective(algorithm, max_response_length=config.rollout.max_new_tokens),
         lr=optimizer.lr,
         critic_lr=optimizer.critic_lr,
         betas=optimizer.betas,
@@ -61,7 +44,7 @@ def warm_start_stage(config: Config) -> Stage:
     """Supervised fine-tuning: with advantage 1, ``-A logp`` averaged over tokens is the cross-entropy."""
     return Stage(
         name="sft",
-        objective=Objective("reinforce"),
+        objective=Objective.of("reinforce"),
         lr=config.sft.lr,
         betas=config.learner.optimizer.betas,
         weight_decay=config.learner.optimizer.weight_decay,
@@ -73,8 +56,10 @@ def warm_start_stage(config: Config) -> Stage:
 
 
 def needs_values(config: Config) -> bool:
-    return "values" in catalog.ADVANTAGES[config.algorithm.adv_type].needs or (
-        "values" in catalog.LOSSES[config.algorithm.loss_type].needs
+    """Whether the critic has to be asked before advantages are made."""
+    algorithm = config.algorithm
+    return (
+        "values" in catalog.estimator(algorithm.adv_type).needs or "values" in catalog.loss(algorithm.loss_type).needs
     )
 
 

@@ -114,7 +114,7 @@ def _make_rollout(
         max_turns=config.env.max_turns,
         max_prompt_length=config.data.max_prompt_length,
         pad_token_id=renderer.tokenizer.pad_token_id,
-        extra_columns=catalog.ADVANTAGES[config.algorithm.adv_type].needs,
+        extra_columns=catalog.estimator(config.algorithm.adv_type).needs,
     )
 
 

@@ -102,7 +102,7 @@ def make_stage(
 
     With ``critic`` the values are regressed too, at a learning rate of their own.
     """
-    objective = Objective(
+    objective = Objective.of(
         "actor_critic" if critic else "actor",
         clip_ratio_high=0.28,
         entropy_bonus=0.01,

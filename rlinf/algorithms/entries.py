@@ -1,0 +1,163 @@
+"""The rows of the catalog: a function by name, what it reads, and its traits. Imports no torch."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from rlinf.config.schema.algorithm import AlgorithmConfig
+
+AFTER_NORM_OPTIONS = ("clip_after_norm", "kl_after_norm")
+"""Read where an estimator gives one normalised number for a row."""
+
+
+@dataclass(frozen=True)
+class OptionGroup:
+    """Options that a function takes as one argument."""
+
+    argument: str
+    make: str
+    """``module:name`` of what makes the argument of the options, given by name."""
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a table."""
+
+    function: str
+    """``module:name``."""
+    line: str
+    formula: str
+    source: str
+    options: tuple[str | OptionGroup, ...] = ()
+    """The config names that the function takes, beside those that all entries of its table read."""
+    needs: tuple[str, ...] = ()
+    """Columns that must be there, beside those that all entries of its table read."""
+
+    @classmethod
+    def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
+        """The entry of a function of somebody's own; its options are its keyword-only parameters."""
+        line = (inspect.getdoc(function) or name).splitlines()[0]
+        return cls(name, line, "", name, keyword_options(function))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The config names that are read because this entry was chosen."""
+        return _flat(self.options)
+
+    def bind(self, algorithm: AlgorithmConfig) -> Callable[..., Any]:
+        """The function with its options filled in from the configuration."""
+        return _bind(self.function, self.options, algorithm)
+
+
+@dataclass(frozen=True)
+class Estimator(Entry):
+    """``estimator(inputs: AdvantageInputs, **options) -> Advantages``."""
+
+    whitens: bool = False
+    """Whitened over the batch, whatever ``normalize_advantages`` says: it is part of the rule."""
+    token_kl: bool = False
+    """Each token pays ``kl_coef`` times its KL, whatever ``add_token_level_kl`` says: it is part of the rule."""
+    normalises_rows: bool = False
+    """Gives one number for a row, its normalised outcome: clip and token KL may come before it or after."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*super().reads, *(AFTER_NORM_OPTIONS if self.normalises_rows else ()))
+
+    @property
+    def compares_groups(self) -> bool:
+        """Whether a row alone in its group has nothing to be compared with."""
+        return "singleton_group" in self.reads
+
+
+@dataclass(frozen=True)
+class Loss(Entry):
+    """``loss(inputs: LossInputs, **options) -> SlotLoss``."""
+
+    sequence_level: bool = False
+    """Reads a ratio or a mean over the whole row, so rows may not be cut into single timesteps."""
+    zero_without_advantage: bool = True
+    """A multiple of the advantage: where that is 0 in the whole row, loss and gradient are 0."""
+    selector: str = ""
+    """``module:name`` of what chooses, once for a step, the tokens that the loss treats apart:
+    ``select(old_logprobs, advantages, mask, **options) -> bool [B, T]``."""
+    selector_options: tuple[str | OptionGroup, ...] = ()
+
+    @classmethod
+    def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
+        """Nothing is known of its traits, so rows are left whole and none is left out."""
+        line = (inspect.getdoc(function) or name).splitlines()[0]
+        options = keyword_options(function)
+        return cls(name, line, "", name, options, sequence_level=True, zero_without_advantage=False)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*super().reads, *_flat(self.selector_options))
+
+    def bind_selector(self, algorithm: AlgorithmConfig) -> Callable[..., Any] | None:
+        """The selector with its options filled in; None for most losses."""
+        return _bind(self.selector, self.selector_options, algorithm) if self.selector else None
+
+
+E = TypeVar("E", bound=Entry)
+
+
+@functools.cache
+def imported(name: str) -> Any:
+    """The object that ``module:name`` names; a ValueError if there is none.
+
+    >>> imported("math:sqrt")(4.0)
+    2.0
+    """
+    module, _, path = name.partition(":")
+    try:
+        return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{name} can not be imported: {error}") from error
+
+
+def external(name: str, kind: type[E]) -> E:
+    """The entry of ``module:name``, which is an entry of this ``kind`` itself or a function; else a ValueError."""
+    found = imported(name)
+    if isinstance(found, kind):
+        return found
+    if isinstance(found, Entry) or not callable(found):
+        raise ValueError(f"{name} is neither a function nor a catalog entry of the kind {kind.__name__}")
+    return kind.of_function(name, found)
+
+
+def keyword_options(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the keyword-only parameters of ``function``."""
+    parameters = inspect.signature(function).parameters.values()
+    return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+
+
+def _flat(options: Iterable[str | OptionGroup]) -> tuple[str, ...]:
+    return tuple(name for option in options for name in ((option,) if isinstance(option, str) else option.options))
+
+
+def _bind(function: str, options: Iterable[str | OptionGroup], algorithm: AlgorithmConfig) -> Callable[..., Any]:
+    arguments: dict[str, Any] = {}
+    for option in options:
+        if isinstance(option, OptionGroup):
+            arguments[option.argument] = imported(option.make)(**_values(option.options, algorithm))
+        else:
+            arguments |= _values((option,), algorithm)
+    return functools.partial(imported(function), **arguments)
+
+
+def _values(names: Iterable[str], algorithm: AlgorithmConfig) -> dict[str, Any]:
+    """The options by name: keys of ``algorithm``, or of its ``options`` where they were given."""
+    own = algorithm.options
+    return {
+        name: getattr(algorithm, name) if hasattr(algorithm, name) else own[name]
+        for name in names
+        if hasattr(algorithm, name) or name in own
+    }
