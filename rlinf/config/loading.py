@@ -9,6 +9,7 @@ from pathlib import Path
 from rlinf.config.checks import run_checks
 from rlinf.config.compat.aliases import rename, translate_values
 from rlinf.config.compat.combined import combine
+from rlinf.config.compat.semantics import adopt, roll_origin
 from rlinf.config.context import Context
 from rlinf.config.interpolate import interpolate
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
@@ -54,12 +55,14 @@ def _resolve(reader: Reader, source: Origin) -> Resolved:
     problems: list[ConfigProblem] = list(reader.problems)
     notes = list(reader.notes)
     tree: Branch = {}
+    roll = roll_origin(reader.layers)
     for layer in reader.layers:
         # Before merging, so that a name on the command line replaces another name for the same thing in the file.
         rename(layer, notes, problems)
         tree = merge(tree, layer)
     interpolate(tree, problems)
     combine(tree, notes, problems)
+    adopt(tree, roll, notes)
     translate_values(tree, notes)
     builder = Builder()
     config = builder.section(Config, Located(tree, source))

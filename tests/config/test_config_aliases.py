@@ -30,6 +30,35 @@ norm_mean_type: ~
 norm_std_type: ~
 add_token_level_kl: false
 """
+# The block of ROLL's page on GRPO, as it stands there.
+ROLL_GRPO = """
+# grpo
+rollout_batch_size: 64  # prompt
+num_return_sequences_in_group: 8
+prompt_length: 2048
+response_length: 4096
+
+adv_estimator: "grpo"
+ppo_epochs: 1
+use_kl_loss: true
+kl_loss_coef: 0.001
+loss_agg_mode: "seq-mean-token-mean"
+
+# ppo related
+# advantage
+whiten_advantages: true
+advantage_clip: 2.0
+dual_clip_loss: true
+# clip
+reward_clip: 10
+# normalize
+reward_norm: null
+reward_shift: false
+reward_scale: false
+
+# reward
+add_token_level_kl: false
+"""
 ALGORITHM_BLOCK = """
 algorithm:
   adv_type: math_grpo
@@ -135,3 +164,48 @@ def test_use_kl_loss_needs_its_weight(write: Write) -> None:
 def test_strict_is_accepted_at_the_top(write: Write) -> None:
     resolved = resolve(write("strict: false\nalgorithm: {gae_lambda: 0.9}\n"))
     assert any("algorithm.gae_lambda is not read" in warning for warning in resolved.warnings)
+
+
+def test_rolls_own_block_means_what_it_means_there(write: Write) -> None:
+    resolved = resolve(write(ROLL_GRPO))
+    algorithm = resolved.config.algorithm
+    assert (algorithm.adv_type, algorithm.reward_norm, algorithm.reward_shift) == ("grpo", None, False)
+    assert (algorithm.loss_agg_func, algorithm.reward_clip) == ("seq-mean-token-mean", 10.0)
+    assert algorithm.clip_after_norm
+    assert not algorithm.kl_after_norm
+    assert any("clip_after_norm: true is set: ROLL normalises by group, then clips." in n for n in resolved.notes)
+    assert resolved.warnings == []
+
+
+def test_what_rolls_block_leaves_out_has_rolls_default(write: Write) -> None:
+    resolved = resolve(write("adv_estimator: grpo\nadd_token_level_kl: true\ninit_kl_coef: 0.1\n"))
+    algorithm = resolved.config.algorithm
+    assert (algorithm.loss_agg_func, algorithm.kl_after_norm) == ("seq-mean-token-sum", True)
+    assert not algorithm.clip_after_norm
+    assert any("loss_agg_func: seq-mean-token-sum is set: ROLL's default." in note for note in resolved.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "expected"),
+    [
+        ("adv_estimator: grpo\nreward_clip: 1\nalgorithm: {clip_after_norm: false}", [], ("seq-mean-token-sum", False)),
+        ("adv_estimator: rloo\nreward_clip: 1", [], ("seq-mean-token-sum", False)),
+        ("adv_estimator: rloo\nalgorithm: {loss_agg_func: token-mean}", [], ("token-mean", False)),
+        # A name on the command line is not a file in another vocabulary.
+        ("algorithm: {reward_clip: 1}", ["adv_estimator=grpo"], ("token-mean", False)),
+        ("algorithm: {adv_type: grpo, reward_clip: 1}", [], ("token-mean", False)),
+    ],
+)
+def test_what_a_file_says_itself_is_left_alone(
+    write: Write, text: str, overrides: list[str], expected: tuple[str, bool]
+) -> None:
+    algorithm = load(write(text), overrides).algorithm
+    assert (algorithm.loss_agg_func, algorithm.clip_after_norm) == expected
+
+
+@pytest.mark.parametrize(("adv_type", "scale"), [("math_grpo", "global"), ("grpo", "row")])
+def test_valid_token_scale_is_as_in_the_vocabulary_of_the_file(write: Write, adv_type: str, scale: str) -> None:
+    text = f"algorithm: {{adv_type: {adv_type}, use_valid_token_scale: true}}"
+    assert load(write(text)).algorithm.token_scale == scale
+    other = f"algorithm: {{adv_type: {adv_type}, use_valid_token_scale: true, loss_agg_func: seq-mean-token-mean}}"
+    assert load(write(other)).algorithm.token_scale == "row"
