@@ -119,8 +119,8 @@ def imported(name: str) -> Any:
     module, _, path = name.partition(":")
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"{name} can not be imported: {error}") from error
+    except Exception as error:  # the module may be a user's, and raise what it likes
+        raise ValueError(f"{name} can not be imported: {type(error).__name__}: {error}") from error
 
 
 def external(name: str, kind: type[E]) -> E:

@@ -167,7 +167,10 @@ def test_an_estimator_by_module_and_function(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("{loss_type: 'no_such_module:mine'}", "no_such_module:mine can not be imported: No module named"),
+        (
+            "{loss_type: 'no_such_module:mine'}",
+            "no_such_module:mine can not be imported: ModuleNotFoundError: No module named",
+        ),
         ("{loss_type: 'math:cosine'}", "math:cosine can not be imported"),
         ("{loss_type: 'math:pi'}", "math:pi is neither a function nor a catalog entry"),
         (
@@ -181,6 +184,13 @@ def test_mistakes_are_reported_by_the_check(section, message):
     with pytest.raises(ConfigErrors) as raised:
         algorithm_of(section)
     assert message in str(raised.value)
+
+
+def test_a_module_that_raises_while_it_is_imported_is_a_mistake_of_the_configuration(tmp_path, monkeypatch):
+    (tmp_path / "broken_loss.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigErrors, match="broken_loss:mine can not be imported: ZeroDivisionError: division by zero"):
+        algorithm_of("{loss_type: 'broken_loss:mine'}")
 
 
 def algorithm_of(section: str) -> AlgorithmConfig:
