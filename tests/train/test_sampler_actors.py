@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -107,16 +106,10 @@ def test_whole_runs_are_the_same_and_resume(tmp_path: Path, kind: str) -> None:
     assert "time/policy_waits_s" in (tmp_path / "outside" / "metrics.jsonl").read_text()
 
 
-@pytest.fixture
-def ray_cluster() -> Iterator[Cluster]:
-    with connect(ClusterConfig()) as cluster:
-        yield cluster
-
-
-def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path, ray_cluster: Cluster) -> None:
+def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path, ray_session: Cluster) -> None:
     config = settings(tmp_path / "run", "grpo", *SAMPLED)
     inside = collected(config, 3, sampled=False)
-    rollout, pool = rollouts(ray_cluster, config, sampled=True, samplers=2)
+    rollout, pool = rollouts(ray_session, config, sampled=True, samplers=2)
     assert_same(rollout.collect(0)[0], inside[0])
     pool.samplers.submit_one(0, "die")
     assert_same(rollout.collect(1)[0], inside[1])
@@ -144,6 +137,8 @@ def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServer:
     return Asleep(make_policy(config, *spaces), torch.device("cpu"))
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
 def test_a_sampler_that_hangs_past_its_deadline_is_replaced(tmp_path: Path) -> None:
     config = settings(tmp_path / "run", "grpo", *SAMPLED)
     inside = collected(config, 1, sampled=False)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +13,8 @@ import pytest
 import torch
 from simulator_runs import overrides, recipe, summary
 
-from rlinf.cluster import Cluster, RankInfo, connect
+from rlinf.cluster import Cluster, RankInfo
 from rlinf.config import Config, load
-from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.train.build.simulator import make_policy, vector_options, worker_options
@@ -24,16 +22,12 @@ from rlinf.train.workers.env_pool import EnvPool
 from rlinf.types import WeightUpdate
 
 WORKERS = 2
+pytestmark = pytest.mark.usefixtures("ray_session")
+# One kind of each collector with every commit: fragments, episodes, replay.
+KINDS = ["ppo", "grpo", "sac_chunks", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sac", "chunks"))]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def ray_cluster() -> Iterator[Cluster]:
-    """One Ray for all tests here: a run that finds one joins it."""
-    with connect(ClusterConfig()) as cluster:
-        yield cluster
-
-
-@pytest.mark.parametrize("kind", ["ppo", "grpo", "sac", "sac_chunks", "chunks", "chunked_episodes"])
+@pytest.mark.parametrize("kind", [*KINDS, pytest.param("chunked_episodes", marks=pytest.mark.slow)])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
@@ -42,6 +36,7 @@ def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
 
 
+@pytest.mark.slow
 def test_two_ranks_of_sac_learn_what_one_learns_and_go_on_exactly(tmp_path: Path) -> None:
     two = ["learner.num_workers=2", "cluster.backend=ray"]
     here = summary(tmp_path / "here", "sac", 4)
@@ -60,7 +55,7 @@ def _last_line(folder: Path) -> dict[str, float]:
     return json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+@pytest.mark.parametrize("kind", ["ppo", pytest.param("grpo", marks=pytest.mark.slow)])
 def test_another_interpreter_gives_what_this_one_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
@@ -70,6 +65,7 @@ def test_another_interpreter_gives_what_this_one_gives(tmp_path: Path, kind: str
     assert there["metrics"]["eval/return"] == here["metrics"]["eval/return"]
 
 
+@pytest.mark.slow
 def test_filming_changes_no_number_on_ray(tmp_path: Path) -> None:
     pytest.importorskip("av", reason="needs the extra video")
     pytest.importorskip("pygame", reason="needs the extra video")
@@ -99,10 +95,10 @@ def build(config: Config, info: RankInfo) -> EnvWorker:
     return Mortal(worker_options(config), lanes, partial(make_policy, config))
 
 
-def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Path, ray_cluster: Cluster) -> None:
+def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
     config = load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2))
-    with ray_cluster.spawn("env", partial(build, config), n=WORKERS) as group:
-        pool = EnvPool(group, ray_cluster)
+    with ray_session.spawn("env", partial(build, config), n=WORKERS) as group:
+        pool = EnvPool(group, ray_session)
         rollout = VectorRollout(pool, vector_options(config))
         policy = make_policy(config, *pool.spaces())
         torch.nn.init.constant_(policy.value_head.bias, 3.0)

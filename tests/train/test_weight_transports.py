@@ -29,7 +29,7 @@ PARAMS = SamplingParams(max_new_tokens=16, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+def cluster(ray_session: Cluster) -> Iterator[Cluster]:
     config = ClusterConfig(
         start_timeout_s=120.0, call_timeout_s=60.0, max_restarts=2, env=environment("vllm", device="cpu")
     )

@@ -19,10 +19,10 @@ EXPERTS = MegatronConfig(expert_parallel=2)
 @pytest.mark.parametrize(
     ("layout", "dtype", "family"),
     [
-        (TENSOR, torch.float32, "qwen2"),
+        pytest.param(TENSOR, torch.float32, "qwen2", marks=pytest.mark.slow),
         (TENSOR, torch.bfloat16, "qwen2"),
         (PLAIN, torch.bfloat16, "qwen2"),
-        (EXPERTS, torch.float32, "qwen3_moe"),
+        pytest.param(EXPERTS, torch.float32, "qwen3_moe", marks=pytest.mark.slow),
         (None, torch.float32, "qwen2"),
     ],
 )

@@ -24,7 +24,7 @@ LEARNERS = {
 }
 
 
-@pytest.mark.parametrize("critic", [False, True])
+@pytest.mark.parametrize("critic", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_another_learning_rate(gang: Gang, tmp_path: Path, name: str, critic: bool) -> None:
     donor = replace(make_stage(critic=critic, minibatches=2), steps=10)
