@@ -1,7 +1,6 @@
 """Conversations as rows of a batch: where rewards, steps, ends and states stand."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -139,13 +138,3 @@ def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
     assert [slot for slot, anchor in enumerate(one) if anchor >= 0] == [0, 5]
     assert one[0] == other[0]
     assert one[5] != other[5]
-
-
-def test_a_chat_template_does_not_close_a_turn_twice() -> None:
-    row = say(start(), 2, EOS)
-    chat = SimpleNamespace(text=RENDERER.text, continuation=lambda observation: (EOS, 107))
-    row.read("7", reward=0.0, ended=False, facts={}, renderer=chat)  # type: ignore[arg-type]
-    assert row.tokens == [2, EOS, 107]
-    cut_off = say(start(), 2)
-    cut_off.read("7", reward=0.0, ended=False, facts={}, renderer=chat)  # type: ignore[arg-type]
-    assert cut_off.tokens == [2, EOS, 107]

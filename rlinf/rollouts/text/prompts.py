@@ -2,48 +2,175 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Collection, Sequence
 from typing import Any
+
+from rlinf.config.schema import Config
+from rlinf.errors import UserError
+
+_ANSWER, _OBSERVATION = "@@ANSWER@@", "@@OBSERVATION@@"
+Message = dict[str, str]
+
+
+class ChatTemplateError(UserError):
+    """A chat template that is missing or can't render what the run needs; the message says what to change."""
 
 
 class PromptRenderer:
     """Turns observations into token ids, once per distinct text."""
 
-    def __init__(self, tokenizer: Any, *, chat_template: str = "auto", system_prompt: str | None = None) -> None:
-        """``chat_template``: auto, always or never. Raises ValueError where it is ``always`` and there is none."""
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        chat_template: str = "auto",
+        system_prompt: str | None = None,
+        end_token_ids: Collection[int] = (),
+    ) -> None:
+        """
+        Args:
+            chat_template: auto, always or never.
+            end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
+
+        Raises:
+            ChatTemplateError: it is ``always`` and the tokenizer has none.
+        """
         has_template = getattr(tokenizer, "chat_template", None) is not None
         if chat_template == "always" and not has_template:
-            raise ValueError("data.chat_template is always, and the tokenizer has no chat template")
+            raise ChatTemplateError(
+                "data.chat_template is always, and the tokenizer has no chat template. Set it to auto, or take the "
+                "tokenizer of a chat model (policy.tokenizer.path)."
+            )
         self.tokenizer = tokenizer
         self.chat = has_template and chat_template != "never"
         self.system_prompt = system_prompt
+        self._end_token_ids = frozenset(end_token_ids)
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt(self, observation: str) -> tuple[int, ...]:
         """Token ids of a conversation's first prompt."""
         if observation not in self._cache:
-            self._cache[observation] = self._encode(self._opening(observation))
+            self._cache[observation] = self._encode(self.opening(observation))
         return self._cache[observation]
 
-    def continuation(self, observation: str) -> tuple[int, ...]:
-        """Token ids of what the environment says in between, up to where the policy speaks again."""
+    def opening(self, observation: str) -> str:
+        """The text of a conversation's first prompt."""
         if not self.chat:
-            return self._encode(f"\n{observation}\n")
-        marker = "\u0000"
-        messages = [{"role": "assistant", "content": marker}, {"role": "user", "content": observation}]
-        text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        return self._encode(text.split(marker, 1)[1])
+            return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
+        system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
+        return self._apply([*system, _message("user", observation)], prompt=True)
+
+    def continuation(self, observation: str, *, after: int | None = None) -> tuple[int, ...]:
+        """Token ids of what the environment says in between, up to where the policy speaks again.
+
+        ``after``: the last token of the policy's turn. Where that is an end mark, the template's own is left out.
+
+        Raises:
+            ChatTemplateError: the template can't render a second turn.
+        """
+        if not self.chat:
+            tokens = self._encode(f"\n{observation}\n")
+        else:
+            tokens = self._encode(self._second_turn(observation))
+            if after in self._end_marks:
+                return tokens[self._closing :]
+        return tokens[1:] if tokens and tokens[0] == after else tokens
+
+    def require_turns(self) -> None:
+        """Raises ChatTemplateError where the template can't render a second turn."""
+        self.continuation(_OBSERVATION)
 
     def text(self, tokens: tuple[int, ...] | list[int]) -> str:
         """A response's text, without special tokens."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
 
-    def _opening(self, observation: str) -> str:
-        if not self.chat:
-            return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
-        system = [] if self.system_prompt is None else [{"role": "system", "content": self.system_prompt}]
-        return self.tokenizer.apply_chat_template(
-            [*system, {"role": "user", "content": observation}], tokenize=False, add_generation_prompt=True
-        )
+    def _second_turn(self, observation: str) -> str:
+        """What a template writes between the policy's answer and its next one.
+
+        The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
+        The system prompt is left out, since some templates repeat it in the newest message.
+        """
+        question, answer = _message("user", "question"), _message("assistant", _ANSWER)
+        return self._after_answer([question, answer, _message("user", observation)], prompt=True)
+
+    def _after_answer(self, messages: Sequence[Message], *, prompt: bool) -> str:
+        head, found, rest = self._apply(messages, prompt=prompt).partition(_ANSWER)
+        if not found:
+            raise ChatTemplateError(
+                "data.chat_template: the tokenizer's template leaves the policy's earlier answers out "
+                f"({head[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or data.chat_template: never."
+            )
+        return rest
+
+    @functools.cached_property
+    def _closing(self) -> int:
+        """How many of a continuation's tokens close the policy's turn, up to and with the end mark.
+
+        What follows an answer that is the conversation's last message tells closing from what opens the next turn. The
+        mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
+        """
+        between = self._second_turn(_OBSERVATION)
+        marks = [place for place, token in enumerate(self._encode(between)) if token in self._marks]
+        last = self._last_mark
+        if last is None or not marks:
+            return 0
+        opened = self._encode(between.partition(_OBSERVATION)[0])
+        own_and_header = marks[0] == 0 and sum(token in self._marks for token in opened) > 1
+        return marks[0] + 1 if opened[marks[0]] == last or own_and_header else 0
+
+    @functools.cached_property
+    def _last_mark(self) -> int | None:
+        """The mark behind an answer that is the conversation's last message."""
+        rest = self._after_answer([_message("user", "question"), _message("assistant", _ANSWER)], prompt=False)
+        return next((token for token in self._encode(rest) if token in self._marks), None)
+
+    @functools.cached_property
+    def _end_marks(self) -> frozenset[int]:
+        """Tokens that end the policy's turn, sampled or written by the template."""
+        between = self._encode(self._second_turn(_OBSERVATION))
+        written = {self._last_mark, *between[max(0, self._closing - 1) : self._closing]}
+        return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
+
+    @functools.cached_property
+    def _marks(self) -> frozenset[int]:
+        """Tokens that stand for themselves, outside the vocabulary of words."""
+        return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
+
+    def _apply(self, messages: Sequence[Message], *, prompt: bool) -> str:
+        try:
+            return self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt)
+        except Exception as error:  # a template is a program of its author's, and raises what it likes
+            roles = ", ".join(message["role"] for message in messages)
+            turns = any(message["role"] == "assistant" for message in messages)
+            fix = "env.max_turns: 1" if turns else "data.system_prompt: null"
+            raise ChatTemplateError(
+                f"data.chat_template: the tokenizer's template can't render the messages {roles} ({error}). "
+                f"Set {fix}, or data.chat_template: never."
+            ) from error
 
     def _encode(self, text: str) -> tuple[int, ...]:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def prompt_renderer(
+    config: Config, tokenizer: Any, env_system_prompt: str | None, *, end_token_ids: Collection[int] = ()
+) -> PromptRenderer:
+    """The renderer of a run; ``data.system_prompt`` goes before the environment's own.
+
+    Raises:
+        ChatTemplateError: the template can't render the conversations of this run.
+    """
+    renderer = PromptRenderer(
+        tokenizer,
+        chat_template=config.data.chat_template,
+        system_prompt=config.data.system_prompt or env_system_prompt,
+        end_token_ids=end_token_ids,
+    )
+    if config.env.max_turns > 1:
+        renderer.require_turns()
+    return renderer
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}

@@ -79,9 +79,7 @@ class Row:
             self.done = True
             return
         self._heard = observation
-        added = renderer.continuation(observation)
-        if added and self.tokens and added[0] == self.tokens[-1]:
-            added = added[1:]  # A chat template closes the policy's turn, which the policy did itself.
+        added = renderer.continuation(observation, after=self.tokens[-1] if self.tokens else None)
         self.tokens += added
         self.logprobs += [0.0] * len(added)
         self.mask += [False] * len(added)

@@ -14,7 +14,7 @@ from rlinf.config import Config
 from rlinf.config.schema import OffloadConfig
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row, batch_of
 from rlinf.rollouts.text.task_order import TaskOrder
@@ -44,6 +44,8 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
+    spec = _sampler_spec(config, tokenizer, folder)
+    renderer = prompt_renderer(config, tokenizer, train.system_prompt, end_token_ids=spec.eos_token_ids)
     learner_gpus, sampler_gpus = gpus_of(config)
     learners = cluster.spawn(
         "learner",
@@ -54,17 +56,12 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     )
     samplers = cluster.spawn(
         "sampler",
-        functools.partial(_build_sampler, config, _sampler_spec(config, tokenizer, folder)),
+        functools.partial(_build_sampler, config, spec),
         n=config.rollout.num_samplers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
     )
     transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
     sampler = SamplerPool(samplers, cluster, transport)
-    renderer = PromptRenderer(
-        tokenizer,
-        chat_template=config.data.chat_template,
-        system_prompt=config.data.system_prompt or train.system_prompt,
-    )
     rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     evaluator = TextEvaluator(
         rollout,
