@@ -114,6 +114,12 @@ WRONG = [
     ("learner: {optimizer: {warmup_steps: 500}}", "is more than run.max_steps 100.", "Set it to 10, for example."),
     ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),
     ("policy: {hidden_sizes: [8]}", "is read only by simulator policies", "choose policy.name: actor_critic"),
+    (
+        "policy: {lora: {rank: 4}}\nlearner: {backend: fsdp, num_workers: 2}",
+        "policy.lora is not supported by learner.backend: fsdp",
+        "learner.backend: torch",
+    ),
+    ("evaluation: {size: 0, every: 5}", "is not read with evaluation.size: 0", "evaluation.every=0 on the command"),
     ("env: {id: ''}", "env.id is missing", "Add `env:` with `id:"),
     ("env: {id: 'rlinf_env:rlinf/Math-v0'}", "there is no module rlinf_env here", "rlinf_envs:rlinf/ReasoningGym-v0"),
     ("algorithm: {loss_type: sac}", "loss_type: sac trains simulator policies", "Choose loss_type: actor."),

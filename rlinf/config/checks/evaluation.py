@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rlinf.config.context import Context
+import json
+
+from rlinf.config.context import Context, default_of
 
 
 def check_evaluation(context: Context) -> None:
@@ -14,8 +16,10 @@ def check_evaluation(context: Context) -> None:
         context.error("evaluation.samples", message, fix, reads=("evaluation.temperature",))
     if evaluation.size == 0:
         for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes"):
-            why = "is not read with evaluation.size: 0."
-            context.unread(f"evaluation.{name}", why, "Set evaluation.size: 256.", reads=("evaluation.size",))
+            key = f"evaluation.{name}"
+            off = json.dumps(default_of(key))
+            fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
+            context.unread(key, "is not read with evaluation.size: 0.", fix, reads=("evaluation.size",))
     elif evaluation.every and evaluation.video_every % evaluation.every:
         every, video = evaluation.every, evaluation.video_every
         message = (

@@ -11,9 +11,10 @@ def check_policy(context: Context) -> None:
     policy = context.config.policy
     if is_text(context):
         _check_origin(context)
-    if policy.lora.rank > 0 and context.config.learner.backend == "megatron":
+    backend = context.config.learner.backend
+    if policy.lora.rank > 0 and backend != "torch":
         fix = "Set policy.lora.rank: 0, or learner.backend: torch."
-        message = "policy.lora is not supported by learner.backend: megatron."
+        message = f"policy.lora is not supported by learner.backend: {backend}."
         context.error("policy.lora.rank", message, fix, reads=("learner.backend",))
     if policy.lora.rank == 0:
         for name in ("alpha", "dropout", "target_modules"):
