@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 import rlinf
+from rlinf.cluster.errors import WorkerError
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
 from rlinf.errors import UserError
 
@@ -67,8 +68,10 @@ def _guarded(command: Callable[[], int]) -> int:
         # `rlinf list envs | head`: the reader has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:
-        _complain(traceback.format_exc().rstrip())
+    except Exception as error:
+        # A worker's error brings the worker's traceback: that of the driver would only say who waited for it.
+        told = str(error) if isinstance(error, WorkerError) else traceback.format_exc().rstrip()
+        _complain(told)
         return FAILED
 
 
@@ -79,7 +82,10 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
     train.add_argument("--multirun", action="store_true", help="every combination of key=value1,value2")
-    _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
+    check = _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
+    check.add_argument(
+        "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
+    )
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     evaluate = commands.add_parser("eval", help="evaluate a finished run again")
     evaluate.add_argument("run", metavar="RUN", help="a run directory")
@@ -151,15 +157,12 @@ def _check(options: argparse.Namespace) -> int:
     from rlinf.config.plan.describe import plan
 
     config = _load(options)
-    print(plan(config))
-    if config.policy.name == "causal_lm":
+    print(plan(config), flush=True)
+    if options.no_build:
         return 0
-    from rlinf.commands.env_check import examine_env
+    from rlinf.commands.check import examine
 
-    findings = examine_env(config)
-    for finding in findings:
-        print(finding)
-    return FAILED if any(finding.serious for finding in findings) else 0
+    return WRONG_CONFIG if examine(config) else 0
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
+import traceback
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlinf.errors import UserError
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.tasks import Judgement, Task
 
@@ -56,7 +58,7 @@ SCRIPTS: dict[str, frozenset[str]] = {
 """Language code -> scripts (first word of the Unicode character name) that its text is written in."""
 
 
-class RewardError(RuntimeError):
+class RewardError(UserError):
     """A reward function that raised or returned something that is no number; the message names it."""
 
 
@@ -215,8 +217,10 @@ def _call(name: str, function: RewardTerm, prompt: str, response: str, task: Tas
     try:
         value = function(prompt=prompt, response=response, answer=task.answer, row=task.row)
     except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
         raise RewardError(
-            f"reward term {name!r} raised {type(error).__name__}: {error} (question: {task.question[:80]!r})"
+            f"reward term {name!r} raised {type(error).__name__}: {error} at {place.filename}:{place.lineno}, "
+            f"`{place.line}` (question: {task.question[:80]!r})"
         ) from error
     try:
         return float(value)

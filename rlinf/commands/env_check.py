@@ -6,9 +6,10 @@ import os
 import re
 import time
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.extras import simulator_extra
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rlinf.rollouts.envs.make_env import EnvOptions
 
 _PATIENCE_S = 2.0
+_LONG = 1_000
+"""Decisions: gymnasium's own time limits are at most this long."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATS = (
@@ -68,31 +71,15 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."
 
 
-@dataclass(frozen=True)
-class EnvFinding:
-    """One remark. ``serious``: training would be wrong, or would not start."""
-
-    serious: bool
-    message: str
-    meaning: str
-
-    def __str__(self) -> str:
-        return f"! environment: {self.message}\n  {self.meaning}"
-
-
-_NO_IDS = EnvFinding(
+_NO_IDS = Finding(
     True,
     "two of reset_state_ids begin with the same observation.",
     "Its reset must read options['reset_state_id']; or take env.reset_state_ids out, and the seed picks the start.",
 )
-_ENDLESS = EnvFinding(
-    False,
-    f"it has no time limit, and an episode of random actions did not end in {_PATIENCE_S:.0f} s.",
-    "Such episodes are cut after 10,000 decisions: set env.max_episode_steps.",
-)
+_CUT = "Such episodes, of evaluations too, are cut after 10,000 decisions: set env.max_episode_steps."
 
 
-def examine_env(config: Config) -> list[EnvFinding]:
+def examine_env(config: Config) -> list[Finding]:
     """Has the environment of ``config`` checked, as it is and as it is trained on, and a policy made for it.
 
     A simulator that is not installed is left alone.
@@ -116,15 +103,15 @@ def examine_env(config: Config) -> list[EnvFinding]:
             findings += [] if takes_env_as_it_is(whole) else _remarks(whole)
             findings += _unfit(config, whole)
     except EnvProcessError as error:
-        return [EnvFinding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
+        return [Finding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except Exception as error:  # whatever a constructor raises is the finding
-        return [EnvFinding(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
+        return [Finding(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
     if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:
-        findings.append(EnvFinding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
+        findings.append(Finding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
     return merged(findings)
 
 
-def _remarks(options: EnvOptions) -> list[EnvFinding]:
+def _remarks(options: EnvOptions) -> list[Finding]:
     """What gymnasium's checker and random episodes say of the environment of ``options``."""
     from rlinf.rollouts.envs.env_checker import remarks_on
     from rlinf.rollouts.envs.make_env import make_env
@@ -134,7 +121,7 @@ def _remarks(options: EnvOptions) -> list[EnvFinding]:
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
 
 
-def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
+def _unfit(config: Config, options: EnvOptions) -> list[Finding]:
     """Environments that differ from each other, or that the policy can not be made for, or that never end."""
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
@@ -155,13 +142,14 @@ def _unfit(config: Config, options: EnvOptions) -> list[EnvFinding]:
     except UserError as error:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
-        return [EnvFinding(True, str(error), fix)]
+        return [Finding(True, str(error), fix)]
     finally:
         for opened in lanes:
             opened.close()
     if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
         return [_NO_IDS]
-    return [_ENDLESS] if collects_episodes(config) and options.isolation == "none" and _is_endless(options) else []
+    whole_episodes = collects_episodes(config) or config.evaluation.size > 0
+    return _unlimited(options) if whole_episodes and options.isolation == "none" else []
 
 
 def _passes_ids_over(options: EnvOptions) -> bool:
@@ -182,33 +170,42 @@ def _passes_ids_over(options: EnvOptions) -> bool:
     return data_equivalence(*first)
 
 
-def _is_endless(options: EnvOptions) -> bool:
-    """Whether an episode of random actions goes on and on, without a time limit that would end it."""
+def _unlimited(options: EnvOptions) -> list[Finding]:
+    """What to say of an environment without a time limit whose episodes of random actions are long, or do not end.
+
+    A policy that goes in circles makes them endless where random actions get out in the end.
+    """
     from rlinf.rollouts.envs.make_env import make_env
 
     env = make_env(options)
     try:
         if env.has_wrapper_attr("_max_episode_steps"):  # gymnasium's TimeLimit
-            return False
+            return []
         env.reset(seed=0)
         env.action_space.seed(0)
-        began = time.monotonic()
+        began, steps = time.monotonic(), 0
         while time.monotonic() - began < _PATIENCE_S:
             _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            steps += 1
             if terminated or truncated:
-                return False
-        return True
+                lasted = f"lasted {steps:,} decisions"
+                return [_endless(lasted)] if steps > _LONG else []
+        return [_endless(f"did not end in {_PATIENCE_S:.0f} s")]
     finally:
         env.close()
 
 
-def merged(findings: list[EnvFinding]) -> list[EnvFinding]:
+def _endless(lasted: str) -> Finding:
+    return Finding(False, f"it has no time limit, and an episode of random actions {lasted}.", _CUT)
+
+
+def merged(findings: list[Finding]) -> list[Finding]:
     """One finding for all that mean the same: the checker and the walk see a fault each in its own way."""
-    by_meaning: dict[str, list[EnvFinding]] = {}
+    by_meaning: dict[str, list[Finding]] = {}
     for finding in findings:
         by_meaning.setdefault(finding.meaning, []).append(finding)
     return [
-        EnvFinding(
+        Finding(
             any(finding.serious for finding in same),
             "\n  ".join(dict.fromkeys(finding.message for finding in same)),
             meaning,
@@ -227,10 +224,10 @@ def _filming_problem(config: Config) -> str | None:
     return filming_problem(EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python))
 
 
-def explain(message: str, *, fatal: bool) -> EnvFinding:
+def explain(message: str, *, fatal: bool) -> Finding:
     """Gymnasium's words and ours. ``fatal``: the checker stopped there."""
     plain = _COLOUR.sub("", message).strip().removeprefix("WARN:").strip()
     for part, serious, meaning in _MEANINGS:
         if part in plain:
-            return EnvFinding(serious and fatal, plain, meaning)
-    return EnvFinding(fatal, plain, _UNKNOWN)
+            return Finding(serious and fatal, plain, meaning)
+    return Finding(fatal, plain, _UNKNOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ import torch
 
 from rlinf.errors import UserError
 from rlinf.models.tokenizer import train_tokenizer
+from rlinf.models.vocabulary import require_vocabulary
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -83,12 +85,29 @@ def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
     if model_type is None:
         raise PolicyError("policy.architecture needs model_type (qwen2, llama, ...) where policy.path is not set")
     options.setdefault("vocab_size", len(tokenizer))
-    if options["vocab_size"] < len(tokenizer):
-        raise PolicyError(
-            f"policy.architecture.vocab_size {options['vocab_size']} is below the tokenizer's {len(tokenizer)}"
-        )
+    require_vocabulary(options["vocab_size"], tokenizer, model="policy.architecture")
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
     return AutoConfig.for_model(model_type, **{**special, **options})
+
+
+def checkpoint_config(path: str) -> Any:
+    """The transformers configuration of a checkpoint; PolicyError where there is none."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(path)
+    except Exception as error:
+        hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
+        raise PolicyError(f"policy.path: {path!r} holds no model configuration{hint}: {error}") from error
+
+
+def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
+    """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = checkpoint_config(path) if path is not None else AutoConfig.for_model(**architecture)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
@@ -142,15 +161,33 @@ def blank_reward_model(config: Any) -> Any:
     return model.eval()
 
 
+def require_targets(model: torch.nn.Module, targets: Iterable[str]) -> None:
+    """Raises PolicyError where adapters are asked for in layers that the model does not have."""
+    modules = dict(model.named_modules())
+    missing = [name for name in targets if not any(f".{module}".endswith(f".{name}") for module in modules)]
+    if not missing:
+        return
+    layers = dict.fromkeys(
+        name.rpartition(".")[2]
+        for name, module in modules.items()
+        if not isinstance(module, torch.nn.Embedding) and getattr(getattr(module, "weight", None), "ndim", 0) == 2
+    )
+    close = [match for name in missing for match in difflib.get_close_matches(name, layers, n=1)]
+    meant = f" Did you mean {', '.join(close)}?" if close else ""
+    raise PolicyError(
+        f"policy.lora.target_modules: the model has no {', '.join(missing)}.{meant} Its layers are {', '.join(layers)}."
+    )
+
+
 def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_modules: Iterable[str], seed: int) -> Any:
     """Low-rank adapters on ``target_modules``; the base weights are frozen (extra: lora)."""
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise PolicyError("policy.lora needs peft: pip install 'rlinf[lora]'") from error
-    config = LoraConfig(
-        r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(target_modules), task_type="CAUSAL_LM"
-    )
+    targets = list(target_modules)
+    require_targets(model, targets)
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, task_type="CAUSAL_LM")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return get_peft_model(model, config)

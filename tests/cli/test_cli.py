@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 import types
 from pathlib import Path
 
@@ -27,12 +27,20 @@ def train(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 
 def test_check_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", QUICKSTART]) == 0
+    assert main(["check", "--no-build", QUICKSTART]) == 0
     assert "32 x 8 = 256 rows" in capsys.readouterr().out
 
 
 def test_overrides_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["check", QUICKSTART, "run.name=a", "--set", "rollout.batch_size=8", "algorithm.group_size=4"]
+    arguments = [
+        "check",
+        "--no-build",
+        QUICKSTART,
+        "run.name=a",
+        "--set",
+        "rollout.batch_size=8",
+        "algorithm.group_size=4",
+    ]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "8 x 4 = 32 rows" in printed
@@ -105,15 +113,22 @@ def test_doctor_names_every_part_and_a_fix(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "seconds"), [(["--help"], 1.0), (["list", "losses"], 1.0), (["check", QUICKSTART], 2.0)]
+    ("arguments", "seconds"),
+    [
+        (["--help"], 1.0),
+        (["list", "losses"], 1.0),
+        (["check", "--no-build", QUICKSTART], 1.0),
+        (["check", QUICKSTART], 5.0),
+    ],
 )
 def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
-    """The best of three: the machine may be busy with something else."""
+    """In CPU time, the best of three: the machine may be busy with something else."""
     taken = []
     for _ in range(3):
-        start = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", "rlinf.cli", *arguments], check=True, capture_output=True, cwd=ROOT)
-        taken.append(time.perf_counter() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         if taken[-1] < seconds:
             break
     assert min(taken) < seconds

@@ -9,7 +9,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from rlinf.cli import FAILED, main
+from rlinf.cli import WRONG_CONFIG, main
+from rlinf.commands import env_check
 from rlinf.models.actor_critic import ActorCritic
 
 ENV = """
@@ -46,23 +47,24 @@ def written(name: str, **changed: str) -> str:
     return ENV.format(name=name, **{"observation": zeros, "next_observation": zeros, "reward": "0.0", **changed})
 
 
-def checked(folder: Path, env_id: str) -> int:
+def checked(folder: Path, env_id: str, *overrides: str) -> int:
     recipe = folder / "run.yaml"
     recipe.write_text(RECIPE % env_id)
-    return main(["check", str(recipe)])
+    return main(["check", str(recipe), *overrides])
 
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(env_check, "_PATIENCE_S", 0.05)
     return tmp_path
 
 
 def test_start_states_whose_numbers_are_not_read_are_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "CartPole-v1")
-    assert main(["check", str(recipe), "env.reset_state_ids=[0,1]"]) == FAILED
+    assert main(["check", str(recipe), "env.reset_state_ids=[0,1]"]) == WRONG_CONFIG
     assert "must read options['reset_state_id']" in " ".join(capsys.readouterr().out.split())
     recipe.write_text(RECIPE % "rlinf_envs:rlinf/Tabletop-v0")
     text = "env.wrappers=[rlinf.rollouts.wrappers:TokenizeText]"
@@ -103,7 +105,7 @@ def test_a_broken_environment_is_explained(
     own: Path, capsys: pytest.CaptureFixture[str], module: str, changed: dict[str, str], words: list[str]
 ) -> None:
     (own / f"{module}.py").write_text(written(module, **changed))
-    assert checked(own, f"{module}:{module}-v0") == FAILED
+    assert checked(own, f"{module}:{module}-v0") == WRONG_CONFIG
     told = capsys.readouterr().out
     assert [word for word in words if word not in told] == []
     sys.modules.pop(module)
@@ -129,7 +131,7 @@ def test_a_sound_one_that_its_run_does_not_fit_is_explained(
     recipe.write_text(RECIPE % "fitting:fitting-v0")
     code = main(["check", str(recipe), *settings])
     assert words in capsys.readouterr().out
-    assert code == (0 if "max_episode_steps" in words else FAILED)
+    assert code == (0 if "max_episode_steps" in words else WRONG_CONFIG)
     sys.modules.pop("fitting")
 
 
@@ -139,7 +141,7 @@ def test_an_exported_policy_of_another_environment_is_explained(own: Path, capsy
     (own / "loading.py").write_text(written("loading"))
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "loading:loading-v0")
-    assert main(["check", str(recipe), f"policy.path={own / 'export'}"]) == FAILED
+    assert main(["check", str(recipe), f"policy.path={own / 'export'}"]) == WRONG_CONFIG
     told = " ".join(capsys.readouterr().out.split())
     assert "its observation space is Box(-1.0, 1.0, (5,), float32), and that of loading:loading-v0 is" in told
     sys.modules.pop("loading")
@@ -153,7 +155,7 @@ def test_a_module_beside_the_file_is_found(
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(own))])
     assert checked(own, "beside:beside-v0") == 0
     (own / "importing.py").write_text("import a_module_that_nobody_has")
-    assert checked(own, "importing:Any-v0") == FAILED
+    assert checked(own, "importing:Any-v0") == WRONG_CONFIG
     assert "needs the module 'a_module_that_nobody_has', which is not installed" in capsys.readouterr().out
     sys.modules.pop("beside")
 
@@ -166,14 +168,14 @@ def test_wrappers_are_looked_at_too(own: Path, capsys: pytest.CaptureFixture[str
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "wrapped:wrapped-v0")
     assert main(["check", str(recipe), "env.wrappers=[{TimeLimit: {max_episode_steps: 5}}]"]) == 0
-    assert main(["check", str(recipe), "env.wrappers=[wrapped:Stretch]"]) == FAILED
+    assert main(["check", str(recipe), "env.wrappers=[wrapped:Stretch]"]) == WRONG_CONFIG
     assert "2 of 2 numbers are out of bounds, for example 9.0" in capsys.readouterr().out
     sys.modules.pop("wrapped")
 
 
 def test_a_sound_one_passes(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "sound.py").write_text(written("sound"))
-    assert checked(own, "sound:sound-v0") == 0
+    assert checked(own, "sound:sound-v0", "env.max_episode_steps=50") == 0
     assert "! environment" not in capsys.readouterr().out
     assert checked(own, "CartPole-v1") == 0
 
@@ -187,7 +189,7 @@ def test_starts_that_repeat_only_with_a_seed_are_enough(own: Path, capsys: pytes
 
 
 def test_an_id_that_nobody_registered_says_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert checked(own, "CartPoel-v1") == FAILED
+    assert checked(own, "CartPoel-v1") == WRONG_CONFIG
     assert "is not registered" in capsys.readouterr().out
 
 
@@ -195,9 +197,54 @@ def test_an_isolated_one_is_checked_where_it_lives(own: Path, capsys: pytest.Cap
     (own / "elsewhere.py").write_text(written("elsewhere", reward="float('inf')"))
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "elsewhere:elsewhere-v0")
-    assert main(["check", str(recipe), "env.isolation=process"]) == FAILED
+    assert main(["check", str(recipe), "env.isolation=process"]) == WRONG_CONFIG
     assert "Such episodes are dropped" in capsys.readouterr().out
     assert "elsewhere" not in sys.modules
     (own / "elsewhere.py").write_text("import a_module_that_nobody_has")
-    assert main(["check", str(recipe), "env.isolation=process"]) == FAILED
+    assert main(["check", str(recipe), "env.isolation=process"]) == WRONG_CONFIG
     assert "a_module_that_nobody_has" in capsys.readouterr().out
+
+
+LONG = """
+import gymnasium
+
+
+class Circle(gymnasium.Env):
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        self.steps += 1
+        return 0, 0.0, self.steps % 1500 == 0, False, {}
+
+
+gymnasium.register("circle-v0", entry_point=Circle)
+gymnasium.register("limited-v0", entry_point=Circle, max_episode_steps=5000)
+"""
+
+
+def test_long_episodes_without_a_limit_are_named_where_evaluations_run_them(
+    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(env_check, "_PATIENCE_S", 60.0)
+    (own / "circle.py").write_text(LONG)
+    assert checked(own, "circle:circle-v0") == 0
+    assert "lasted 1," in capsys.readouterr().out
+    assert checked(own, "circle:limited-v0") == 0
+    assert "time limit" not in capsys.readouterr().out
+    assert main(["check", str(own / "run.yaml"), "env.id=circle:circle-v0", "evaluation.size=0"]) == 0
+    assert "time limit" not in capsys.readouterr().out
+
+
+def test_a_missing_extra_is_a_wrong_configuration(
+    own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlinf.config.extras.installed", lambda module: module != "Box2D")
+    assert checked(own, "BipedalWalker-v3") == WRONG_CONFIG
+    assert "extra box2d is missing" in capsys.readouterr().out
+    assert main(["check", "--no-build", str(own / "run.yaml")]) == 0

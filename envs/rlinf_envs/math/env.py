@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rlinf_envs import datasets
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.marks import format_marks
 from rlinf_envs.math.calculator import Calculator
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S, VerifierPool
 from rlinf_envs.math.rows import Fields, tasks_of
@@ -108,6 +109,7 @@ class MathEnv(TextTaskEnv):
             dialogue=Calculator() if tool else None,
             max_turns=max_turns,
         )
+        self.response_marks = (*format_marks(reward, chosen), *(("<calc>",) if tool else ()))
 
     @property
     def skipped_rows(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.marks import MARKS, format_marks
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
 from rlinf_envs.reasoning_gym.worked import DemonstrationStyles
@@ -88,6 +89,9 @@ class ReasoningGymEnv(TextTaskEnv):
             rewards=RewardSum(reward, default_format=chosen),
             step_grader=StepGrader(steps) if steps is not None else None,
         )
+        # An answer in another format is not found at all.
+        own = (MARKS[chosen],) if chosen in MARKS else ()
+        self.response_marks = tuple(dict.fromkeys((*own, *format_marks(reward, chosen))))
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) for each id, in the styles that were asked for."""

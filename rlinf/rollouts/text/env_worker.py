@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-import gymnasium
-
+from rlinf.config.schema import Config
 from rlinf.rollouts.text.grading import Graded, GradedColumns, columns_of
+from rlinf.rollouts.text.make_env import make_text_env
+
+_TOKENIZER_TASKS = 2000
+"""Tasks that a tokenizer is trained on: enough to meet every word of a template."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,20 @@ class EnvFacts:
     """Counts worth reporting once, such as skipped rows."""
     steps_in_part: bool
     """Responses can be graded one by one; otherwise all rows step together."""
+    response_marks: tuple[str, ...] = ()
+    """Literal text that a response needs to earn its reward: prompts should ask for it."""
+
+
+class Demonstrations(Protocol):
+    """Where (prompt, correct response) pairs come from."""
+
+    def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]: ...
+
+
+def tokenizer_texts(envs: Demonstrations, num_tasks: int) -> Iterator[str]:
+    """What a tokenizer is trained on where the policy brings none: prompts and responses of the first tasks."""
+    for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
+        yield from (prompt, response)
 
 
 class TextEnvWorker:
@@ -48,7 +65,18 @@ class TextEnvWorker:
             max_turns=int(getattr(env, "max_turns", 1)),
             notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
             steps_in_part=bool(getattr(env, "steps_in_part", False)),
+            response_marks=tuple(getattr(env, "response_marks", ())),
         )
+
+    def prompts(self, side: str, task_ids: Sequence[int]) -> list[str]:
+        """The first observation of each task."""
+        env = self._env(side, 1)
+        return [env.prompt(task_id) for task_id in task_ids]
+
+    def close(self) -> None:
+        """Ends the environments and their helper processes."""
+        while self._envs:
+            self._envs.popitem()[1].close()
 
     def reset(self, side: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Starts one conversation for each task id."""
@@ -81,19 +109,15 @@ class TextEnvWorker:
 
     def _env(self, side: str, rows: int) -> Any:
         if (side, rows) not in self._envs:
-            env = gymnasium.make_vec(self._env_id, num_envs=rows, **self._sides[side])
-            inner: Any = env.unwrapped
-            if not hasattr(inner, "num_tasks"):
-                raise TypeError(
-                    f"{self._env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one"
-                )
-            turns = getattr(inner, "max_turns", 1)
-            if turns > 1 and self._max_turns == 1:
-                raise ValueError(
-                    f"{self._env_id} answers up to {turns - 1} times, and env.max_turns is 1: "
-                    f"set env.max_turns: {turns}"
-                )
-            if turns > self._max_turns:
-                inner.max_turns = self._max_turns
-            self._envs[side, rows] = inner
+            self._envs[side, rows] = make_text_env(
+                self._env_id, self._sides[side], num_envs=rows, max_turns=self._max_turns
+            )
         return self._envs[side, rows]
+
+
+def text_env_worker(config: Config) -> TextEnvWorker:
+    """The environments of a run, for training and for evaluation; each is made when it is first asked for."""
+    evaluation = {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}
+    return TextEnvWorker(
+        config.env.id, {"train": config.env.kwargs, "eval": evaluation}, max_turns=config.env.max_turns
+    )

@@ -51,7 +51,7 @@ class PromptRenderer:
     def prompt(self, observation: str) -> tuple[int, ...]:
         """Token ids of a conversation's first prompt."""
         if observation not in self._cache:
-            self._cache[observation] = self._encode(self.opening(observation))
+            self._cache[observation] = self.encode(self.opening(observation))
         return self._cache[observation]
 
     def opening(self, observation: str) -> str:
@@ -70,9 +70,9 @@ class PromptRenderer:
             ChatTemplateError: the template can't render a second turn.
         """
         if not self.chat:
-            tokens = self._encode(f"\n{observation}\n")
+            tokens = self.encode(f"\n{observation}\n")
         else:
-            tokens = self._encode(self._second_turn(observation))
+            tokens = self.encode(self._second_turn(observation))
             if after in self._end_marks:
                 return tokens[self._closing :]
         return tokens[1:] if tokens and tokens[0] == after else tokens
@@ -99,7 +99,8 @@ class PromptRenderer:
         if not found:
             raise ChatTemplateError(
                 "data.chat_template: the tokenizer's template leaves the policy's earlier answers out "
-                f"({head[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or data.chat_template: never."
+                f"({head[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or "
+                "data.chat_template: never."
             )
         return rest
 
@@ -111,11 +112,11 @@ class PromptRenderer:
         mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
         """
         between = self._second_turn(_OBSERVATION)
-        marks = [place for place, token in enumerate(self._encode(between)) if token in self._marks]
+        marks = [place for place, token in enumerate(self.encode(between)) if token in self._marks]
         last = self._last_mark
         if last is None or not marks:
             return 0
-        opened = self._encode(between.partition(_OBSERVATION)[0])
+        opened = self.encode(between.partition(_OBSERVATION)[0])
         own_and_header = marks[0] == 0 and sum(token in self._marks for token in opened) > 1
         return marks[0] + 1 if opened[marks[0]] == last or own_and_header else 0
 
@@ -123,12 +124,12 @@ class PromptRenderer:
     def _last_mark(self) -> int | None:
         """The mark behind an answer that is the conversation's last message."""
         rest = self._after_answer([_message("user", "question"), _message("assistant", _ANSWER)], prompt=False)
-        return next((token for token in self._encode(rest) if token in self._marks), None)
+        return next((token for token in self.encode(rest) if token in self._marks), None)
 
     @functools.cached_property
     def _end_marks(self) -> frozenset[int]:
         """Tokens that end the policy's turn, sampled or written by the template."""
-        between = self._encode(self._second_turn(_OBSERVATION))
+        between = self.encode(self._second_turn(_OBSERVATION))
         written = {self._last_mark, *between[max(0, self._closing - 1) : self._closing]}
         return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
 
@@ -149,7 +150,8 @@ class PromptRenderer:
                 f"Set {fix}, or data.chat_template: never."
             ) from error
 
-    def _encode(self, text: str) -> tuple[int, ...]:
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text; marks in it become their tokens."""
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from rlinf.errors import UserError
 from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, batch_of
@@ -237,12 +238,18 @@ class TextRollout:
                 else:
                     dropped += 1
             if dropped > self.order.num_tasks and not fitting:
-                raise ValueError(
+                raise UserError(
                     "every prompt of the dataset is longer than "
-                    f"data.max_prompt_length ({self.max_prompt_length} tokens)"
+                    f"data.max_prompt_length ({self.max_prompt_length} tokens): raise it, or shorten the prompts"
                 )
         self.prompts_dropped += dropped
         return fitting, dropped
+
+    def require_fitting_prompt(self) -> None:
+        """Raises UserError where no prompt of the dataset fits; nothing counts as visited."""
+        state = self.state_dict()
+        self.fitting_tasks(1)
+        self.load_state_dict(state)
 
     def state_dict(self) -> dict[str, Any]:
         return {"position": self.order.position, "prompts_dropped": self.prompts_dropped}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.schema import OffloadConfig
-from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
@@ -31,9 +31,6 @@ from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.train.workers.weight_transport import choose
 from rlinf.types import Batch
-
-# How many tasks a tokenizer is trained on: enough to meet every word of a template.
-_TOKENIZER_TASKS = 2000
 
 
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
@@ -63,6 +60,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
     sampler = SamplerPool(samplers, cluster, transport)
     rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
+    rollout.require_fitting_prompt()
     evaluator = TextEvaluator(
         rollout,
         size=config.evaluation.size,
@@ -132,20 +130,11 @@ def _sleeps(config: Config) -> bool:
 
 
 def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
-    return TextEnvWorker(
-        config.env.id,
-        {"train": config.env.kwargs, "eval": {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}},
-        max_turns=config.env.max_turns,
-    )
+    return text_env_worker(config)
 
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-
-    def texts() -> Iterator[str]:
-        for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
-            yield from (prompt, response)
-
     wanted = config.policy.tokenizer
 
     def make() -> Any:
@@ -155,7 +144,7 @@ def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) 
             wanted.path or config.policy.path,
             vocab_size=wanted.vocab_size,
             split_digits=wanted.split_digits,
-            texts=texts,
+            texts=functools.partial(tokenizer_texts, envs, num_tasks),
         )
 
     return kept_tokenizer(folder / "tokenizer", make)
@@ -167,9 +156,8 @@ def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> Sample
 
 def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
     """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
-    from transformers import AutoConfig
-
-    from rlinf.models.loading import architecture_config
+    from rlinf.models.loading import architecture_config, checkpoint_config
+    from rlinf.models.vocabulary import require_vocabulary
 
     if config.policy.path is None:
         model = str(folder / "architecture")
@@ -178,7 +166,8 @@ def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
         architecture.save_pretrained(model)
     else:
         model = config.policy.path
-        architecture = AutoConfig.from_pretrained(model)
+        architecture = checkpoint_config(model)
+        require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
     return SamplerSpec(
         model=model,
         eos_token_ids=eos_token_ids(architecture, model, tokenizer),

@@ -1,0 +1,31 @@
+"""`rlinf check` beyond the file: everything that training makes before its first step, made and looked at here."""
+
+from __future__ import annotations
+
+from rlinf.commands.finding import Finding
+from rlinf.config import Config
+from rlinf.config.extras import needed_extras
+
+
+def examine(config: Config) -> bool:
+    """Prints what there is to say; whether training would fail, or learn from something wrong."""
+    lines: list[str] = []
+    if config.policy.name == "causal_lm":
+        from rlinf.commands.text_check import examine_text
+
+        report = examine_text(config)
+        findings, lines = report.findings, report.lines
+    else:
+        from rlinf.commands.env_check import examine_env
+
+        findings = examine_env(config)
+    if lines:
+        print("\n" + "\n".join(lines))
+    for finding in findings:
+        print(finding)
+    # The plan names the extras that are missing.
+    return _failing(findings) or any(not extra.installed for extra in needed_extras(config))
+
+
+def _failing(findings: list[Finding]) -> bool:
+    return any(finding.serious for finding in findings)

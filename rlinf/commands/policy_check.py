@@ -1,0 +1,89 @@
+"""`rlinf check` for the policy of a text run: are its files here, does the tokenizer fit, do adapters find layers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rlinf.commands.finding import Finding
+from rlinf.config import Config
+from rlinf.errors import UserError
+
+_OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+
+
+def policy_findings(config: Config) -> list[Finding]:
+    """What stands in the way of loading the policy and of adding its adapters; weights are not read."""
+    findings = []
+    named = {
+        "policy.path": config.policy.path,
+        "policy.tokenizer.path": config.policy.tokenizer.path,
+        "reward_model.path": config.reward_model.path,
+    }
+    for key, path in named.items():
+        if path is not None and local_files(path) is None:
+            findings.append(_not_here(key, path))
+    lora = config.policy.lora
+    if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):
+        try:
+            _require_targets(config)
+        except UserError as error:
+            findings.append(Finding(True, str(error), subject="policy"))
+    return findings
+
+
+def local_files(path: str) -> Path | None:
+    """Where a path, or the name of a hub repository, is read from without a download; None where it is not here."""
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(path, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _not_here(key: str, path: str) -> Finding:
+    offline = next((name for name in _OFFLINE if os.environ.get(name, "").lower() in ("1", "true", "on", "yes")), None)
+    if offline is not None:
+        message = f"{key}: {path} is neither a folder nor in this machine's cache, and {offline} forbids the download."
+        return Finding(True, message, f"Give a folder, or unset {offline}.", "policy")
+    message = f"{key}: {path} is neither a folder nor in this machine's cache."
+    return Finding(False, message, "Training will ask the Hugging Face hub for it: see that the name exists.", "policy")
+
+
+def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
+    """Raises PolicyError where the tokenizer has tokens that the model has no embedding for."""
+    from rlinf.models.vocabulary import require_vocabulary
+
+    written = _architecture(config)
+    text = written.get("text_config", written)
+    size = text.get("vocab_size") if isinstance(text, Mapping) else None
+    if isinstance(size, int):
+        require_vocabulary(size, tokenizer, model=config.policy.path or "policy.architecture")
+
+
+def _architecture(config: Config) -> Mapping[str, Any]:
+    if config.policy.path is None:
+        return config.policy.architecture
+    folder = local_files(config.policy.path)
+    try:
+        written = json.loads((folder / "config.json").read_text(encoding="utf-8")) if folder is not None else {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"policy.path: {config.policy.path} holds no readable config.json: {error}") from error
+    return written if isinstance(written, Mapping) else {}
+
+
+def _require_targets(config: Config) -> None:
+    """Builds the model without memory for its weights, and looks for the layers that adapters are to stand in."""
+    from rlinf.models.loading import empty_causal_lm, require_targets
+
+    model = empty_causal_lm(config.policy.path, config.policy.architecture)
+    require_targets(model, config.policy.lora.target_modules)

@@ -1,0 +1,144 @@
+"""`rlinf check` for language models: the environment, the tokenizer and the prompts, made as training makes them."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rlinf.commands.finding import Finding
+from rlinf.commands.policy_check import local_files, policy_findings, require_tokenizer_fits
+from rlinf.config import Config
+from rlinf.errors import UserError
+
+if TYPE_CHECKING:
+    from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
+    from rlinf.rollouts.text.prompts import PromptRenderer
+
+_SHOWN = 2
+_MEASURED = 200
+"""Prompts whose length is looked at, spread over the dataset."""
+
+
+@dataclass
+class TextReport:
+    """What was found, and what the policy will read."""
+
+    findings: list[Finding] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def refuse(self, error: Exception, subject: str) -> None:
+        """Adds what training would stop at; of what is no user's mistake, the line that raised it."""
+        if isinstance(error, UserError):
+            self.findings.append(Finding(True, str(error), subject=subject))
+            return
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+        self.findings.append(Finding(True, message, "Training would stop here.", subject))
+
+
+def examine_text(config: Config) -> TextReport:
+    """Makes the environments of training and evaluation, the tokenizer and some prompts. Nothing is written."""
+    from rlinf.rollouts.text.env_worker import text_env_worker
+
+    report = TextReport()
+    worker = text_env_worker(config)
+    try:
+        facts = worker.facts("train")
+        if config.evaluation.size:
+            worker.facts("eval")
+    except Exception as error:  # whatever a constructor raises is the finding
+        report.refuse(error, "environment")
+        facts = None
+    report.findings += policy_findings(config)
+    if facts is not None:
+        _examine_prompts(config, worker, facts, report)
+    worker.close()
+    return report
+
+
+def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
+    from rlinf.rollouts.text.prompts import prompt_renderer
+
+    try:
+        demonstrated = worker.demonstrations("train", range(_SHOWN)[: facts.num_tasks]) if config.sft.steps else []
+        # Evenly over the dataset, whose prompts may get longer towards its end.
+        step = max(1, facts.num_tasks // _MEASURED)
+        prompts = worker.prompts("train", range(0, facts.num_tasks, step)[:_MEASURED])
+        tokenizer = _tokenizer(config, worker, facts.num_tasks)
+        if tokenizer is None:
+            report.lines += ["Prompts (as the environment gives them)", *_listed(prompts)]
+            report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or ""])
+            return
+        require_tokenizer_fits(config, tokenizer)
+        renderer = prompt_renderer(config, tokenizer, facts.system_prompt)
+        rendered = [renderer.opening(prompt) for prompt in prompts]
+        report.findings += _lengths(config, [len(renderer.prompt(prompt)) for prompt in prompts])
+    except Exception as error:  # the environment's or the template's own code may raise anything
+        report.refuse(error, "prompts")
+        return
+    report.lines += _shown(config, renderer, rendered, [response for _, response in demonstrated])
+    report.findings += _unasked(config, facts, rendered)
+
+
+def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
+    """The tokenizer of the run; None where it has to be downloaded first."""
+    path = config.policy.tokenizer.path or config.policy.path
+    if path is not None:
+        from rlinf.models.loading import load_tokenizer
+
+        return load_tokenizer(path) if local_files(path) is not None else None
+    from rlinf.models.tokenizer import train_tokenizer
+    from rlinf.rollouts.text.env_worker import tokenizer_texts
+
+    wanted = config.policy.tokenizer
+    texts = tokenizer_texts(worker, num_tasks)
+    return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits)
+
+
+def _lengths(config: Config, lengths: Sequence[int]) -> list[Finding]:
+    """Whether prompts fit ``data.max_prompt_length``."""
+    limit = config.data.max_prompt_length
+    long = [length for length in lengths if length > limit]
+    if not long:
+        return []
+    message = (
+        f"{len(long)} of {len(lengths)} prompts are longer than data.max_prompt_length {limit} (up to {max(long)})."
+    )
+    everything = len(long) == len(lengths)
+    meaning = "Training would have no prompt left" if everything else "They are dropped, never cut"
+    return [Finding(everything, message, f"{meaning}: set data.max_prompt_length: {max(long)}.", "prompts")]
+
+
+def _shown(config: Config, renderer: PromptRenderer, rendered: Sequence[str], responses: Sequence[str]) -> list[str]:
+    """Prompts as the policy reads them, and what the warm start demonstrates."""
+    how = "with the tokenizer's chat template" if renderer.chat else "plain text"
+    lines = [f"Prompts ({how})", *_listed(rendered, [f", {len(renderer.encode(text))} tokens" for text in rendered])]
+    if config.sft.steps:
+        lines += ["Warm start", *_listed(responses, [": demonstrated response"] * len(responses))]
+        lines.append(f"  {config.sft.steps} steps of {config.sft.batch_size} demonstrated responses at learning rate")
+        lines[-1] += f" {config.sft.lr:g}, before the first step; `rlinf sft` does only that."
+    return lines
+
+
+def _listed(texts: Sequence[str], remarks: Sequence[str] = ("",) * _SHOWN) -> list[str]:
+    """The texts of the first tasks, indented; characters that a terminal would act on are written as escapes."""
+    lines = []
+    for task, (text, remark) in enumerate(zip(texts[:_SHOWN], remarks[:_SHOWN], strict=False)):
+        lines.append(f"  task {task}{remark}")
+        plain = "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
+        lines += [f"    | {line}" for line in plain.split("\n")]
+    return lines
+
+
+def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[Finding]:
+    """Marks that a rewarded response needs and that no prompt mentions."""
+    if config.sft.steps:
+        return []  # the warm start shows them
+    missing = [mark for mark in facts.response_marks if not any(mark in prompt for prompt in rendered)]
+    if not missing:
+        return []
+    message = f"responses need {' and '.join(missing)} to earn their reward, and no prompt mentions it."
+    fix = "Ask for it in env.kwargs.prompt_template or data.system_prompt, or show it by a warm start (sft.steps)."
+    return [Finding(False, message, fix, "prompts")]

@@ -1,0 +1,191 @@
+"""`rlinf check` makes what a text run makes before its first step, and stops where `rlinf train` would."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from rlinf.cli import WRONG_CONFIG, main
+
+ARCHITECTURE = {
+    "model_type": "qwen2",
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+TEMPLATE = (
+    "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}[me]{% endif %}"
+)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run on a dataset of sums, with a reward function beside it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = [{"question": f"What is {number} + 1?", "answer": str(number + 1)} for number in range(20)]
+    (tmp_path / "sums.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "broken.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n{"question": \n')
+    (tmp_path / "check_rewards.py").write_text("number = 3\n\n\ndef fails(**row):\n    return 1 / 0\n")
+    sections: dict[str, Any] = {
+        "run": {"max_steps": 1, "dir": str(tmp_path / "run")},
+        "env": {"id": "rlinf_envs:rlinf/Math-v0", "kwargs": {"path": "sums.jsonl"}},
+        "policy": {"architecture": ARCHITECTURE, "tokenizer": {"vocab_size": 300}},
+        "rollout": {"batch_size": 2, "max_new_tokens": 4, "sampler": "hf"},
+        "algorithm": {"group_size": 2},
+        "evaluation": {"size": 2},
+        "cluster": {"backend": "local"},
+        "logging": {"progress": "none", "tensorboard": False},
+    }
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(sections))
+    return path
+
+
+def saved_tokenizer(folder: Path, **config: Any) -> str:
+    """A folder with a tokenizer that has a chat template, and the configuration of a model."""
+    from rlinf.models.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer(["What is 1 + 1? [user] [me]"], vocab_size=300)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(str(folder))
+    (folder / "config.json").write_text(json.dumps({**ARCHITECTURE, "vocab_size": len(tokenizer), **config}))
+    return str(folder)
+
+
+def checked(capsys: pytest.CaptureFixture[str], recipe: Path, *overrides: str) -> tuple[int, str]:
+    code = main(["check", str(recipe), *overrides])
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+WRONG = [
+    (["env.id=rlinf_envs:rlinf/Mth-v0"], "Did you mean rlinf_envs:rlinf/Math-v0"),
+    (["env.id=CartPole-v1", "env.kwargs=null"], "is no text environment"),
+    (
+        ["env.kwargs.promt_template=x"],
+        "env.kwargs.promt_template: rlinf_envs:rlinf/Math-v0 knows no promt_template. Did",
+    ),
+    (["env.kwargs.answer_format=bxed"], "'bxed'; did you mean 'boxed'?"),
+    (["env.kwargs.question_field=frage"], "sums.jsonl:1: no question field ('frage')"),
+    (["env.kwargs.path=broken.jsonl"], "broken.jsonl:2: no valid JSON"),
+    (["env.kwargs.reward={corectness: 1}"], "unknown reward term 'corectness'; did you mean 'correctness'?"),
+    (["env.kwargs.reward={custom: {'nomodule:f': 1}}"], "cannot import 'nomodule'"),
+    (["env.kwargs.reward={custom: {'check_rewards:nof': 1}}"], "'check_rewards' has no function 'nof'"),
+    (["env.kwargs.reward={custom: {'check_rewards:number': 1}}"], "has no function 'number'"),
+    (["evaluation.env_kwargs={splt: eval}"], "knows no splt. Did you mean split?"),
+    (["env.id=rlinf_envs:rlinf/MathToolLoop-v0"], "set env.max_turns: 8"),
+    (["data.max_prompt_length=2"], "prompts are longer than data.max_prompt_length 2"),
+    (["data.chat_template=always"], "the tokenizer has no chat template"),
+    (["policy.architecture.vocab_size=50"], "tokens, and policy.architecture embeds 50"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "words"), WRONG)
+def test_what_training_would_stop_at_is_found(
+    recipe: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str
+) -> None:
+    code, told = checked(capsys, recipe, *overrides)
+    assert words in told
+    assert code == WRONG_CONFIG
+    assert "Traceback" not in told
+    assert not (recipe.parent / "run").exists()
+
+
+@pytest.mark.parametrize(("overrides", "words"), [*WRONG[::4], *WRONG[-3:]])
+def test_training_says_it_in_one_paragraph(
+    recipe: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str
+) -> None:
+    assert main(["train", str(recipe), *overrides]) == WRONG_CONFIG
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
+
+
+def test_a_reward_function_that_raises_is_named_with_its_line(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", str(recipe), "env.kwargs.reward={custom: {'check_rewards:fails': 1}}"])
+    told = capsys.readouterr().err
+    assert "raised ZeroDivisionError: division by zero at" in told
+    assert "check_rewards.py:5, `return 1 / 0`" in told
+    assert "Traceback" not in told
+
+
+def test_a_fault_of_an_environment_shows_where_it_happened(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = "class Env:\n    def __init__(self, num_envs=1):\n        {}['lost']\n\n\nimport gymnasium\n"
+    (recipe.parent / "faulty_text.py").write_text(f"{module}gymnasium.register('lost-v0', vector_entry_point=Env)\n")
+    overrides = ["env.id=faulty_text:lost-v0", "env.kwargs=null"]
+    code, told = checked(capsys, recipe, *overrides)
+    assert code == WRONG_CONFIG
+    assert "KeyError: 'lost'" in told
+    assert "faulty_text.py:3" in told
+    assert main(["train", str(recipe), *overrides]) == 1
+    told = capsys.readouterr().err
+    assert "faulty_text.py" in told
+    assert told.count("Traceback") == 1
+
+
+def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = saved_tokenizer(recipe.parent / "model")
+    code, told = checked(
+        capsys, recipe, "policy.architecture=null", f"policy.path={path}", "data.system_prompt=Be brief."
+    )
+    assert code == 0
+    shown = told.partition("Prompts (with the tokenizer's chat template)\n")[2].splitlines()
+    assert shown[1:4] == ["    | [system] Be brief.", "    | [user] What is 0 + 1?", "    | [me]"]
+    assert shown[5:7] == ["    | [system] Be brief.", "    | [user] What is 1 + 1?"]
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = saved_tokenizer(recipe.parent / "model", vocab_size=40)
+    code, told = checked(capsys, recipe, "policy.architecture=null", f"policy.path={path}")
+    assert code == WRONG_CONFIG
+    assert f"tokens, and {path} embeds 40 (vocab_size)" in told
+
+
+def test_the_name_of_a_repository_may_be_downloaded_later_but_not_offline(
+    recipe: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    overrides = ["policy.architecture=null", "policy.path=nobody/no-such-model"]
+    code, told = checked(capsys, recipe, *overrides)
+    assert code == 0
+    assert "nobody/no-such-model is neither a folder nor in this machine's cache" in told
+    assert "What is 0 + 1?" in told
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    code, told = checked(capsys, recipe, *overrides)
+    assert code == WRONG_CONFIG
+    assert "HF_HUB_OFFLINE forbids the download" in told
+
+
+def test_a_rewarded_format_that_no_prompt_asks_for_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rewarded = "env.kwargs.reward={correctness: 1, format: 0.1}"
+    tools = ["env.id=rlinf_envs:rlinf/MathToolLoop-v0", "env.max_turns=8"]
+    asked = 'env.kwargs.prompt_template="{question} Answer in \\\\boxed{}."'
+    assert "responses need" not in checked(capsys, recipe)[1]
+    assert "responses need \\boxed to earn" in checked(capsys, recipe, rewarded)[1]
+    assert "responses need" not in checked(capsys, recipe, rewarded, asked)[1]
+    assert "responses need <calc> to earn" in checked(capsys, recipe, *tools)[1]
+    shown = checked(capsys, recipe, rewarded, "sft.steps=5", "sft.lr=0.001", "sft.warmup_steps=1")[1]
+    assert "responses need" not in shown
+    assert "| \\boxed{1}" in shown
+    assert "5 steps of 64 demonstrated responses at learning rate 0.001" in shown
+
+
+def test_adapters_must_find_their_layers(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, told = checked(capsys, recipe, "policy.lora.rank=2", "policy.lora.target_modules=[q_proj, vproj]")
+    assert code == WRONG_CONFIG
+    assert "the model has no vproj. Did you mean v_proj? Its layers are q_proj, k_proj" in told
+
+
+def test_the_file_alone_opens_nothing(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--no-build", str(recipe), "env.kwargs.path=broken.jsonl"]) == 0
+    assert "Prompts" not in capsys.readouterr().out
