@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,15 @@ class TorchLearner(Offloadable):
             self.refresh_reference()
 
     def refresh_reference(self) -> None:
-        """The reference becomes what the policy is now (adapters need no copy: their reference is the adapter off)."""
-        if getattr(self.policy, "is_lora", False):
+        """The reference becomes what the policy is now: of a policy with adapters, a copy of the adapters."""
+        if self._has_adapters:
+            self.reference = self.policy.copied_adapters()
             return
         self.reference = copy.deepcopy(self.policy).requires_grad_(False).eval()
+
+    @property
+    def _has_adapters(self) -> bool:
+        return bool(getattr(self.policy, "is_lora", False))
 
     def resident_weights(self) -> Iterator[Tensor]:
         """Parameters and buffers of policy and reference."""
@@ -104,9 +109,12 @@ class TorchLearner(Offloadable):
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
         costs = self.costs(batch)
         rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
-        policy, context = self.policy, nullcontext()
-        if reference:
-            policy, context = (self.reference, nullcontext()) if self.reference else (policy, policy.reference())
+        policy: Any = self.policy
+        context: AbstractContextManager[None] = nullcontext()
+        if reference and self._has_adapters:
+            context = policy.reference(self.reference)
+        elif reference:
+            policy = self.reference
         pieces = micro_batches(rows, costs, budget=self.micro_batch_tokens)
         outputs = []
         with torch.no_grad(), context:

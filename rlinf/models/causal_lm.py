@@ -6,7 +6,7 @@ Its ``act`` is a sampler (``rlinf/samplers``); ``evaluate`` is here. A test hold
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,9 +50,27 @@ class CausalLMPolicy(ResponseModel):
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
 
-    def reference(self) -> AbstractContextManager[Any]:
-        """With low-rank adapters: a context in which they are off, so that this policy is its own reference."""
-        return self.model.disable_adapter()
+    def copied_adapters(self) -> nn.ParameterList:
+        """The low-rank adapters as they are now, without gradient."""
+        return nn.ParameterList(
+            nn.Parameter(adapter.detach().clone(), requires_grad=False) for adapter in self._adapters()
+        )
+
+    @contextmanager
+    def reference(self, adapters: nn.ParameterList) -> Iterator[None]:
+        """A context in which the policy has other low-rank adapters, of :meth:`copied_adapters`: its own reference."""
+        own = list(self._adapters())
+        trained = [adapter.data for adapter in own]
+        try:
+            for adapter, other in zip(own, adapters, strict=True):
+                adapter.data = other.data
+            yield
+        finally:
+            for adapter, data in zip(own, trained, strict=True):
+                adapter.data = data
+
+    def _adapters(self) -> Iterator[nn.Parameter]:
+        return (parameter for name, parameter in self.model.named_parameters() if ".lora_" in name)
 
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True

@@ -272,3 +272,37 @@ def test_supervised_learning_is_cross_entropy() -> None:
     ones = data.replace(advantages=data.mask.float(), ref_logprobs=None, old_logprobs=None)
     expected = -policy().evaluate(data.inputs, data.actions, data.mask).logprobs.sum() / data.mask.sum()
     assert one.update(ones, step=0)["loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def with_adapters() -> CausalLMPolicy:
+    from rlinf.models.loading import add_lora
+
+    model = add_lora(policy().model, rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
+    return CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=8))
+
+
+@pytest.mark.parametrize("make", [policy, with_adapters])
+def test_the_reference_is_the_policy_of_its_last_refresh(make: Any, tmp_path: Path) -> None:
+    if make is with_adapters:
+        pytest.importorskip("peft")
+
+    def logprobs(learner: TorchLearner, *, reference: bool) -> torch.Tensor:
+        return learner.evaluate(batch(), reference=reference)[1].logprobs
+
+    def learner() -> TorchLearner:
+        return TorchLearner(make(), stage=stage(reference=True), seed=0, micro_batch_tokens=1000)
+
+    one = learner()
+    first = logprobs(one, reference=False)
+    one.update(batch(), step=1)
+    assert torch.equal(logprobs(one, reference=True), first)
+    one.refresh_reference()
+    refreshed = logprobs(one, reference=True)
+    assert torch.equal(refreshed, logprobs(one, reference=False))
+    assert not torch.equal(refreshed, first)
+    one.update(batch(), step=2)
+    assert torch.equal(logprobs(one, reference=True), refreshed)
+    one.save(tmp_path)
+    other = learner()
+    other.load(tmp_path)
+    assert torch.equal(logprobs(other, reference=True), refreshed)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.models.loading import add_lora
+from rlinf.models.loading import PolicyError, add_lora
 from rlinf.models.packing import pack
 from rlinf.types import SamplingParams
 
@@ -169,15 +169,30 @@ class TestLora:
                 torch.nn.init.normal_(parameter, std=0.5)
         return policy
 
-    def test_the_reference_is_the_adapter_switched_off(self) -> None:
+    def test_the_reference_has_the_adapters_that_were_copied(self) -> None:
         inputs, actions, mask = conversation()
         policy = self.policy()
-        plain = CausalLMPolicy(tiny(), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
-        adapted = policy.evaluate(inputs, actions, mask).logprobs
-        with policy.reference():
-            reference = policy.evaluate(inputs, actions, mask).logprobs
-        torch.testing.assert_close(reference, plain)
-        assert (adapted - plain).abs().max() > 0.01
+        before = policy.evaluate(inputs, actions, mask).logprobs
+        copied = policy.copied_adapters()
+        assert not any(adapter.requires_grad for adapter in copied)
+        for name, parameter in policy.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.5)
+        after = policy.evaluate(inputs, actions, mask).logprobs
+        with policy.reference(copied):
+            assert torch.equal(policy.evaluate(inputs, actions, mask).logprobs, before)
+        assert torch.equal(policy.evaluate(inputs, actions, mask).logprobs, after)
+        assert (after - before).abs().max() > 0.01
+
+    def test_new_adapters_leave_the_base_as_it_is(self) -> None:
+        inputs, actions, mask = conversation()
+        model = add_lora(tiny(), rank=4, alpha=8, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
+        adapted = CausalLMPolicy(model, sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
+        assert torch.equal(adapted, CausalLMPolicy(tiny(), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs)
+
+    def test_a_layer_that_is_not_there_is_named(self) -> None:
+        with pytest.raises(PolicyError, match="the model has no qproj"):
+            add_lora(tiny(), rank=4, alpha=8, dropout=0.0, target_modules=["qproj", "v_proj"], seed=0)
 
     def test_exported_weights_are_merged_under_plain_names(self) -> None:
         inputs, actions, mask = conversation()

@@ -239,7 +239,7 @@ def test_a_conversation_with_a_tool_runs(tmp_path: Path) -> None:
     assert last["train/sampler_logprob_gap_max"] < 1e-4
 
 
-def test_lora_with_its_base_as_reference_runs(tmp_path: Path) -> None:
+def test_lora_with_a_reference_runs(tmp_path: Path) -> None:
     pytest.importorskip("peft")
     run(config(tmp_path / "run", policy={"lora": {"rank": 2}}, algorithm={"kl_beta": 0.1}, sft={"steps": 0}))
     assert summary(tmp_path / "run")["status"] == "completed"

@@ -19,7 +19,8 @@ class TokenizerConfig:
 @dataclass(frozen=True)
 class LoraConfig:
     rank: int = 0
-    """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy is the adapter switched off."""
+    """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy has the adapters of the first
+    step, or of the last one that `algorithm.ref_update_every` names."""
     alpha: int = 32
     dropout: float = 0.0
     target_modules: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])

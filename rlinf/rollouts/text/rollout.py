@@ -239,8 +239,8 @@ class TextRollout:
                     dropped += 1
             if dropped > self.order.num_tasks and not fitting:
                 raise UserError(
-                    "every prompt of the dataset is longer than "
-                    f"data.max_prompt_length ({self.max_prompt_length} tokens): raise it, or shorten the prompts"
+                    f"data.max_prompt_length {self.max_prompt_length}: every prompt of the dataset is longer. Raise "
+                    "it, or shorten the prompts."
                 )
         self.prompts_dropped += dropped
         return fitting, dropped
