@@ -22,6 +22,8 @@ class Resources:
     """GPUs of a worker. Ray shows the worker only its own ones, through ``CUDA_VISIBLE_DEVICES``."""
     bundle: str | None = None
     """Groups that name the same bundle sit together: rank i of each beside rank i of the others, on the same GPU."""
+    bundle_gpus: int = 1
+    """GPUs on one node that are reserved together for the groups of a bundle, as many as their largest rank has."""
     spread: bool = False
     """Ranks on as many nodes as there are (env workers); otherwise on as few as hold them (collectives)."""
 
@@ -30,6 +32,8 @@ class Resources:
             raise ValueError(f"resources cannot be negative: cpus={self.cpus}, gpus={self.gpus}")
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"gpus={self.gpus}: more than one GPU must be a whole number")
+        if self.bundle is not None and self.gpus > self.bundle_gpus:
+            raise ValueError(f"gpus={self.gpus:g} of a rank do not fit bundle_gpus={self.bundle_gpus}")
 
 
 @dataclass(frozen=True)

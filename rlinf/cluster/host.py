@@ -45,7 +45,10 @@ class SharedArgument:
 class Host:
     """Runs in the worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, visible_gpus: str | None = None) -> None:
+        """``visible_gpus``: the names of this worker's GPUs, where Ray has not been told which they are."""
+        if visible_gpus is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         node_id = ray.get_runtime_context().get_node_id()
         self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), _stderr_path())
         self._target: object | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -12,6 +12,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from rlinf.cluster.api import Resources
 from rlinf.cluster.errors import PlacementError
+from rlinf.cluster.seats import seats
 
 _SHARERS = 8  # groups that can take turns on one GPU; each takes this part of it in Ray's books
 _SETTLE_S = 3.0  # what Ray calls free lags behind workers that have just ended
@@ -24,6 +25,16 @@ class _Bundle:
     size: int
     gpus: float
     groups: int
+    cards: list[list[str]] = field(default_factory=list)
+    """The GPUs of each bundle by their names on its node, where there are several of them."""
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """What a rank was given: Ray's actor options, and the GPUs that it sees (None: those that Ray shows it)."""
+
+    options: dict[str, Any]
+    visible_gpus: str | None = None
 
 
 class Placement:
@@ -32,27 +43,61 @@ class Placement:
     def __init__(self) -> None:
         self._bundles: dict[str, _Bundle] = {}
 
-    def reserve(self, group: str, n: int, resources: Resources) -> list[dict[str, Any]]:
-        """Ray's actor options for each rank.
+    def reserve(self, group: str, n: int, resources: Resources) -> list[Reserved]:
+        """A place for each rank.
 
         :raises PlacementError: no node, or not all nodes together, have what is asked for.
         """
+        if resources.bundle is not None and resources.gpus and resources.bundle_gpus > 1:
+            return self._reserve_wide(group, n, resources)
         key = resources.bundle or f"group {group}"
         shared = resources.bundle is not None
-        if shared and resources.gpus > 1:
-            raise PlacementError(
-                f"{group}: bundle {resources.bundle!r} shares at most one GPU per rank, and {resources.gpus:g} are "
-                f"asked for; give each rank one GPU, or the group GPUs of its own"
-            )
         bundle = self._bundles.get(key)
         if bundle is None:
-            bundle = _Bundle(_place(group, n, resources, whole_gpus=shared), n, resources.gpus, 0)
-            self._bundles[key] = bundle
+            gpus = float(bool(resources.gpus)) if shared else resources.gpus
+            placed = _place(group, n, _need(resources.cpus, gpus), spread=resources.spread)
+            bundle = self._bundles[key] = _Bundle(placed, n, resources.gpus, 0)
         self._check_sharing(group, bundle, resources)
         bundle.groups += 1
         gpus = 1 / _SHARERS if shared and resources.gpus else resources.gpus
         cpus = 0.0 if bundle.groups > 1 else resources.cpus
-        return [{"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _at(bundle, rank)} for rank in range(n)]
+        return [
+            Reserved({"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _at(bundle, rank % bundle.size)})
+            for rank in range(n)
+        ]
+
+    def _reserve_wide(self, group: str, n: int, resources: Resources) -> list[Reserved]:
+        """Ranks in bundles of several GPUs, of which each is shown its own.
+
+        In Ray's books the bundle alone holds the GPUs: two parts of one GPU, as Ray would deal them out, could be parts
+        of the same.
+        """
+        assert resources.bundle is not None
+        taken = seats(n, gpus=resources.gpus, bundle_gpus=resources.bundle_gpus)
+        size = taken[-1].bundle + 1
+        bundle = self._bundles.get(resources.bundle)
+        if bundle is None:
+            width = resources.bundle_gpus
+            ranks = sum(seat.bundle == 0 for seat in taken)
+            placed = _place(group, size, _need(resources.cpus * ranks, width), spread=resources.spread)
+            bundle = self._bundles[resources.bundle] = _Bundle(placed, size, width, 0)
+            bundle.cards = _cards(bundle)
+        self._check_sharing(group, bundle, resources)
+        if size > bundle.size:
+            raise PlacementError(
+                f"{group}: {n} x {resources.gpus:g} GPUs need {size} bundles of {resources.bundle_gpus}, and "
+                f"{resources.bundle!r} has {bundle.size}; start fewer, or give them GPUs of their own "
+                "(cluster.placement: separate)"
+            )
+        bundle.groups += 1
+        cpus = 0.0 if bundle.groups > 1 else resources.cpus
+        return [
+            Reserved(
+                {"num_cpus": cpus, "num_gpus": 0.0, "scheduling_strategy": _at(bundle, seat.bundle)},
+                ",".join(bundle.cards[seat.bundle][position] for position in seat.gpus),
+            )
+            for seat in taken
+        ]
 
     def release(self, group: str, resources: Resources) -> None:
         """Gives back what ``reserve`` took; a bundle goes with its last group."""
@@ -72,16 +117,33 @@ class Placement:
             )
 
 
-def _at(bundle: _Bundle, rank: int) -> PlacementGroupSchedulingStrategy:
-    return PlacementGroupSchedulingStrategy(bundle.placed, placement_group_bundle_index=rank % bundle.size)
+def _at(bundle: _Bundle, index: int) -> PlacementGroupSchedulingStrategy:
+    return PlacementGroupSchedulingStrategy(bundle.placed, placement_group_bundle_index=index)
 
 
-def _place(group: str, n: int, resources: Resources, *, whole_gpus: bool) -> PlacementGroup:
-    gpus = float(bool(resources.gpus)) if whole_gpus else resources.gpus
+def _cards(bundle: _Bundle) -> list[list[str]]:
+    """The names of each bundle's GPUs on its node, asked of a task that takes all of them."""
+    ask = ray.remote(_gpu_names)
+    return ray.get(
+        [
+            ask.options(num_cpus=0, num_gpus=bundle.gpus, scheduling_strategy=_at(bundle, index)).remote()
+            for index in range(bundle.size)
+        ]
+    )
+
+
+def _gpu_names() -> list[str]:
+    return sorted(ray.get_runtime_context().get_accelerator_ids()["GPU"])
+
+
+def _need(cpus: float, gpus: float) -> dict[str, float]:
     # Ray wants every bundle to hold something.
-    need = {"CPU": max(resources.cpus, 0.001)} | ({"GPU": gpus} if gpus else {})
+    return {"CPU": max(cpus, 0.001)} | ({"GPU": gpus} if gpus else {})
+
+
+def _place(group: str, n: int, need: dict[str, float], *, spread: bool) -> PlacementGroup:
     _check_fit(group, n, need)
-    placed = placement_group([need] * n, strategy="SPREAD" if resources.spread else "PACK")
+    placed = placement_group([need] * n, strategy="SPREAD" if spread else "PACK")
     if not placed.wait(_PLACE_S):
         remove_placement_group(placed)
         raise PlacementError(f"{group}: {_asked(n, need)} could not be placed: what is free lies scattered over nodes")

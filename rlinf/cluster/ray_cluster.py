@@ -69,11 +69,12 @@ class RayCluster(Cluster):
             raise ValueError(f"{name}: a group has at least one worker, not {n}")
         resources = resources or Resources(cpus=self._config.cpus_per_worker)
         packed = pack(build)
-        options = self._placement.reserve(name, n, resources)
+        places = self._placement.reserve(name, n, resources)
         environment = {"env_vars": worker_environment(self._config)}
 
         def start(rank: int) -> Any:
-            return _actor().options(**options[rank], runtime_env=environment, max_restarts=0).remote()
+            actor = _actor().options(**places[rank].options, runtime_env=environment, max_restarts=0)
+            return actor.remote(places[rank].visible_gpus)
 
         def release() -> None:
             del self._groups[name]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
 from cluster_workers import Worker
 
 from rlinf.cluster import Cluster, PlacementError, Resources
+from rlinf.cluster.seats import seats
 
 
 def test_too_many_cpus_are_refused_at_once(ray_cluster: Cluster) -> None:
@@ -22,8 +25,8 @@ def test_too_many_cpus_are_refused_at_once(ray_cluster: Cluster) -> None:
 def test_gpus_that_are_not_there_are_refused(ray_cluster: Cluster) -> None:
     with pytest.raises(PlacementError, match=r"a rank needs 0.5 CPU \+ 100 GPU on one node"):
         ray_cluster.spawn("gpus", Worker, resources=Resources(gpus=100))
-    with pytest.raises(PlacementError, match="shares at most one GPU per rank, and 2 are asked for"):
-        ray_cluster.spawn("gpus", Worker, resources=Resources(gpus=2, bundle="main"))
+    with pytest.raises(PlacementError, match=r"\+ 100 GPU on one node"):
+        ray_cluster.spawn("gpus", Worker, resources=Resources(gpus=100, bundle="main", bundle_gpus=100))
 
 
 def test_groups_of_a_bundle_share_its_place(ray_cluster: Cluster) -> None:
@@ -49,3 +52,60 @@ def test_impossible_resources_are_refused() -> None:
         Resources(gpus=1.5)
     with pytest.raises(ValueError, match="negative"):
         Resources(cpus=-1)
+    with pytest.raises(ValueError, match="gpus=2 of a rank do not fit bundle_gpus=1"):
+        Resources(gpus=2, bundle="main")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "gpus", "expected"),
+    [
+        (8, 0.5, [(rank // 4, (rank % 4,)) for rank in range(8)]),
+        (6, 1, [(0, (0,)), (0, (1,)), (0, (2,)), (0, (3,)), (1, (0,)), (1, (1,))]),
+        (3, 2, [(0, (0, 1)), (0, (2, 3)), (1, (0, 1))]),
+        (2, 4, [(0, (0, 1, 2, 3)), (1, (0, 1, 2, 3))]),
+        # A rank does not reach over the edge of a bundle: the last GPU of each stays free.
+        (2, 3, [(0, (0, 1, 2)), (1, (0, 1, 2))]),
+    ],
+)
+def test_ranks_fill_bundles_of_four_gpus(ranks: int, gpus: float, expected: list[tuple[int, tuple[int, ...]]]) -> None:
+    assert [(seat.bundle, seat.gpus) for seat in seats(ranks, gpus=gpus, bundle_gpus=4)] == expected
+
+
+def test_a_rank_that_is_wider_than_its_bundle_has_no_seat() -> None:
+    with pytest.raises(ValueError, match="a rank of 8 GPUs does not fit a bundle of 4"):
+        seats(1, gpus=8, bundle_gpus=4)
+
+
+_FOUR_GPUS = """
+import os
+import ray
+from rlinf.cluster import PlacementError, Resources, connect
+from rlinf.config.schema import ClusterConfig
+
+class Shown:
+    def __init__(self, info): pass
+    def gpus(self): return os.environ["CUDA_VISIBLE_DEVICES"]
+
+ray.init(address="local", num_cpus=8, num_gpus=4, include_dashboard=False, logging_level="ERROR")
+with connect(ClusterConfig()) as cluster:
+    wide = dict(cpus=0.1, bundle="policy", bundle_gpus=2)
+    learner = cluster.spawn("learner", Shown, n=4, resources=Resources(gpus=0.5, **wide))
+    samplers = cluster.spawn("sampler", Shown, n=2, resources=Resources(gpus=2, **wide))
+    print(learner.call("gpus"), samplers.call("gpus"))
+    try:
+        cluster.spawn("more", Shown, n=3, resources=Resources(gpus=2, **wide))
+    except PlacementError as error:
+        print(error)
+ray.shutdown()
+"""
+
+
+@pytest.mark.slow
+def test_an_engine_of_two_gpus_sits_on_those_of_two_learner_ranks() -> None:
+    """Ray deals out GPUs by number alone: it takes our word that there are four."""
+    done = subprocess.run([sys.executable, "-c", _FOUR_GPUS], capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.splitlines() == [
+        "['0', '1', '2', '3'] ['0,1', '2,3']",
+        "more: 3 x 2 GPUs need 3 bundles of 2, and 'policy' has 2; start fewer, or give them GPUs of their own "
+        "(cluster.placement: separate)",
+    ], done.stderr

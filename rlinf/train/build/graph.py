@@ -57,8 +57,19 @@ class Graph:
     """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
 
 
+def engine_gpus(config: Config) -> int:
+    """GPUs that one sampler computes on together: those of a tensor-parallel engine."""
+    import torch
+
+    from rlinf.samplers.build import resolve_name
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    vllm = config.policy.name == "causal_lm" and resolve_name(config.rollout.sampler, device=device) == "vllm"
+    return config.rollout.vllm.tensor_parallel_size if vllm else 1
+
+
 def gpus_of(config: Config) -> tuple[float, float]:
-    """GPUs of each learner rank and each sampler: colocated ones share a card, separate ones have their own."""
+    """GPUs of each learner rank and each sampler: colocated ones share cards, separate ones have their own."""
     import torch
 
     cluster = config.cluster
@@ -68,6 +79,7 @@ def gpus_of(config: Config) -> tuple[float, float]:
         return learner, 0.0
     if cluster.gpus_per_sampler is not None:
         return learner, cluster.gpus_per_sampler
+    wide = engine_gpus(config)
     if cluster.placement == "separate" or not learner:
-        return learner, float(available)
-    return learner / 2, learner / 2
+        return learner, float(available) * wide
+    return learner / 2, learner / 2 if wide == 1 else float(wide)

@@ -48,14 +48,14 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         "learner",
         functools.partial(build_learner, config, path),
         n=config.learner.num_workers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=learner_gpus, bundle=_bundle(config)),
+        resources=_on_gpus(config, learner_gpus),
         rendezvous=config.learner.num_workers > 1,
     )
     samplers = cluster.spawn(
         "sampler",
         functools.partial(_build_sampler, config, spec),
         n=config.rollout.num_samplers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=sampler_gpus, bundle=_bundle(config)),
+        resources=_on_gpus(config, sampler_gpus),
     )
     transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
     sampler = SamplerPool(samplers, cluster, transport)
@@ -115,6 +115,12 @@ def _make_rollout(
 
 def _cpu(config: Config) -> Resources:
     return Resources(cpus=config.cluster.cpus_per_worker, spread=True)
+
+
+def _on_gpus(config: Config, gpus: float) -> Resources:
+    """So many GPUs, in the bundle that colocated groups share: it is as wide as the widest rank of them."""
+    widest = max(1, *(math.ceil(each) for each in gpus_of(config)))
+    return Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus, bundle=_bundle(config), bundle_gpus=widest)
 
 
 def _bundle(config: Config) -> str | None:
