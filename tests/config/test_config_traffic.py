@@ -96,7 +96,7 @@ def test_parameters_of_a_published_mixture_of_experts() -> None:
 @pytest.mark.parametrize("ranks", [64, 128, 512])
 def test_nothing_is_held_twice_and_nothing_is_lost(ranks: int) -> None:
     """Weights over a copy of the model, and optimiser state over all ranks, add up to the whole."""
-    config, decoder = config_of("qwen3_235b_a22b", f"learner.num_workers={ranks}")
+    config, decoder = config_of("qwen3_235b_a22b", f"learner.num_workers={ranks}", f"rollout.num_samplers={ranks // 8}")
     memory, split = estimate(config, decoder, gpus=ranks), Split.of(config)
     assert memory.optimizer * ranks == pytest.approx(12 * decoder.parameters, rel=1e-6)
     experts = memory.weights - 2 * decoder.shared_parameters // split.weights
@@ -108,7 +108,7 @@ def test_the_plan_says_whether_it_fits() -> None:
     printed = str(plan(config, cpus=2, gpus=0))
     assert "235,093,634,560, 22,190,763,520 for each token" in printed
     assert "of 80 GB: fits" in printed
-    config, _ = config_of("qwen3_235b_a22b", "learner.num_workers=64")
+    config, _ = config_of("qwen3_235b_a22b", "learner.num_workers=64", "rollout.num_samplers=8")
     assert "! a card of 80 GB does not hold" in str(plan(config, cpus=2, gpus=0))
 
 

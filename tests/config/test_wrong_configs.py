@@ -20,6 +20,8 @@ algorithm: {adv_type: gae, loss_type: actor_critic, group_size: 1}
 EXPERTS = "policy: {architecture: {model_type: qwen3_moe, num_experts: 6, moe_intermediate_size: 8}}\n"
 EXPERTS += "learner: {backend: megatron, num_workers: 4, megatron: {"
 SERVER = "rollout: {sampler: server, server: {base_url: 'http://host:8000/v1'}"
+ENGINES = "cluster: {gpu_memory_gb: 80}\nlearner: {num_workers: 6}\n"
+ENGINES += "rollout: {sampler: vllm, num_samplers: 2, batch_size: 33, vllm: {"
 MEGATRON = "learner: {backend: megatron, num_workers: 4, megatron: {"
 
 # What was written, the message, and the fix.
@@ -120,6 +122,21 @@ WRONG = [
         "learner.backend: torch",
     ),
     ("evaluation: {size: 0, every: 5}", "is not read with evaluation.size: 0", "evaluation.every=0 on the command"),
+    (
+        ENGINES + "tensor_parallel_size: 16}}",
+        "16 is more than the 8 GPUs of a machine",
+        "Use at most 8, and more samplers.",
+    ),
+    (
+        ENGINES + "tensor_parallel_size: 4}}",
+        "2 samplers of 4 GPUs need 8, and they share those of 6",
+        "num_samplers: 1.",
+    ),
+    (
+        ENGINES.replace("cluster: {", "cluster: {gpus_per_sampler: 1, ") + "tensor_parallel_size: 2}}",
+        "cluster.gpus_per_sampler 1 is not rollout.vllm.tensor_parallel_size 2",
+        "Set it to null.",
+    ),
     ("env: {id: ''}", "env.id is missing", "Add `env:` with `id:"),
     ("env: {id: 'rlinf_env:rlinf/Math-v0'}", "there is no module rlinf_env here", "rlinf_envs:rlinf/ReasoningGym-v0"),
     ("algorithm: {loss_type: sac}", "loss_type: sac trains simulator policies", "Choose loss_type: actor."),

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.machine import gpu_count
+from rlinf.config.schema import ClusterConfig
+
+_OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "gpus_per_node", "cpus_per_worker")
 
 
 def check_cluster(context: Context) -> None:
     """``local`` is one process with one learner."""
     cluster, ranks = context.config.cluster, context.config.learner.num_workers
     _check_offload(context)
+    _check_engines(context)
     if (cluster.address or "").startswith("ray://"):
         message = f"cluster.address: {cluster.address} is Ray Client, which can't stream responses from workers."
         fix = "Start the run on a machine of the cluster with cluster.address: auto, or `ray job submit` it."
@@ -20,9 +26,39 @@ def check_cluster(context: Context) -> None:
         message = f"learner.num_workers {ranks}: cluster.backend: local runs one learner."
         context.error("learner.num_workers", message, "Use cluster.backend: ray, or one rank.", reads=reads)
     why, fix = "is not read by cluster.backend: local.", "Use cluster.backend: ray, or take it out."
-    for name in ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "cpus_per_worker"):
+    for name in _OF_CLUSTERS:
         context.unread(f"cluster.{name}", why, fix, reads=reads)
     context.unread("rollout.weight_transport", why, fix, reads=reads)
+
+
+def _check_engines(context: Context) -> None:
+    """A tensor-parallel sampler needs its GPUs on one machine; colocated ones are those of as many learner ranks."""
+    config = context.config
+    cluster, rollout, ranks = config.cluster, config.rollout, config.learner.num_workers
+    wide, key = rollout.vllm.tensor_parallel_size, "rollout.vllm.tensor_parallel_size"
+    if not is_text(context) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not _on_gpus(cluster):
+        return
+    reads = ("cluster.gpus_per_node", "cluster.placement", "rollout.num_samplers", "learner.num_workers")
+    if wide > cluster.gpus_per_node:
+        message = f"{key} {wide} is more than the {cluster.gpus_per_node} GPUs of a machine (cluster.gpus_per_node)."
+        fix = f"Use at most {cluster.gpus_per_node}, and more samplers."
+        context.error(key, message, fix, reads=reads)
+    elif cluster.gpus_per_sampler is not None and cluster.gpus_per_sampler != wide:
+        message = f"cluster.gpus_per_sampler {cluster.gpus_per_sampler:g} is not {key} {wide}."
+        context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=(key, *reads))
+    elif cluster.placement != "separate" and rollout.num_samplers * wide > ranks:
+        message = f"{rollout.num_samplers} samplers of {wide} GPUs need {rollout.num_samplers * wide}, and they share"
+        message += f" those of {ranks} learner ranks."
+        fit = ranks // wide
+        fix = "Set cluster.placement: separate" + (f", or rollout.num_samplers: {fit}." if fit else ".")
+        context.error("rollout.num_samplers", message, fix, reads=(key, *reads))
+
+
+def _on_gpus(cluster: ClusterConfig) -> bool:
+    """Whether workers will have GPUs: those of this machine, or of the one that the plan is for."""
+    if cluster.gpus_per_learner is not None:
+        return cluster.gpus_per_learner > 0
+    return cluster.gpu_memory_gb is not None or gpu_count() > 0
 
 
 def _check_offload(context: Context) -> None:

@@ -15,6 +15,7 @@ AT_LEAST: Mapping[str, float] = {
     "env.num_action_chunks": 1,
     "env.frame_stack": 1,
     "env.max_failures": 0,
+    "cluster.gpus_per_node": 1,
     "data.max_prompt_length": 1,
     "policy.tokenizer.vocab_size": 32,
     "policy.lora.rank": 0,

@@ -20,6 +20,8 @@ class ClusterConfig:
     """null: as placement says."""
     gpu_memory_gb: float | None = None
     """Of one card: `rlinf check` then says whether the plan fits."""
+    gpus_per_node: int = 8
+    """Of the machines that the run will be on: one sampler's tensor parallelism stays on one of them."""
     cpus_per_worker: float = 0.5
     """Ray's share of a core per actor, for its scheduler only."""
     threads_per_worker: int = 1
