@@ -104,6 +104,8 @@ def examine_env(config: Config) -> list[Finding]:
             findings += _unfit(config, whole)
     except EnvProcessError as error:
         return [Finding(True, str(error), "Correct env.python, env.id or env.kwargs.")]
+    except UserError as error:
+        return [Finding(True, str(error), "Correct env.id, env.kwargs or env.wrappers.")]
     except Exception as error:  # whatever a constructor raises is the finding
         return [Finding(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
     if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:

@@ -10,6 +10,7 @@ import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config.schema import AlgorithmConfig
+from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Graded
@@ -153,7 +154,7 @@ def test_the_last_turn_is_graded_though_the_policy_goes_on_asking(sums: str) -> 
     script = Script(["<calc>3 + 4</calc>"] * 2)
     batch, _ = rollout(script, tool_loop(sums, 2), turns=2, tasks=1, prompts=1).collect(0)
     assert batch.metadata["verdict"] == ["wrong"] * 2
-    with pytest.raises(ValueError, match=r"set env\.max_turns: 8"):
+    with pytest.raises(UserError, match=r"set env\.max_turns: 8"):
         tool_loop(sums, 1).facts("train")
 
 
