@@ -134,8 +134,9 @@ def custom_term(path: str) -> RewardTerm:
         raise ValueError(f"reward.custom: {path!r} must read module:function")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ValueError(f"reward.custom: cannot import {module_name!r} of {path!r}: {error}") from error
+    except Exception as error:  # the module is a user's, and raises what it likes
+        message = f"reward.custom: cannot import {module_name!r} of {path!r}: {type(error).__name__}: {error}"
+        raise ValueError(message) from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"reward.custom: {module_name!r} has no function {name!r}")

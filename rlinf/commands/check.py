@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
+from rlinf.config.plan.describe import run_directory
+from rlinf.errors import UserError
 
 
 def examine(config: Config) -> bool:
@@ -19,12 +23,27 @@ def examine(config: Config) -> bool:
         from rlinf.commands.env_check import examine_env
 
         findings = examine_env(config)
+    findings += _run_directory(config)
     if lines:
         print("\n" + "\n".join(lines))
     for finding in findings:
         print(finding)
     # The plan names the extras that are missing.
     return _failing(findings) or any(not extra.installed for extra in needed_extras(config))
+
+
+def _run_directory(config: Config) -> list[Finding]:
+    """What another run, or an earlier part of this one, left in the run directory that keeps this one from it."""
+    folder = Path(run_directory(config))
+    if config.run.resume != "must" and not folder.exists():
+        return []
+    from rlinf.train.run_dir import RunDirectory
+
+    try:
+        RunDirectory(folder).require_usable(config)
+    except UserError as error:
+        return [Finding(True, str(error), subject="run.dir")]
+    return []
 
 
 def _failing(findings: list[Finding]) -> bool:

@@ -60,23 +60,27 @@ class RunDirectory:
     def open(cls, config: Config) -> RunDirectory:
         """Makes the directory, or checks that it holds this very configuration."""
         directory = cls(Path(config.run.dir.format(name=config.run.name, seed=config.run.seed)))
-        saved = directory.path / _CONFIG
+        directory.require_usable(config)
+        directory.path.mkdir(parents=True, exist_ok=True)
+        (directory.path / _CONFIG).write_text(to_yaml(config))
+        (directory.path / _MACHINE).write_text(json.dumps(machine(), indent=2))
+        return directory
+
+    def require_usable(self, config: Config) -> None:
+        """Raises RunDirectoryError where a run of ``config`` may not start or go on here. Writes nothing."""
+        saved = self.path / _CONFIG
         if saved.exists() and config.run.resume == "never":
-            raise RunDirectoryError(f"{directory.path} holds a run, and run.resume is never: choose another run.dir")
-        if config.run.resume == "must" and directory.latest() is None:
-            raise RunDirectoryError(f"{directory.path} holds no checkpoint, and run.resume is must")
-        if saved.exists() and directory.begun():
+            raise RunDirectoryError(f"{self.path} holds a run, and run.resume is never: choose another run.dir")
+        if config.run.resume == "must" and self.latest() is None:
+            raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
+        if saved.exists() and self.begun():
             changed = [line for line in diff(load(saved), config) if not line.startswith(_MAY_CHANGE)]
             if changed:
                 listed = "\n  ".join(changed)
                 raise RunDirectoryError(
-                    f"{directory.path} holds a run with another configuration:\n  {listed}\n"
+                    f"{self.path} holds a run with another configuration:\n  {listed}\n"
                     "choose another run.dir, or remove that directory"
                 )
-        directory.path.mkdir(parents=True, exist_ok=True)
-        saved.write_text(to_yaml(config))
-        (directory.path / _MACHINE).write_text(json.dumps(machine(), indent=2))
-        return directory
 
     def begun(self) -> bool:
         """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from rlinf.cli import WRONG_CONFIG, main
+from rlinf.config import load
+from rlinf.train.run_dir import RunDirectory
 
 ARCHITECTURE = {
     "model_type": "qwen2",
@@ -33,6 +35,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "sums.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (tmp_path / "broken.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n{"question": \n')
     (tmp_path / "check_rewards.py").write_text("number = 3\n\n\ndef fails(**row):\n    return 1 / 0\n")
+    (tmp_path / "raises_at_import.py").write_text("1 / 0\n")
     sections: dict[str, Any] = {
         "run": {"max_steps": 1, "dir": str(tmp_path / "run")},
         "env": {"id": "rlinf_envs:rlinf/Math-v0", "kwargs": {"path": "sums.jsonl"}},
@@ -77,6 +80,7 @@ WRONG = [
     (["env.kwargs.path=broken.jsonl"], "broken.jsonl:2: no valid JSON"),
     (["env.kwargs.reward={corectness: 1}"], "unknown reward term 'corectness'; did you mean 'correctness'?"),
     (["env.kwargs.reward={custom: {'nomodule:f': 1}}"], "cannot import 'nomodule'"),
+    (["env.kwargs.reward={custom: {'raises_at_import:f': 1}}"], "of 'raises_at_import:f': ZeroDivisionError"),
     (["env.kwargs.reward={custom: {'check_rewards:nof': 1}}"], "'check_rewards' has no function 'nof'"),
     (["env.kwargs.reward={custom: {'check_rewards:number': 1}}"], "has no function 'number'"),
     (["evaluation.env_kwargs={splt: eval}"], "knows no splt. Did you mean split?"),
@@ -184,6 +188,21 @@ def test_adapters_must_find_their_layers(recipe: Path, capsys: pytest.CaptureFix
     code, told = checked(capsys, recipe, "policy.lora.rank=2", "policy.lora.target_modules=[q_proj, vproj]")
     assert code == WRONG_CONFIG
     assert "the model has no vproj. Did you mean v_proj? Its layers are q_proj, k_proj" in told
+
+
+def test_a_run_directory_that_training_would_refuse_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = load(recipe)
+    folder = RunDirectory.open(config)
+    (folder.path / "metrics.jsonl").write_text("")
+    before = sorted(folder.path.iterdir())
+    assert checked(capsys, recipe)[0] == 0
+    code, told = checked(capsys, recipe, "learner.optimizer.lr=0.5")
+    assert code == WRONG_CONFIG
+    assert "holds a run with another configuration" in told
+    code, told = checked(capsys, recipe, "run.resume=must")
+    assert code == WRONG_CONFIG
+    assert "holds no checkpoint, and run.resume is must" in told
+    assert sorted(folder.path.iterdir()) == before
 
 
 def test_the_file_alone_opens_nothing(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

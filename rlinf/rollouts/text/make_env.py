@@ -64,8 +64,9 @@ def _import_module(env_id: str) -> None:
         return
     try:
         importlib.import_module(module)
-    except ImportError as error:
-        raise TextEnvError(f"env.id: the module {module} of {env_id} can't be imported: {error}.") from error
+    except Exception as error:  # the module may be a user's, and raise what it likes
+        reason = f"{type(error).__name__}: {error}"
+        raise TextEnvError(f"env.id: the module {module} of {env_id} can't be imported: {reason}") from error
 
 
 def _require_arguments(env_id: str, kwargs: Mapping[str, Any]) -> None:
