@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import math
 import re
-import traceback
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlinf.errors import UserError
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.tasks import Judgement, Task
 
@@ -58,7 +56,7 @@ SCRIPTS: dict[str, frozenset[str]] = {
 """Language code -> scripts (first word of the Unicode character name) that its text is written in."""
 
 
-class RewardError(UserError):
+class RewardError(RuntimeError):
     """A reward function that raised or returned something that is no number; the message names it."""
 
 
@@ -134,9 +132,8 @@ def custom_term(path: str) -> RewardTerm:
         raise ValueError(f"reward.custom: {path!r} must read module:function")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # the module is a user's, and raises what it likes
-        message = f"reward.custom: cannot import {module_name!r} of {path!r}: {type(error).__name__}: {error}"
-        raise ValueError(message) from error
+    except ImportError as error:
+        raise ValueError(f"reward.custom: cannot import {module_name!r} of {path!r}: {error}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"reward.custom: {module_name!r} has no function {name!r}")
@@ -218,10 +215,8 @@ def _call(name: str, function: RewardTerm, prompt: str, response: str, task: Tas
     try:
         value = function(prompt=prompt, response=response, answer=task.answer, row=task.row)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
         raise RewardError(
-            f"reward term {name!r} raised {type(error).__name__}: {error} at {place.filename}:{place.lineno}, "
-            f"`{place.line}` (question: {task.question[:80]!r})"
+            f"reward term {name!r} raised {type(error).__name__}: {error} (question: {task.question[:80]!r})"
         ) from error
     try:
         return float(value)

@@ -107,7 +107,7 @@ def test_environments_use_only_the_nouns_and_verbs() -> None:
     offenders = []
     for path in sorted((ROOT / "envs").rglob("*.py")):
         for module in _imports(path):
-            if _within(module, "rlinf") and module.split(".")[1:2] not in ([], ["types"], ["interfaces"], ["errors"]):
+            if _within(module, "rlinf") and module.split(".")[1:2] not in ([], ["types"], ["interfaces"]):
                 offenders.append(f"{_relative(path)} imports {module}")
     assert offenders == []
 

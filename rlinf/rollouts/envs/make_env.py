@@ -70,8 +70,6 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
         if "argument" not in str(error):
             raise
         raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {error}") from error
-    except (ValueError, gymnasium.error.Error) as error:
-        raise EnvArgumentsError(f"env.id {options.id!r} could not be made: {error}") from error
     if options.reset_state_ids:
         env = ResetStateIds(env, options.reset_state_ids)
     for wrapper in options.wrappers:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.rollouts.text.grading import Graded, GradedColumns, columns_of
-from rlinf.rollouts.text.make_env import make_text_env
+from rlinf.rollouts.text.make_env import TextEnvError, make_text_env
 
 _TOKENIZER_TASKS = 2000
 """Tasks that a tokenizer is trained on: enough to meet every word of a template."""
@@ -104,8 +104,18 @@ class TextEnvWorker:
             yield from graded.rows(list(given))
 
     def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
-        """(prompt, correct response) pairs for a supervised warm start."""
-        return self._env(side, 1).demonstrations(list(task_ids))
+        """(prompt, correct response) pairs for a supervised warm start, or to train a tokenizer on.
+
+        Raises:
+            TextEnvError: a task has no response to demonstrate.
+        """
+        try:
+            return self._env(side, 1).demonstrations(list(task_ids))
+        except ValueError as error:
+            raise TextEnvError(
+                f"{self._env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, and take a policy "
+                "that has a tokenizer (policy.path, or policy.tokenizer.path)."
+            ) from error
 
     def _env(self, side: str, rows: int) -> Any:
         if (side, rows) not in self._envs:
