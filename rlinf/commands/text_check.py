@@ -62,13 +62,13 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     from rlinf.rollouts.text.prompts import prompt_renderer
 
     try:
-        demonstrated = worker.demonstrations("train", range(_SHOWN)[: facts.num_tasks]) if config.sft.steps else []
         # Evenly over the dataset, whose prompts may get longer towards its end.
-        step = max(1, facts.num_tasks // _MEASURED)
-        prompts = worker.prompts("train", range(0, facts.num_tasks, step)[:_MEASURED])
+        tasks = range(0, facts.num_tasks, max(1, facts.num_tasks // _MEASURED))[:_MEASURED]
+        prompts = worker.prompts("train", tasks)
+        demonstrated = worker.demonstrations("train", tasks[:_SHOWN]) if config.sft.steps else []
         tokenizer = _tokenizer(config, worker, facts.num_tasks)
         if tokenizer is None:
-            report.lines += ["Prompts (as the environment gives them)", *_listed(prompts)]
+            report.lines += ["Prompts (as the environment gives them)", *_listed(tasks, prompts)]
             report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or ""])
             return
         require_tokenizer_fits(config, tokenizer)
@@ -78,7 +78,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     except Exception as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
         return
-    report.lines += _shown(config, renderer, rendered, [response for _, response in demonstrated])
+    report.lines += _shown(config, renderer, tasks, rendered, [response for _, response in demonstrated])
     report.findings += _unasked(config, facts, rendered)
 
 
@@ -111,21 +111,24 @@ def _lengths(config: Config, lengths: Sequence[int]) -> list[Finding]:
     return [Finding(everything, message, f"{meaning}: set data.max_prompt_length: {max(long)}.", "prompts")]
 
 
-def _shown(config: Config, renderer: PromptRenderer, rendered: Sequence[str], responses: Sequence[str]) -> list[str]:
+def _shown(
+    config: Config, renderer: PromptRenderer, tasks: Sequence[int], rendered: Sequence[str], responses: Sequence[str]
+) -> list[str]:
     """Prompts as the policy reads them, and what the warm start demonstrates."""
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
-    lines = [f"Prompts ({how})", *_listed(rendered, [f", {len(renderer.encode(text))} tokens" for text in rendered])]
+    sizes = [f", {len(renderer.encode(text))} tokens" for text in rendered]
+    lines = [f"Prompts ({how})", *_listed(tasks, rendered, sizes)]
     if config.sft.steps:
-        lines += ["Warm start", *_listed(responses, [": demonstrated response"] * len(responses))]
+        lines += ["Warm start", *_listed(tasks, responses, [": demonstrated response"] * len(responses))]
         lines.append(f"  {config.sft.steps} steps of {config.sft.batch_size} demonstrated responses at learning rate")
         lines[-1] += f" {config.sft.lr:g}, before the first step; `rlinf sft` does only that."
     return lines
 
 
-def _listed(texts: Sequence[str], remarks: Sequence[str] = ("",) * _SHOWN) -> list[str]:
-    """The texts of the first tasks, indented; characters that a terminal would act on are written as escapes."""
+def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] = ("",) * _SHOWN) -> list[str]:
+    """The texts of the first of ``tasks``, indented; characters that a terminal would act on are written as escapes."""
     lines = []
-    for task, (text, remark) in enumerate(zip(texts[:_SHOWN], remarks[:_SHOWN], strict=False)):
+    for task, text, remark in zip(tasks[:_SHOWN], texts, remarks, strict=False):
         lines.append(f"  task {task}{remark}")
         plain = "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
         lines += [f"    | {line}" for line in plain.split("\n")]
