@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import rlinf
 from rlinf.cluster.errors import WorkerError
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
-from rlinf.errors import UserError
+from rlinf.errors import is_user_error
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
@@ -58,9 +58,6 @@ def _guarded(command: Callable[[], int]) -> int:
         count = len(errors.problems)
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
         return WRONG_CONFIG
-    except UserError as error:
-        _complain(str(error))
-        return WRONG_CONFIG
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return INTERRUPTED
@@ -69,6 +66,9 @@ def _guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if is_user_error(error):
+            _complain(str(error))
+            return WRONG_CONFIG
         # A worker's error brings the worker's traceback: that of the driver would only say who waited for it.
         told = str(error) if isinstance(error, WorkerError) else traceback.format_exc().rstrip()
         _complain(told)

@@ -10,11 +10,16 @@ MAX_BITS = 4096
 MAX_DEPTH = 50
 
 _TOKEN = re.compile(r"\s*(?:(\d[\d,]*\.?\d*|\.\d+)|(\*\*|[-+*/^()×÷·−]))")
+_FRACTION = re.compile(r"\\frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
 _SAME = {"×": "*", "·": "*", "÷": "/", "−": "-", "**": "^"}
 
 
 class ArithmeticFault(ValueError):
     """Text that is no arithmetic, divides by zero, or grows too large."""
+
+
+class NumberTooLarge(ArithmeticFault):
+    """Arithmetic whose value, or a value on the way, has more than MAX_BITS bits."""
 
 
 def evaluate(text: str) -> Fraction:
@@ -32,6 +37,22 @@ def evaluate(text: str) -> Fraction:
     if parser.rest():
         raise ArithmeticFault(f"cannot read {text!r} as arithmetic")
     return value
+
+
+def typed(latex: str) -> str:
+    """LaTeX arithmetic as :func:`evaluate` reads it: ``\\frac{1}{2} \\cdot 3`` is ``((1)/(2)) * 3``."""
+    latex = _FRACTION.sub(r"((\1)/(\2))", latex)
+    for command, sign in ((r"\cdot", "*"), (r"\times", "*"), (r"\div", "/"), ("{", "("), ("}", ")")):
+        latex = latex.replace(command, sign)
+    return latex
+
+
+def exact_value(text: str) -> Fraction | None:
+    """:func:`evaluate`, with None for what is no arithmetic."""
+    try:
+        return evaluate(text)
+    except ArithmeticFault:
+        return None
 
 
 def _tokens(text: str) -> list[str]:
@@ -84,7 +105,9 @@ class _Parser:
             return base
         exponent = self._signed()
         size = max(base.numerator.bit_length(), base.denominator.bit_length())
-        if exponent.denominator != 1 or abs(exponent) * size > MAX_BITS or (base == 0 and exponent < 0):
+        if exponent.denominator == 1 and abs(exponent) * size > MAX_BITS:
+            raise NumberTooLarge(f"cannot raise {base} to {exponent}")
+        if exponent.denominator != 1 or (base == 0 and exponent < 0):
             raise ArithmeticFault(f"cannot raise {base} to {exponent}")
         return base ** int(exponent)
 
@@ -108,5 +131,5 @@ class _Parser:
 
 def _bounded(value: Fraction) -> Fraction:
     if value.numerator.bit_length() > MAX_BITS or value.denominator.bit_length() > MAX_BITS:
-        raise ArithmeticFault("the number grows too large")
+        raise NumberTooLarge("the number grows too large")
     return value

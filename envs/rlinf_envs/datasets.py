@@ -6,6 +6,7 @@ Nothing here knows what a row means; it knows files, splits, and where a broken 
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import os
 import re
@@ -14,15 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+MAX_ROW_BYTES = 8 << 20
+"""Longest line of a JSONL file; far above any question that a policy could read."""
 _EVAL_NAMES = ("eval", "validation", "valid", "dev", "test")
 _SAVED = ("dataset_dict.json", "state.json", "dataset_info.json")
-
-
-class DatasetError(ValueError):
-    """A dataset that cannot be read; the message names file, line and what to do."""
 
 
 @dataclass(frozen=True)
@@ -126,35 +126,62 @@ def _read_file(file: Path) -> Iterator[Record]:
 
 def _read_lines(file: Path) -> Iterator[Record]:
     with file.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
+        for number in itertools.count(1):
+            line = lines.readline(MAX_ROW_BYTES + 1)
+            if not line:
+                return
+            if len(line) > MAX_ROW_BYTES:
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(MAX_ROW_BYTES)
+                yield Record(f"{file}:{number}", None, f"the row has over {MAX_ROW_BYTES >> 20} MiB")
+            elif line.strip():
                 yield _parsed(line, f"{file}:{number}")
 
 
 def _parsed(line: bytes, place: str) -> Record:
     try:
         return _checked(json.loads(line), place)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        return Record(place, None, f"no valid JSON: {error}")
+    except (ValueError, RecursionError) as error:
+        return Record(place, None, _no_json(error))
+
+
+def _no_json(error: Exception) -> str:
+    """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
+    if isinstance(error, RecursionError):
+        return "no usable JSON: brackets are nested too deeply"
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return f"no valid JSON: {error}"
+    return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
 
 
 def _read_json(file: Path) -> Iterator[Record]:
+    text = file.read_bytes()
     try:
-        content = json.loads(file.read_bytes())
-    except json.JSONDecodeError as error:
-        try:
-            # Some datasets put JSON lines into a .json file; each line is then judged by itself.
-            json.loads(file.open("rb").readline())
-        except json.JSONDecodeError:
-            raise DatasetError(f"{file}:{error.lineno}: no valid JSON: {error.msg}") from error
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        # Some datasets put JSON lines into a .json file; each line is then judged by itself.
+        if _parsed(text.partition(b"\n")[0], "").row is None:
+            raise DatasetError(f"{file}:{_line(text, error)}: {_no_json(error)}") from error
         yield from _read_lines(file)
         return
     if isinstance(content, Mapping):
         lists = [value for value in content.values() if isinstance(value, list)]
         # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
         content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]
+    if not isinstance(content, list):
+        found = "null" if content is None else type(content).__name__
+        raise DatasetError(
+            f"{file}: a dataset must be a list of objects, or one object per line; the file holds {found}"
+        )
     for index, row in enumerate(content):
         yield _checked(row, f"{file}[{index}]")
+
+
+def _line(text: bytes, error: Exception) -> int:
+    """The line in which reading ``text`` failed; the first one where the error does not say."""
+    if isinstance(error, json.JSONDecodeError):
+        return error.lineno
+    return 1 + text.count(b"\n", 0, error.start) if isinstance(error, UnicodeDecodeError) else 1
 
 
 def _read_parquet(file: Path) -> Iterator[Record]:

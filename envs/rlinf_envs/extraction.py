@@ -9,7 +9,7 @@ AnswerFormat = Literal["tag", "boxed", "####", "plain"]
 
 ANSWER_FORMATS: tuple[AnswerFormat, ...] = ("tag", "boxed", "####", "plain")
 
-_TAG = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
+_TAG = re.compile(r"<(/?)answer>")
 _HASHES = re.compile(r"####[ \t]*(\S[^\n]*)")
 _BRACES = re.compile(r"(?P<box>\\(?:boxed|fbox)\s*\{)|\\boxed\s+(?P<bare>[0-9A-Za-z])|\\.|[{}]", re.DOTALL)
 
@@ -36,9 +36,14 @@ def last_boxed(text: str) -> str | None:
 
 
 def last_tag(text: str) -> str | None:
-    """What the last complete ``<answer>...</answer>`` contains, stripped; None where there is none."""
-    found = _TAG.findall(text)
-    return found[-1].strip() if found else None
+    """What the last complete ``<answer>...</answer>`` contains, stripped; None where there is none. One pass."""
+    found: str | None = None
+    start: int | None = None  # where the content of an open tag starts
+    for tag in _TAG.finditer(text):
+        if tag.group(1) and start is not None:
+            found = text[start : tag.start()]
+        start = None if tag.group(1) else tag.end()
+    return found.strip() if found is not None else None
 
 
 def last_hashes(text: str) -> str | None:
@@ -47,8 +52,17 @@ def last_hashes(text: str) -> str | None:
     return found[-1].strip() if found else None
 
 
-def extract(response: str, answer_format: AnswerFormat) -> str | None:
-    """The final answer of ``response`` in one given format; None where it is not there or blank."""
+def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) -> str | None:
+    """The final answer of ``response`` in one given format; None where it is not there or blank.
+
+    ``cut``: the length limit ended the response. An answer then counts only where more text follows that ends it: a
+    closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of ``#### 12``),
+    and with "plain" there is none.
+    """
+    if cut and answer_format == "plain":
+        return None
+    if cut and answer_format == "####":
+        response = response.rpartition("\n")[0]
     if answer_format == "tag":
         found = last_tag(response)
     elif answer_format == "boxed":

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rlinf_envs.errors import SettingError
+
 
 @dataclass(frozen=True)
 class PromptTemplate:
@@ -32,14 +34,14 @@ def prompt_template(template: str, few_shot: Sequence[Mapping[str, str]] = ()) -
         few_shot: examples with the keys ``question`` and ``response``, put before the question, a blank line between.
 
     Raises:
-        ValueError: the template has no ``{question}``, or an example lacks a key or has another.
+        SettingError: the template has no ``{question}``, or an example lacks a key or has another.
     """
     if template.count("{question}") != 1:
-        raise ValueError(f"prompt_template must contain {{question}} exactly once, got {template!r}")
+        raise SettingError(f"prompt_template must contain {{question}} exactly once, got {template!r}")
     parts = []
     for number, example in enumerate(few_shot):
         if set(example) != {"question", "response"} or not all(isinstance(v, str) for v in example.values()):
-            raise ValueError(
+            raise SettingError(
                 f"few_shot[{number}] must have the text keys question and response, got {sorted(map(str, example))}"
             )
         parts.append(f"{template.replace('{question}', example['question'])}\n{example['response']}\n\n")

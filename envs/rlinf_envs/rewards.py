@@ -9,11 +9,10 @@ here: the row gets 0 and is reported as quarantined.
 
 from __future__ import annotations
 
-import importlib
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S, CustomReward
+from rlinf_envs.errors import RewardError, SettingError
+from rlinf_envs.reward_formats import format_check
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.tasks import Judgement, Task
 
@@ -28,15 +30,6 @@ if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env work
     from rlinf.interfaces import RewardTerm
 
 TERMS = ("correctness", "format", "length", "language", "custom")
-
-FORMATS: dict[str, str] = {
-    "boxed": r"\\boxed\s*\{",
-    "tag": r"<answer>(?:(?!</?answer>).)*\S(?:(?!</?answer>).)*</answer>\s*\Z",
-    "think": r"\A\s*<think>(?:(?!</?think>).)*</think>\s*<answer>(?:(?!</?answer>).)*</answer>\s*\Z",
-    "####": r"^####\s*\S[^\n]*\s*\Z",
-    "plain": r"\A\s*\S[^\n]*\s*\Z",
-}
-"""Named formats; each is searched for with DOTALL and MULTILINE."""
 
 SCRIPTS: dict[str, frozenset[str]] = {
     "en": frozenset({"LATIN"}),
@@ -56,10 +49,6 @@ SCRIPTS: dict[str, frozenset[str]] = {
 """Language code -> scripts (first word of the Unicode character name) that its text is written in."""
 
 
-class RewardError(RuntimeError):
-    """A reward function that raised or returned something that is no number; the message names it."""
-
-
 @dataclass(frozen=True)
 class Rewards:
     """What :meth:`RewardSum.score` returns for n responses."""
@@ -73,20 +62,11 @@ class Rewards:
 
 
 def format_term(pattern: str) -> RewardTerm:
-    """1 where ``pattern`` (a name of :data:`FORMATS`, or a regular expression) is found in the response, else 0.
-
-    Raises:
-        ValueError: ``pattern`` is no valid regular expression.
-    """
-    try:
-        compiled = re.compile(FORMATS.get(pattern, pattern), re.DOTALL | re.MULTILINE)
-    except re.error as error:
-        raise ValueError(
-            f"reward.format: {pattern!r} is neither one of {', '.join(FORMATS)} nor a regular expression: {error}"
-        ) from error
+    """1 where the response has the format ``pattern`` (see :func:`~rlinf_envs.reward_formats.format_check`), else 0."""
+    found = format_check(pattern)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        return 1.0 if compiled.search(response) else 0.0
+        return float(found(response))
 
     return term
 
@@ -94,7 +74,7 @@ def format_term(pattern: str) -> RewardTerm:
 def length_term(target: int, slack: int) -> RewardTerm:
     """0 up to ``target`` characters, then down to -1 on a straight line over the next ``slack`` characters."""
     if target < 0 or slack <= 0:
-        raise ValueError(f"reward.length needs target >= 0 and slack > 0 (characters), got {target} and {slack}")
+        raise SettingError(f"reward.length needs target >= 0 and slack > 0 (characters), got {target} and {slack}")
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         return -min(1.0, max(0.0, (len(response) - target) / slack))
@@ -105,7 +85,7 @@ def length_term(target: int, slack: int) -> RewardTerm:
 def language_term(expected: str) -> RewardTerm:
     """The share of the response's letters that belong to the script of ``expected``; 1 where there are no letters."""
     if expected not in SCRIPTS:
-        raise ValueError("reward.language.expected: " + unknown("language", expected, SCRIPTS))
+        raise SettingError("reward.language.expected: " + unknown("language", expected, SCRIPTS))
     scripts = SCRIPTS[expected]
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
@@ -121,37 +101,25 @@ def _script(char: str) -> str:
     return unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0]
 
 
-def custom_term(path: str) -> RewardTerm:
-    """The function that ``path`` ("module:function") names.
-
-    Raises:
-        ValueError: the path has no colon, the module cannot be imported, or it has no such callable.
-    """
-    module_name, colon, name = path.partition(":")
-    if not colon or not module_name or not name:
-        raise ValueError(f"reward.custom: {path!r} must read module:function")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ValueError(f"reward.custom: cannot import {module_name!r} of {path!r}: {error}") from error
-    function: Callable[..., Any] | None = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"reward.custom: {module_name!r} has no function {name!r}")
-    return function
-
-
 class RewardSum:
     """The weighted sum of the configured terms."""
 
-    def __init__(self, config: Mapping[str, Any] | None = None, *, default_format: str = "boxed") -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        default_format: str = "boxed",
+        custom_timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
         """
         Args:
             config: term name -> weight, or a mapping with ``weight`` and the term's options; ``custom`` maps
                 "module:function" to weights. Nothing given means ``{"correctness": 1.0}``.
             default_format: the format that the ``format`` term asks for when it names none.
+            custom_timeout_s: deadline of one call of a custom function, seconds.
 
         Raises:
-            ValueError: an unknown term or option, a weight that is no finite number, a custom function that is not
+            SettingError: an unknown term or option, a weight that is no finite number, a custom function that is not
                 there.
         """
         settings = {"correctness": 1.0} if config is None else dict(config)
@@ -161,7 +129,7 @@ class RewardSum:
         for name, value in settings.items():
             if name == "custom":
                 for path, weight in _mapping("reward.custom", value).items():
-                    self._add(f"custom:{path}", weight, custom_term(path))
+                    self._add(f"custom:{path}", weight, CustomReward(path, timeout_s=custom_timeout_s))
             elif name == "correctness":
                 options = _options(name, value, {})
                 self._add(name, options["weight"], None)
@@ -177,7 +145,7 @@ class RewardSum:
 
     def _add(self, name: str, weight: Any, function: RewardTerm | None) -> None:
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
-            raise ValueError(f"reward.{name}: the weight must be a finite number, got {weight!r}")
+            raise SettingError(f"reward.{name}: the weight must be a finite number, got {weight!r}")
         self.weights[name] = float(weight)
         if function is not None:
             self._functions[name] = function
@@ -213,20 +181,14 @@ class RewardSum:
 
 def _call(name: str, function: RewardTerm, prompt: str, response: str, task: Task) -> float:
     try:
-        value = function(prompt=prompt, response=response, answer=task.answer, row=task.row)
-    except Exception as error:
-        raise RewardError(
-            f"reward term {name!r} raised {type(error).__name__}: {error} (question: {task.question[:80]!r})"
-        ) from error
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise RewardError(f"reward term {name!r} must return a number, got {value!r}") from error
+        return float(function(prompt=prompt, response=response, answer=task.answer, row=task.row))
+    except RewardError as error:
+        raise RewardError(f"reward term {name!r} {error} (question: {task.question[:80]!r})") from None
 
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where} must be a mapping, got {value!r}")
+        raise SettingError(f"{where} must be a mapping, got {value!r}")
     return value
 
 
@@ -235,5 +197,5 @@ def _options(name: str, value: Any, defaults: Mapping[str, Any]) -> dict[str, An
     given = dict(value) if isinstance(value, Mapping) else {"weight": value}
     reject_unknown(f"option of reward.{name}", given, ["weight", *defaults])
     if "weight" not in given:
-        raise ValueError(f"reward.{name} needs a weight")
+        raise SettingError(f"reward.{name} needs a weight")
     return {**defaults, **given}

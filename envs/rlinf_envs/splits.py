@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Literal
 
+from rlinf_envs.errors import SettingError
+
 Side = Literal["train", "eval", "all"]
 
 SIDES: tuple[Side, ...] = ("train", "eval", "all")
@@ -30,11 +32,11 @@ def check_side(split: str, eval_fraction: float) -> Side:
     """``split`` as a side.
 
     Raises:
-        ValueError: ``split`` is none of train, eval, all, or ``eval_fraction`` leaves one of the two sides empty.
+        SettingError: ``split`` is none of train, eval, all, or ``eval_fraction`` leaves one of the two sides empty.
     """
     for side in SIDES:
         if split == side:
             if not 0.0 < eval_fraction < 1.0:
-                raise ValueError(f"eval_fraction must lie strictly between 0 and 1, got {eval_fraction}")
+                raise SettingError(f"eval_fraction must lie strictly between 0 and 1, got {eval_fraction}")
             return side
-    raise ValueError(f"split must be one of {', '.join(SIDES)}, got {split!r}")
+    raise SettingError(f"split must be one of {', '.join(SIDES)}, got {split!r}")

@@ -11,7 +11,8 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Protocol
 
-from rlinf_envs.arithmetic import ArithmeticFault, evaluate
+from rlinf_envs.arithmetic import exact_value
+from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.tasks import Judgement, Task
 
@@ -38,7 +39,7 @@ class Step:
 def split_steps(response: str, delimiter: str = "\n") -> list[Step]:
     """The non-blank pieces between delimiters; ``end`` points behind a step's last character, before the delimiter."""
     if not delimiter:
-        raise ValueError("the delimiter of steps must not be empty")
+        raise SettingError("the delimiter of steps must not be empty")
     steps = []
     start = 0
     for piece in response.split(delimiter):
@@ -90,17 +91,14 @@ def _number_beside(part: str, *, left: bool) -> tuple[Fraction | None, Fraction 
     """Values of the arithmetic that touches the left and the right end of ``part``."""
     start = _NUMERIC.match(part.lstrip()) if left else None
     end = None
-    for found in _NUMERIC.finditer(part):
-        if part[found.end() :].strip() == "":
-            end = found
+    bare = part.rstrip()
+    for found in _NUMERIC.finditer(bare):
+        end = found if found.end() == len(bare) else None
     return (_value(start.group()) if start else None, _value(end.group()) if end else None)
 
 
 def _value(text: str) -> Fraction | None:
-    try:
-        return evaluate(text.strip().rstrip(".,"))
-    except ArithmeticFault:
-        return None
+    return exact_value(text.strip().rstrip(".,"))
 
 
 SCORERS = {"arithmetic": ArithmeticScorer}
@@ -121,22 +119,22 @@ def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
     """The scorer that ``module:name`` names: a class (made with ``options``), a function, or an object with ``score``.
 
     Raises:
-        ValueError: the module or the name does not exist, it can not score, or it is no class and there are options.
+        SettingError: the module or the name does not exist, it can not score, or it is no class and there are options.
     """
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"step scorer {name!r} can not be imported: {error}") from error
+        raise SettingError(f"step scorer {name!r} can not be imported: {error}") from error
     if inspect.isclass(found):
         found = found(**options)
     elif options:
-        raise ValueError(f"steps.options are for a scorer that is a class, and {name!r} is none")
+        raise SettingError(f"steps.options are for a scorer that is a class, and {name!r} is none")
     if hasattr(found, "score"):
         scorer: StepScorer = found
         return scorer
     if not callable(found):
-        raise ValueError(f"step scorer {name!r} is neither a function nor has it a method score")
+        raise SettingError(f"step scorer {name!r} is neither a function nor has it a method score")
     return FunctionScorer(found)
 
 
@@ -183,10 +181,10 @@ def _scorer(config: Mapping[str, Any]) -> StepScorer:
     chosen, options = config.get("scorer", "arithmetic"), config.get("options") or {}
     built_in = isinstance(chosen, str) and ":" not in chosen
     if built_in and chosen not in SCORERS:
-        raise ValueError(unknown("step scorer", chosen, SCORERS))
+        raise SettingError(unknown("step scorer", chosen, SCORERS))
     strange = {"options"} if built_in else {"right", "wrong"}
     for name in sorted(strange & set(config)):
-        raise ValueError(f"steps.{name} is not read by the step scorer {chosen!r}")
+        raise SettingError(f"steps.{name} is not read by the step scorer {chosen!r}")
     if built_in:
         return SCORERS[chosen](float(config.get("right", 1.0)), float(config.get("wrong", 0.0)))
     if isinstance(chosen, str):

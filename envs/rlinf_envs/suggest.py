@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from rlinf_envs.errors import SettingError
+
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> str:
     """A sentence that names the nearest known names, and all of them while they fit on a few lines."""
@@ -23,4 +25,4 @@ def reject_unknown(kind: str, given: Iterable[str], known: Iterable[str]) -> Non
     names = list(known)
     problems = [unknown(kind, key, names) for key in given if key not in names]
     if problems:
-        raise ValueError("\n".join(problems))
+        raise SettingError("\n".join(problems))

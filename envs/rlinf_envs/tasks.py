@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 Status = Literal["correct", "wrong", "unparsable", "timeout"]
 
@@ -55,3 +55,11 @@ class Judge(Protocol):
 
     def close(self) -> None:
         """Ends helper processes; a judge is not used afterwards."""
+
+
+@runtime_checkable
+class CutJudge(Protocol):
+    """A judge that treats responses apart which the length limit ended; any other grades them like complete ones."""
+
+    def judge_cut(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        """One judgement per response, in order."""

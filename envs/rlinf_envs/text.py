@@ -8,18 +8,21 @@ environment adds to the conversation: its next message, or "" where the conversa
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from rlinf_envs.errors import SettingError
 from rlinf_envs.prompts import prompt_template
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.spaces import MAX_CHARS, FreeText, batched
 from rlinf_envs.steps import StepGrader
-from rlinf_envs.tasks import Judge, Judgement, Task, TaskSource
+from rlinf_envs.suggest import reject_unknown
+from rlinf_envs.tasks import CutJudge, Judge, Judgement, Task, TaskSource
 
 Infos = dict[str, Any]
 StepResult = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]
@@ -47,6 +50,13 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (gymnasium's)
     _OPTIONS: ClassVar[tuple[str, ...]] = ("task_ids", "reset_mask")
 
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
+        """Checks the names of the settings, so that a misspelt one is answered by the one that was meant."""
+        parameters = inspect.signature(cls.__init__).parameters
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+            reject_unknown(f"setting of {cls.__name__}", settings, list(parameters)[1:])
+        return super().__new__(cls)
+
     def __init__(
         self,
         num_envs: int,
@@ -72,7 +82,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             max_chars: longest observation or action of the spaces.
         """
         if num_envs < 1 or max_turns < 1:
-            raise ValueError(f"num_envs and max_turns must be at least 1, got {num_envs} and {max_turns}")
+            raise SettingError(f"num_envs and max_turns must be at least 1, got {num_envs} and {max_turns}")
         self.num_envs = num_envs
         self.single_observation_space = FreeText(max_chars)
         self.single_action_space = FreeText(max_chars)
@@ -90,6 +100,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         self._prompts: list[str] = []
         self._turns = np.zeros(num_envs, dtype=np.int64)
         self._done = np.ones(num_envs, dtype=np.bool_)
+        self._cut: frozenset[int] = frozenset()
         self._truncated = np.zeros(num_envs, dtype=np.bool_)
 
     # Tasks by id: what a warm start, a tokenizer and a report read.
@@ -177,6 +188,13 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         }
         return tuple(self._prompts), infos
 
+    def mark_cut(self, rows: Sequence[int]) -> None:
+        """Says which responses of the next ``step`` were ended by the length limit rather than by the policy.
+
+        A judge that has ``judge_cut`` grades them by it: they may have ended before their answer did.
+        """
+        self._cut = frozenset(rows)
+
     def step(self, actions: Sequence[str | None]) -> StepResult:
         """One response per conversation; None leaves the conversation where it is.
 
@@ -219,7 +237,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         """Judges the responses (by row) and spreads the results over [num_envs] columns."""
         rows, responses = list(finishing), list(finishing.values())
         tasks = [self._tasks[row] for row in rows]
-        judgements: list[Judgement] = self._judge.judge(responses, tasks)
+        judgements = self._judgements(rows, responses, tasks)
         scored = self._rewards.score([self._prompts[row] for row in rows], responses, tasks, judgements)
         infos: Infos = {
             "verdict": self._column(rows, _objects([j.status for j in judgements]), ""),
@@ -239,6 +257,18 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             infos["step_ends"] = self._lists(rows, ends)
             infos["step_rewards"] = self._lists(rows, values_of_steps)
         return self._column(rows, scored.total, 0.0), infos
+
+    def _judgements(self, rows: Sequence[int], responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        cut = [place for place, row in enumerate(rows) if row in self._cut]
+        self._cut = frozenset()
+        if not cut or not isinstance(self._judge, CutJudge):
+            return self._judge.judge(responses, tasks)
+        whole = sorted(set(range(len(rows))) - set(cut))
+        judgements: dict[int, Judgement] = {}
+        for places, judge in ((whole, self._judge.judge), (cut, self._judge.judge_cut)):
+            found = judge([responses[place] for place in places], [tasks[place] for place in places])
+            judgements.update(zip(places, found, strict=True))
+        return [judgements[place] for place in range(len(rows))]
 
     def _column(self, rows: list[int], values: NDArray[Any], fill: Any) -> NDArray[Any]:
         column = np.full(self.num_envs, fill, dtype=values.dtype)

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
+from rlinf_envs.errors import SettingError
+
 START_TIMEOUT_S = 120.0
-_WALL_FACTOR = 4.0
 _TIMERS = (-signal.SIGPROF, -signal.SIGALRM)
 
 
@@ -39,6 +40,8 @@ class Outcome:
 
     status: Literal["done", "timeout", "died", "error"]
     value: Any = None
+    repeatable: bool = True
+    """Whether the same call would end so again; a deadline by the clock may be the fault of a crowded machine."""
 
 
 @dataclass
@@ -54,15 +57,15 @@ class Counts:
 class _Worker:
     """One process and the socket to it."""
 
-    def __init__(self, target: str, memory_bytes: int) -> None:
+    def __init__(self, target: str, memory_bytes: int, prints: bool) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "rlinf_envs.worker_process", str(theirs.fileno()), target, str(memory_bytes)],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stdout=None if prints else subprocess.DEVNULL,
+                stderr=None if prints else subprocess.PIPE,
                 # The child finds its modules where this process does, also those that a script put on sys.path.
                 env={
                     **os.environ,
@@ -86,27 +89,41 @@ class _Worker:
     def last_words(self) -> str:
         """What the process printed before it ended."""
         self.process.kill()
-        return self.process.communicate()[1].decode(errors="replace").strip()[-2000:]
+        printed: bytes | None = self.process.communicate()[1]
+        return (printed or b"").decode(errors="replace").strip()[-2000:]
 
 
 class WorkerPool:
     """Processes that all run one function; started at the first call, replaced when they are stuck or dead."""
 
-    def __init__(self, target: str, *, workers: int = 1, timeout_s: float = 5.0, memory_bytes: int = 4 << 30) -> None:
+    def __init__(
+        self,
+        target: str,
+        *,
+        workers: int = 1,
+        timeout_s: float = 5.0,
+        wall_factor: float = 4.0,
+        memory_bytes: int = 4 << 30,
+        prints: bool = False,
+    ) -> None:
         """
         Args:
             target: "module:function", called with the arguments given to :meth:`map`; they and its value are pickled.
             timeout_s: deadline of one call, in seconds of the worker's CPU time: on a crowded machine an answer gets
-                the same verdict as on an idle one. A call that does not compute either is given up after four times as
-                long by the clock.
+                the same verdict as on an idle one.
+            wall_factor: a call that does not compute is given up after this many times as long by the clock.
             memory_bytes: address space of one worker, in bytes; 0 means no limit.
+            prints: what the function prints goes where this process prints; otherwise nowhere.
 
         Raises:
-            ValueError: no worker, or no time.
+            SettingError: no worker, or no time.
         """
         if workers < 1 or not timeout_s > 0:
-            raise ValueError(f"a pool needs at least one worker and a positive timeout, got {workers} and {timeout_s}")
+            raise SettingError(
+                f"a pool needs at least one worker and a positive timeout, got {workers} and {timeout_s}"
+            )
         self.target, self.workers, self.timeout_s, self.memory_bytes = target, workers, timeout_s, memory_bytes
+        self.wall_factor, self.prints = wall_factor, prints
         self.counts = Counts()
         self._crew: list[_Worker] = []
         self._lock = threading.Lock()
@@ -166,11 +183,11 @@ class WorkerPool:
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _new_worker(self) -> _Worker:
-        return _Worker(self.target, self.memory_bytes)
+        return _Worker(self.target, self.memory_bytes, self.prints)
 
     def _hand_over(self, worker: _Worker, waiting: list[int], calls: Sequence[tuple[Any, ...]]) -> None:
         call = waiting.pop()
-        worker.deadline = time.monotonic() + self.timeout_s * _WALL_FACTOR
+        worker.deadline = time.monotonic() + self.timeout_s * self.wall_factor
         try:
             worker.connection.send((self.timeout_s, calls[call]))
         except OSError:
@@ -188,10 +205,11 @@ class WorkerPool:
             if not worker.ready:
                 raise WorkerStartError(f"a worker for {self.target} did not start: {worker.last_words()}") from None
             # Whether the kernel's timers ended it, or something else did.
-            late = worker.process.wait() in _TIMERS
+            ended = worker.process.wait()
+            late = ended in _TIMERS
             self.counts.timeouts += late
             self.counts.deaths += not late
-            return Outcome("timeout" if late else "died")
+            return Outcome("timeout" if late else "died", repeatable=ended == -signal.SIGPROF)
         if status == "ready":
             worker.ready = True
             return None
@@ -203,7 +221,7 @@ class WorkerPool:
         if not worker.ready:
             raise WorkerStartError(f"a worker for {self.target} took over {START_TIMEOUT_S:.0f} s to start")
         self.counts.timeouts += 1
-        return Outcome("timeout")
+        return Outcome("timeout", repeatable=False)
 
     def _replace(self, worker: _Worker) -> None:
         worker.end()

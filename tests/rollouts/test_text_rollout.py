@@ -13,7 +13,7 @@ from rlinf.config.schema import AlgorithmConfig
 from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Graded
+from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.task_order import TaskOrder
@@ -49,9 +49,9 @@ class Echo:
 
     busy_s = 0.0
 
-    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
+    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
         self.turn += 1
-        for place, answer in answers:
+        for place, answer, _ in responses:
             reward, over = float(len(answer) % 2 == 0), self.turn >= self.turns
             yield Graded(place, str(len(answer) % 3), reward, over, {})
 

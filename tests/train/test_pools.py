@@ -9,7 +9,7 @@ from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import GradedColumns
+from rlinf.rollouts.text.grading import GradedColumns, Response
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.pools import TextEnvPool, shares
 from rlinf.train.workers.sampler_pool import SamplerPool
@@ -115,13 +115,13 @@ class Counter:
         self.tasks = task_ids
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
-    def answer(self, side: str, count: int, rows: list[int], responses: list[str]) -> GradedColumns:
+    def answer(self, side: str, count: int, responses: list[Response]) -> GradedColumns:
         assert count == len(self.tasks)
-        for row in rows:
+        for row, _, _ in responses:
             self.turns[row] += 1
-        said = [f"{self.tasks[row]}:{self.turns[row]}:{text}" for row, text in zip(rows, responses, strict=True)]
-        none = [False] * len(rows)
-        rewards = [float(self.turns[row]) for row in rows]
+        said = [f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}" for row, text, cut in responses]
+        none = [False] * len(responses)
+        rewards = [float(self.turns[row]) for row, _, _ in responses]
         return GradedColumns(said, rewards, none, none, {"turn": rewards}, 0.25)
 
 
@@ -154,10 +154,11 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
     observations, infos = pool.reset("train", [10, 11, 12])
     assert observations == ["10", "11", "12"]
     assert list(infos["task_id"]) == [10, 11, 12]
-    list(pool.grade("train", 3, enumerate("aaa")))
+    list(pool.grade("train", 3, [Response(place, "a", cut=False) for place in range(3)]))
     group.dies[0, "answer"] = 0
-    graded = {one.place: one for one in pool.grade("train", 3, [(2, "z"), (1, "y"), (0, "x")])}
-    assert [graded[place].observation for place in range(3)] == ["10:2:x", "11:2:y", "12:2:z"]
+    last = [Response(2, "z", cut=True), Response(1, "y", cut=False), Response(0, "x", cut=True)]
+    graded = {one.place: one for one in pool.grade("train", 3, last)}
+    assert [graded[place].observation for place in range(3)] == ["10:2:x!", "11:2:y", "12:2:z!"]
     assert [graded[place].facts["turn"] for place in range(3)] == [2.0] * 3
     assert pool.restarts == 1
     assert pool.busy_s == 0.5
@@ -169,10 +170,10 @@ def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.Monk
     pool.reset("train", [10, 11, 12])
     sent: list[int] = []
 
-    def answers() -> Iterator[tuple[int, str]]:
+    def answers() -> Iterator[Response]:
         for place in (0, 1, 2):
             sent.append(place)
-            yield place, "a"
+            yield Response(place, "a", cut=False)
 
     seen = [(one.place, len(sent)) for one in pool.grade("train", 3, answers())]
     assert sorted(place for place, _ in seen) == [0, 1, 2]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlinf_envs.math import symbolic
-from rlinf_envs.math.grading import grade
+from rlinf_envs.math.grading import grade_answer
 
 symbolic.equal("x+1", "1+x")
 
-__all__ = ["grade"]
+__all__ = ["grade_answer"]

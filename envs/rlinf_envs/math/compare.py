@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from rlinf_envs.math.chains import Equal, chain, holds
 from rlinf_envs.math.notation import tidy
 from rlinf_envs.math.quantity import Quantity, quantity, same_quantity, split_unit
 from rlinf_envs.math.relations import assignment, has_inequality, intervals, without_member
@@ -22,10 +23,11 @@ from rlinf_envs.math.structure import (
 from rlinf_envs.math.symbolic import Unreadable, is_expression
 
 Item = TypeVar("Item")
-Equal = Callable[[str, str], bool]
-"""Decides whether two expressions are equal; may raise :class:`~rlinf_envs.math.symbolic.Unreadable`."""
-
+MAX_CHARS = 1000
+"""Longer answers count only where they read like the reference: everything below is bounded by this length."""
 _MAX_DEPTH = 4
+_UNEVALUATED = re.compile(r"\\(?:i{0,2}int|oint|sum|prod|lim)(?![A-Za-z])")
+"""Operators that state a problem: "\\int_0^1 2x dx" is no answer to the question for its value."""
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 
 
@@ -35,6 +37,8 @@ def same(given: str, wanted: str, equal: Equal) -> bool:
     Raises:
         Unreadable: ``given`` as a whole cannot be read as mathematics though ``wanted`` can.
     """
+    if max(len(given), len(wanted)) > MAX_CHARS:
+        return bool(given.strip()) and _squeezed(given) == _squeezed(wanted)
     return _same(tidy(given), tidy(wanted), equal, _MAX_DEPTH)
 
 
@@ -48,6 +52,14 @@ def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
     letter = wanted_choice(wanted)
     if letter is not None:
         return given_choice(given) == letter
+    members = chain(given)
+    if members is not None and (len(members) > 2 or chain(wanted) is None):
+        # A reference that is an equation is met by one: "y - 2x = 3" is no claim that y - 2x has the value 3.
+        if not holds(members, equal):
+            return False
+        given = members[-1] if chain(wanted) is None else given
+    if _UNEVALUATED.search(given) and not _UNEVALUATED.search(wanted):
+        return False
     given, wanted = without_member(without_choice(given)), without_member(without_choice(wanted))
     base, wanted_base = in_base(given), in_base(wanted)
     if base is not None or wanted_base is not None:
@@ -177,4 +189,4 @@ def _words(text: str) -> str:
 
 def _squeezed(text: str) -> str:
     # Space between digits separates numbers: "3 4" is not 34.
-    return re.sub(r"(?<!\d)\s+|\s+(?!\d)", "", text)
+    return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(text.split()))

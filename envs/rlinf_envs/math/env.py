@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from rlinf_envs import datasets
+from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S as REWARD_TIMEOUT_S
+from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.marks import format_marks
 from rlinf_envs.math.calculator import Calculator
-from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S, VerifierPool
+from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
+from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
 from rlinf_envs.math.rows import Fields, tasks_of
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import on_side
@@ -39,12 +43,15 @@ class MathEnv(TextTaskEnv):
         limit: int | None = None,
         eval_fraction: float = 0.1,
         answer_format: str = "boxed",
-        verify_timeout: float = DEFAULT_TIMEOUT_S,
+        extraction: str = "lenient",
+        cut_responses: str = "strict",
+        verify_timeout: float = VERIFY_TIMEOUT_S,
         verify_workers: int = 1,
         prompt_template: str = "{question}",
         system_prompt: str | None = None,
         few_shot: Sequence[Mapping[str, str]] = (),
         reward: Mapping[str, Any] | None = None,
+        reward_timeout: float = REWARD_TIMEOUT_S,
         steps: Mapping[str, Any] | None = None,
         tool: Literal["calculator"] | None = None,
         max_turns: int = 1,
@@ -58,12 +65,18 @@ class MathEnv(TextTaskEnv):
             question_field, answer_field, domain_field: names, dots for nested fields; found by themselves for the usual
                 layouts (GSM8K, MATH among them) when not given.
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
+                A question with two answers and an answer that is NaN or infinite are taken, with a warning
+                (``doubts``).
             limit: at most so many tasks, the first ones.
             eval_fraction: share reserved for evaluation where the dataset has no split for it.
             answer_format: how demonstrations end and what the ``format`` reward asks for: "boxed", "tag" or "####".
-                Answers are found in any of them.
+                Answers are found in any of them where extraction is lenient.
+            extraction: where a final answer may stand. "lenient": in any format, behind "answer is", or on the last
+                line; "strict": in ``answer_format`` alone.
+            cut_responses: how responses are read that the length limit ended. "strict": the answer counts where it was
+                complete in ``answer_format``; "lenient": they are read like complete ones.
             verify_timeout: deadline of one answer, seconds. verify_workers: verifier processes.
-            prompt_template, system_prompt, few_shot, reward, steps: as for ``rlinf/ReasoningGym-v0``.
+            prompt_template, system_prompt, few_shot, reward, reward_timeout, steps: as for ``rlinf/ReasoningGym-v0``.
             tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
             max_turns: responses per conversation, after which it is truncated; 1 without a tool.
 
@@ -71,40 +84,44 @@ class MathEnv(TextTaskEnv):
             DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
         """
         if answer_format not in MATH_FORMATS:
-            raise ValueError(unknown("answer_format", answer_format, MATH_FORMATS))
+            raise SettingError(unknown("answer_format", answer_format, MATH_FORMATS))
+        where = _extraction("extraction", extraction)
+        cut = _extraction("cut_responses", cut_responses)
         if on_bad_row not in ("error", "skip"):
-            raise ValueError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
+            raise SettingError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
         if limit is not None and limit < 1:
-            raise ValueError(f"limit must be at least 1, got {limit}")
+            raise SettingError(f"limit must be at least 1, got {limit}")
         if tool not in (None, "calculator"):
-            raise ValueError(unknown("tool", str(tool), ("calculator",)))
+            raise SettingError(unknown("tool", str(tool), ("calculator",)))
         if tool is None and max_turns != 1:
-            raise ValueError(f"max_turns is for conversations with a tool; without one it must be 1, got {max_turns}")
+            raise SettingError(f"max_turns is for conversations with a tool; without one it must be 1, got {max_turns}")
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         selection = datasets.select(path, split, subset)
-        tasks, self.complaints = tasks_of(
+        rows = tasks_of(
             selection.records,
             Fields(question_field, answer_field, domain_field),
             default_domain=Path(path).stem,
             on_bad_row=on_bad_row,
         )
+        tasks, self.complaints, self.doubts = rows.tasks, rows.complaints, rows.doubts
+        if self.doubts:
+            listed = "\n".join(self.doubts[:5]) + ("\n..." if len(self.doubts) > 5 else "")
+            warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
         if selection.by_hash:
             tasks = [
                 task for task in tasks if on_side(task.question, "eval" if split == "eval" else "train", eval_fraction)
             ]
         if not tasks:
-            raise datasets.DatasetError(
-                f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)"
-            )
+            raise DatasetError(f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)")
         self.pool = VerifierPool(workers=verify_workers, timeout_s=verify_timeout)
         super().__init__(
             num_envs,
             _Listed([_demonstrable(task, chosen) for task in tasks[:limit]]),
-            MathJudge(self.pool, chosen),
+            MathJudge(self.pool, chosen, extraction=where, cut_responses=cut),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
             system_prompt=system_prompt,
-            rewards=RewardSum(reward, default_format=chosen),
+            rewards=RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout),
             step_grader=StepGrader(steps) if steps is not None else None,
             dialogue=Calculator() if tool else None,
             max_turns=max_turns,
@@ -133,11 +150,28 @@ class _Listed:
 class MathJudge:
     """Grades in a verifier pool."""
 
-    def __init__(self, pool: VerifierPool, answer_format: AnswerFormat) -> None:
+    def __init__(
+        self,
+        pool: VerifierPool,
+        answer_format: AnswerFormat,
+        *,
+        extraction: Extraction = "lenient",
+        cut_responses: Extraction = "strict",
+    ) -> None:
         self._pool, self._format = pool, answer_format
+        self._extraction, self._strict_when_cut = extraction, cut_responses == "strict"
 
     def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        verdicts = self._pool.verify(responses, [task.answer for task in tasks])
+        return self._judge(responses, tasks, cut=False)
+
+    def judge_cut(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        return self._judge(responses, tasks, cut=self._strict_when_cut)
+
+    def _judge(self, responses: Sequence[str], tasks: Sequence[Task], *, cut: bool) -> list[Judgement]:
+        answers = [task.answer for task in tasks]
+        verdicts = self._pool.verify(
+            responses, answers, extraction=self._extraction, answer_format=self._format, cut=cut
+        )
         return [Judgement(verdict.status, float(verdict.correct), verdict.extracted) for verdict in verdicts]
 
     def render(self, answer: str) -> str:
@@ -145,6 +179,13 @@ class MathJudge:
 
     def close(self) -> None:
         self._pool.close()
+
+
+def _extraction(setting: str, given: str) -> Extraction:
+    for name in EXTRACTIONS:
+        if given == name:
+            return name
+    raise SettingError(unknown(setting, given, EXTRACTIONS))
 
 
 def _demonstrable(task: Task, answer_format: AnswerFormat) -> Task:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf_envs.math.compare import Equal, same
+from rlinf_envs.math.chains import Equal
+from rlinf_envs.math.compare import same
 from rlinf_envs.math.final_answer import final_answer, reference_answer
+from rlinf_envs.math.size import too_large
 from rlinf_envs.math.symbolic import Unreadable, equal
 from rlinf_envs.tasks import Status
 
@@ -20,37 +22,57 @@ class Verdict:
     """The final answer as it stands in the response; None where none was found."""
 
 
+class _TooCostly(Exception):
+    """An expression whose numbers are too large to work out."""
+
+
 class _NeedsAlgebra(Exception):
     """Structure does not decide: an expression has to be parsed."""
 
 
 def grade(response: str, answer: str) -> Verdict:
-    """Grades without any time limit; algebra on hostile input may take for ever."""
-    return _grade(response, answer, equal)
+    """Grades a complete response without any time limit; algebra on hostile input may take for ever."""
+    extracted = final_answer(response)
+    return Verdict(False, "unparsable", None) if extracted is None else grade_answer(extracted, answer)
 
 
-def grade_cheaply(response: str, answer: str) -> Verdict | None:
-    """The verdict of :func:`grade` where no algebra is needed for it (plain numbers, equal texts, choices); else None.
+def grade_answer(extracted: str, answer: str) -> Verdict:
+    """Grades a final answer as it stands in a response, without any time limit: for a process that can be ended."""
+    return _grade(extracted, answer, _sized(equal))
 
-    Takes microseconds, and bounded time on any input. The code is the same as that of :func:`grade` up to the first
-    question of algebra, so the two cannot disagree.
+
+def grade_cheaply(extracted: str, answer: str) -> Verdict | None:
+    """The verdict of :func:`grade_answer` where no algebra is needed for it (numbers, equal texts, choices); else None.
+
+    Takes microseconds, and bounded time on any input. The code is the same as that of :func:`grade_answer` up to the
+    first question of algebra, so the two cannot disagree.
     """
     try:
-        return _grade(response, answer, _refuse)
+        return _grade(extracted, answer, _sized(_refuse))
     except _NeedsAlgebra:
         return None
 
 
-def _refuse(given: str, wanted: str) -> bool:
+def _refuse(given: str, wanted: str, tolerance: float = 0.0) -> bool:
     raise _NeedsAlgebra
 
 
-def _grade(response: str, answer: str, decide: Equal) -> Verdict:
-    extracted = final_answer(response)
-    if extracted is None:
-        return Verdict(False, "unparsable", None)
+def _sized(decide: Equal) -> Equal:
+    """``decide``, asked about expressions only whose numbers can be worked out."""
+
+    def asked(given: str, wanted: str, tolerance: float = 0.0) -> bool:
+        if too_large(given) or too_large(wanted):
+            raise _TooCostly
+        return decide(given, wanted, tolerance)
+
+    return asked
+
+
+def _grade(extracted: str, answer: str, decide: Equal) -> Verdict:
     try:
         correct = same(extracted, reference_answer(answer), decide)
     except Unreadable:
         return Verdict(False, "unparsable", extracted)
+    except _TooCostly:
+        return Verdict(False, "timeout", extracted)
     return Verdict(correct, "correct" if correct else "wrong", extracted)

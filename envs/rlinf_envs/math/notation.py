@@ -62,17 +62,15 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "*
 _TEXT = re.compile(
     r"\\(?:text|mbox|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|textnormal)\s*\{([^{}]*)\}"
 )
-_CALL = re.compile(r"(?<![A-Za-z])\\?sqrt\s*\(")
+_CALL_TOKEN = re.compile(r"(?<![A-Za-z])\\?sqrt\s*\(|.", re.DOTALL)
 _RADICAND = re.compile(r"\\sqrt(\d+(?:\.\d+)?|[A-Za-z])")
-_LONG = 4000
 
 
 @lru_cache(maxsize=16_384)
 def tidy(text: str) -> str:
     """``text`` in the one spelling, without math delimiters and final full stop."""
-    if len(text) > _LONG:
-        return text.strip()
-    text = _unwrap(text.strip())
+    # A run of blanks is one blank from here on: the patterns below would try each of its starts.
+    text = _unwrap(" ".join(text.split()))
     text = "".join(_SIGNS.get(char) or _vulgar(char) for char in text)
     text = _RADICAND.sub(r"\\sqrt{\1}", text)
     # Text marks units and words; spaces keep them apart from a number before.
@@ -115,14 +113,15 @@ def _vulgar(char: str) -> str:
 
 
 def _calls(text: str) -> str:
-    """``sqrt(x)`` as ``\\sqrt{x}``."""
-    while (found := _CALL.search(text)) is not None:
-        depth = 1
-        for index in range(found.end(), len(text)):
-            depth += {"(": 1, ")": -1}.get(text[index], 0)
-            if depth == 0:
-                text = f"{text[: found.start()]}\\sqrt{{{text[found.end() : index]}}}{text[index + 1 :]}"
-                break
-        else:
-            return text
-    return text
+    """``sqrt(x)`` as ``\\sqrt{x}``; a call that is never closed stays as it is. One pass."""
+    pieces: list[str] = []
+    open_brackets: list[int | None] = []  # for a call the piece that opens it, None for any other bracket
+    for token in _CALL_TOKEN.findall(text):
+        if token == ")" and open_brackets:
+            opening = open_brackets.pop()
+            if opening is not None:
+                pieces[opening], token = r"\sqrt{", "}"
+        elif token.endswith("("):
+            open_brackets.append(len(pieces) if len(token) > 1 else None)
+        pieces.append(token)
+    return "".join(pieces)

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rlinf_envs.datasets import DatasetError, Record
+from rlinf_envs.datasets import Record
+from rlinf_envs.errors import DatasetError
 from rlinf_envs.extraction import last_boxed, last_hashes
+from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
 
 QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input")
@@ -18,6 +20,8 @@ DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 _SHOWN = 5
+_NOT_FINITE = frozenset({"nan", "inf"})
+"""How Python writes the JSON numbers NaN, Infinity and 1e999."""
 
 
 class _BrokenRow(ValueError):
@@ -33,19 +37,38 @@ class Fields:
     domain: str | None = None
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What came of a dataset's rows."""
+
+    tasks: list[Task]
+    complaints: list[str]
+    """Rows that were left out: "file:line: what is wrong"."""
+    doubts: list[str]
+    """Rows that were taken and are hardly meant so: "file:line: what is odd"."""
+
+
 def tasks_of(
     records: Iterable[Record], fields: Fields, *, default_domain: str, on_bad_row: Literal["error", "skip"]
-) -> tuple[list[Task], list[str]]:
-    """The tasks of all sound rows, and the complaints about the others ("file:line: what is wrong").
+) -> Rows:
+    """The tasks of all sound rows, and what is wrong with the others.
 
     Raises:
         DatasetError: there is a broken row and ``on_bad_row`` is "error" (the first few are listed).
     """
     tasks: list[Task] = []
     complaints: list[str] = []
+    doubts: list[str] = []
+    answers: dict[str, tuple[str, str]] = {}
     for record in records:
         try:
-            tasks.append(_task(record, fields, default_domain))
+            task = _task(record, fields, default_domain)
+            tasks.append(task)
+            before, place = answers.setdefault(task.question, (task.answer, record.place))
+            if before != task.answer:
+                doubts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
+            elif task.answer.lstrip("-") in _NOT_FINITE:
+                doubts.append(f"{record.place}: the answer is the number {task.answer}")
         except _BrokenRow as error:
             complaints.append(f"{record.place}: {error}")
             if on_bad_row == "error" and len(complaints) > _SHOWN:
@@ -53,7 +76,7 @@ def tasks_of(
     if complaints and on_bad_row == "error":
         listed = "\n".join(complaints[:_SHOWN]) + ("\n..." if len(complaints) > _SHOWN else "")
         raise DatasetError(f"{listed}\n(on_bad_row: skip leaves such rows out and counts them)")
-    return tasks, complaints
+    return Rows(tasks, complaints, doubts)
 
 
 def _task(record: Record, fields: Fields, default_domain: str) -> Task:
@@ -66,6 +89,8 @@ def _task(record: Record, fields: Fields, default_domain: str) -> Task:
     solution = written if written != answer else None
     if solution is None:
         solution = next((record.row[name] for name in SOLUTION_FIELDS if _worked(record.row.get(name), answer)), None)
+    if solution is not None:
+        _check_text(solution, "solution")
     return Task(
         question=question,
         answer=answer,
@@ -111,7 +136,18 @@ def _text(found: tuple[str, Any], role: str) -> str:
         raise _BrokenRow(f"the {role} field {name!r} must be text, got {type(value).__name__}")
     if not value.strip():
         raise _BrokenRow(f"the {role} field {name!r} is blank")
+    _check_text(value, f"{role} field {name!r}")
     return value.strip()
+
+
+def _check_text(text: str, where: str) -> None:
+    if len(text) > MAX_CHARS:
+        raise _BrokenRow(f"the {where} has {len(text):,} characters, and {MAX_CHARS:,} are the most")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = f"\\u{ord(text[error.start]):04x}"
+        raise _BrokenRow(f"the {where} has half a character ({code}, a lone surrogate) at {error.start}") from error
 
 
 def _domain(row: Mapping[str, Any], name: str | None) -> str | None:

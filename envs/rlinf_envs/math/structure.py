@@ -11,15 +11,26 @@ _TOKEN = re.compile(
 )
 _CONNECTORS = re.compile(r"(?:,|;)?\s*(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])\s*|\s*\\(?:lor|vee)(?![A-Za-z])\s*")
 _MATRIX = re.compile(r"^\\begin\{([pb]?matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}$", re.DOTALL)
-_BASE = re.compile(
-    r"^([0-9A-Za-z.]*\d[0-9A-Za-z.]*|[A-F]+)\s*(?:_\s*\{?\s*([0-9]+|[a-z]+)\s*\}?|\(?base\s+([0-9]+|[a-z]+)\)?)$"
-)
+_BASE = re.compile(r"^([0-9A-Za-z.]+)\s*(?:_\s*\{?\s*([0-9]+|[a-z]+)\s*\}?|\(?base\s+([0-9]+|[a-z]+)\)?)$")
+_DIGITS = re.compile(r".*\d|[A-F]+$")
 _WORDS_OF_BASES = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
     "ten": "10", "twelve": "12", "sixteen": "16",
 }  # fmt: skip
 _CHOICE_GOLD = re.compile(r"^[(\[{]?\s*([A-J])\s*[)\]}]?\.?$")
 _CHOICE = re.compile(r"^[(\[{]?\s*([A-Ja-j])\s*[)\]}]?(?:[.:)]|$|(?<=[)\]}])\s)")
+_BRACKETED = re.compile(r"\([^()]{2,}\)")
+_OTHER_CHOICES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"(?<![\w\\^_(\[{])[(\[{]?([A-Ja-j])[)\]}]",  # "(B) (C)", "B) 5 C) 6"
+        r"(?:[,;/&|]|\b(?i:and|or)\b)\W*([A-J])\s*[.:](?!\d)",  # "B. 5 or C. 6"
+        r"\b(?i:or|maybe|perhaps|possibly)\W*([A-J])(?=\W*$|[,.;:?!])",  # "(B) 5 or C"
+        r"^\W*(?i:or|and)\b\W*([A-J])\b",  # "(B) or C is right"
+        r"^\W*([A-J])\W*$",  # "B. C"
+    )
+)
+"""Another letter behind the first: a second choice, not the text of the first one."""
 _CHOICE_PREFIX = re.compile(r"^(?:\(\s*[A-J]\s*\)|[A-J]\s*[.:)])\s*(?=\S)")
 
 
@@ -121,7 +132,7 @@ def matrix(text: str) -> list[list[str]] | None:
 def in_base(text: str) -> tuple[str, str] | None:
     """(digits, base) of "12_{5}" and "12 base 5"; None for numbers without a base."""
     found = _BASE.match(text)
-    if found is None:
+    if found is None or not _DIGITS.match(found.group(1)):
         return None
     base = found.group(2) or found.group(3)
     base = _WORDS_OF_BASES.get(base, base)
@@ -135,9 +146,18 @@ def wanted_choice(text: str) -> str | None:
 
 
 def given_choice(text: str) -> str | None:
-    """The letter that an answer to a multiple choice names: "B", "(b)", "(B) 12", "B. twelve"."""
+    """The letter that an answer to a multiple choice names: "B", "(b)", "(B) 12", "B. twelve".
+
+    None where it names a second one: "(B) or (C)", "B) C) D)", "B. or A.".
+    """
     found = _CHOICE.match(text)
-    return found.group(1).upper() if found else None
+    if found is None:
+        return None
+    letter = found.group(1).upper()
+    # "(2, a)" is a part of the answer's text, and names no choice.
+    rest = _BRACKETED.sub(" ", text[found.end() :])
+    others = {other.upper() for pattern in _OTHER_CHOICES for other in pattern.findall(rest)}
+    return letter if others <= {letter} else None
 
 
 def without_choice(text: str) -> str:

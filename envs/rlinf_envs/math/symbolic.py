@@ -35,8 +35,8 @@ def is_expression(text: str) -> bool:
     return not any(word not in _FUNCTIONS for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
 
 
-def equal(given: str, wanted: str) -> bool:
-    """Whether two expressions are equal.
+def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
+    """Whether two expressions are equal; two numbers also where they differ by less than ``tolerance``.
 
     Raises:
         Unreadable: ``given`` cannot be parsed, while ``wanted`` can.
@@ -50,6 +50,8 @@ def equal(given: str, wanted: str) -> bool:
         raise Unreadable(given)
     if _verified(expression, reference):
         return True
+    if tolerance and getattr(expression, "is_number", False) and getattr(reference, "is_number", False):
+        return abs(complex(expression.evalf()) - complex(reference.evalf())) < tolerance
     # The parser takes i for a variable unless other signs of complex numbers are near.
     candidates = [_with_imaginary_unit(side) for side in (expression, reference)]
     return candidates != [expression, reference] and _verified(*candidates)

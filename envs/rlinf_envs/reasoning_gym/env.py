@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
+from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.marks import MARKS, format_marks
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
@@ -34,6 +36,7 @@ class ReasoningGymEnv(TextTaskEnv):
         split: str = "train",
         eval_fraction: float = 0.1,
         answer_format: str = "tag",
+        cut_responses: Literal["strict", "lenient"] = "strict",
         partial_credit: bool = False,
         score_timeout: float = 5.0,
         score_workers: int = 1,
@@ -41,6 +44,7 @@ class ReasoningGymEnv(TextTaskEnv):
         system_prompt: str | None = None,
         few_shot: Sequence[Mapping[str, str]] = (),
         reward: Mapping[str, Any] | None = None,
+        reward_timeout: float = DEFAULT_TIMEOUT_S,
         steps: Mapping[str, Any] | None = None,
         demonstrations: Mapping[str, float] | None = None,
     ) -> None:
@@ -55,22 +59,28 @@ class ReasoningGymEnv(TextTaskEnv):
                 question whatever their seeds and sizes.
             eval_fraction: share of all questions reserved for evaluation; the same on both sides.
             answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
+            cut_responses: how responses are read that the length limit ended. "strict": the answer counts where it was
+                complete by then, which no "plain" one is; "lenient": they are read like complete ones.
             partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points to
                 any text that contains the answer, which is learned before the task is.
             score_timeout: deadline of one answer in seconds, for families that parse or run what they are given.
             score_workers: processes for those families; none starts for the others.
             prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
             reward: see ``rlinf_envs.rewards``.
+            reward_timeout: deadline of one call of a custom reward function, seconds.
             steps: see ``rlinf_envs.steps``.
             demonstrations: shares of the styles of demonstrations, see ``rlinf_envs.reasoning_gym.worked``.
         """
         self._styles = DemonstrationStyles(demonstrations)
         if answer_format not in ANSWER_FORMATS:
-            raise ValueError(unknown("answer_format", answer_format, ANSWER_FORMATS))
+            raise SettingError(unknown("answer_format", answer_format, ANSWER_FORMATS))
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
+        if cut_responses not in ("strict", "lenient"):
+            raise SettingError(unknown("cut_responses", cut_responses, ("strict", "lenient")))
+        reward_sum = RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout)
         side = check_side(split, eval_fraction)
         if size < 1:
-            raise ValueError(f"size must be at least 1, got {size}")
+            raise SettingError(f"size must be at least 1, got {size}")
         span = positions(size, side, eval_fraction)
         components = make_components(task, tasks, seed=seed, size=span, params=params, curriculum=curriculum)
         source = GeneratedTasks(components, seed=seed, size=size, side=side, eval_fraction=eval_fraction)
@@ -82,11 +92,12 @@ class ReasoningGymEnv(TextTaskEnv):
                 FamilyScorer(workers=score_workers, timeout_s=score_timeout),
                 chosen,
                 partial_credit=partial_credit,
+                strict_when_cut=cut_responses == "strict",
             ),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
             system_prompt=system_prompt,
-            rewards=RewardSum(reward, default_format=chosen),
+            rewards=reward_sum,
             step_grader=StepGrader(steps) if steps is not None else None,
         )
         # An answer in another format is not found at all.
@@ -102,18 +113,30 @@ class FamilyJudge:
     """Grades with the scoring function of the task's own family."""
 
     def __init__(
-        self, source: GeneratedTasks, scorer: FamilyScorer, answer_format: AnswerFormat, *, partial_credit: bool
+        self,
+        source: GeneratedTasks,
+        scorer: FamilyScorer,
+        answer_format: AnswerFormat,
+        *,
+        partial_credit: bool,
+        strict_when_cut: bool,
     ) -> None:
         self._source, self._scorer, self._format = source, scorer, answer_format
-        self._partial_credit = partial_credit
+        self._partial_credit, self._strict_when_cut = partial_credit, strict_when_cut
 
     def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        extracted = [extract(response, self._format) for response in responses]
+        return self._judge([extract(response, self._format) for response in responses], tasks)
+
+    def judge_cut(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        cut = self._strict_when_cut
+        return self._judge([extract(response, self._format, cut=cut) for response in responses], tasks)
+
+    def _judge(self, extracted: Sequence[str | None], tasks: Sequence[Task]) -> list[Judgement]:
         found = [index for index, answer in enumerate(extracted) if answer is not None]
         scores = self._scorer.score(
             [(self._source.family(tasks[i].domain), extracted[i] or "", tasks[i].row) for i in found]
         )
-        judgements = [Judgement("unparsable", 0.0, None)] * len(responses)
+        judgements = [Judgement("unparsable", 0.0, None)] * len(extracted)
         for index, score in zip(found, scores, strict=True):
             judgements[index] = self._judgement(score, extracted[index])
         return judgements

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
 
 HASH_ORDERED = frozenset(
@@ -47,16 +48,16 @@ def make_family(
             overrides what the levels imply.
 
     Raises:
-        ValueError: an unknown family, parameter or attribute (the message lists the known ones), or a refused value.
+        SettingError: an unknown family, parameter or attribute (the message lists the known ones), or a refused value.
     """
     datasets = _factory().DATASETS
     if task == "composite" or task not in datasets:
-        raise ValueError(unknown("reasoning-gym task", task, names()))
+        raise SettingError(unknown("reasoning-gym task", task, names()))
     _warn_of_hash_order(task)
     given = dict(params or {})
     for reserved in ("seed", "size"):
         if reserved in given:
-            raise ValueError(f"{reserved} is set beside params, not inside (task {task!r})")
+            raise SettingError(f"{reserved} is set beside params, not inside (task {task!r})")
     config_class = datasets[task][1]
     known = [field.name for field in dataclasses.fields(config_class) if field.name not in ("seed", "size")]
     reject_unknown(f"parameter of {task}", given, known)
@@ -64,7 +65,7 @@ def make_family(
     try:
         family: Family = _factory().create_dataset(task, **settings)
     except (AssertionError, ValueError, TypeError) as error:
-        raise ValueError(f"reasoning-gym refuses the parameters of {task!r}: {error} (got {given})") from error
+        raise SettingError(f"reasoning-gym refuses the parameters of {task!r}: {error} (got {given})") from error
     return family
 
 
@@ -96,12 +97,12 @@ def _curriculum_settings(task: str, levels: Mapping[str, Any]) -> dict[str, Any]
     if not levels:
         return {}
     if task not in _factory().CURRICULA:
-        raise ValueError(f"reasoning-gym has no curriculum for {task!r}; use params")
+        raise SettingError(f"reasoning-gym has no curriculum for {task!r}; use params")
     curriculum = _factory().create_curriculum(task)
     reject_unknown(f"curriculum attribute of {task}", levels, ["level", *curriculum.attributes])
     for name, level in levels.items():
         if isinstance(level, bool) or not isinstance(level, int) or level < 0:
-            raise ValueError(f"curriculum.{name} must be an integer of at least 0, got {level!r}")
+            raise SettingError(f"curriculum.{name} must be an integer of at least 0, got {level!r}")
     if "level" in levels:
         curriculum.set_global_level(levels["level"])
     for name, level in levels.items():
@@ -109,7 +110,7 @@ def _curriculum_settings(task: str, levels: Mapping[str, Any]) -> dict[str, Any]
             continue
         highest = len(curriculum.attributes[name].levels) - 1
         if level > highest:
-            raise ValueError(f"curriculum.{name} goes up to {highest} for {task!r}, got {level}")
+            raise SettingError(f"curriculum.{name} goes up to {highest} for {task!r}, got {level}")
         curriculum.set_attr_level(name, level)
     config = curriculum.generate_configuration()
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from rlinf_envs.errors import SettingError
 from rlinf_envs.reasoning_gym.families import generate
 from rlinf_envs.reasoning_gym.scoring import FamilySpec
 from rlinf_envs.splits import Side, on_side
@@ -51,20 +52,20 @@ def make_components(
     """The families of a mixture, or the single family ``task`` as a mixture of one.
 
     Raises:
-        ValueError: not exactly one of ``task`` and ``tasks``, an unknown key, a weight that is not positive.
+        SettingError: not exactly one of ``task`` and ``tasks``, an unknown key, a weight that is not positive.
     """
     if (task is None) == (not tasks):
-        raise ValueError("give either task: NAME or tasks: [{task: NAME, weight: W, params: {...}}, ...]")
+        raise SettingError("give either task: NAME or tasks: [{task: NAME, weight: W, params: {...}}, ...]")
     if task is not None:
         return [Component(1.0, FamilySpec(task, seed=seed, size=size, params=params, curriculum=curriculum))]
     if params or curriculum:
-        raise ValueError("params and curriculum belong inside each entry of tasks")
+        raise SettingError("params and curriculum belong inside each entry of tasks")
     components = []
     for index, entry in enumerate(tasks):
         reject_unknown(f"key of tasks[{index}]", entry, ("task", "weight", "params", "curriculum"))
         weight = float(entry.get("weight", 1.0))
         if "task" not in entry or not weight > 0:
-            raise ValueError(f"tasks[{index}] needs a task and a positive weight, got {dict(entry)}")
+            raise SettingError(f"tasks[{index}] needs a task and a positive weight, got {dict(entry)}")
         spec = FamilySpec(
             entry["task"], seed=seed, size=size, params=entry.get("params"), curriculum=entry.get("curriculum")
         )
@@ -106,7 +107,7 @@ class GeneratedTasks:
             task = self._generate(position, mixture_key=task_id)
             if on_side(task.question, self._side, self._eval_fraction):
                 return task
-        raise ValueError(
+        raise SettingError(
             f"found no {self._side} question for task {task_id}: the family has too few different questions"
         )
 
@@ -119,7 +120,7 @@ class GeneratedTasks:
             if len(tasks) == self._size:
                 break
         if not tasks:
-            raise ValueError("found no eval question: the family has too few questions for this eval_fraction")
+            raise SettingError("found no eval question: the family has too few questions for this eval_fraction")
         return list(tasks.values())
 
     def _generate(self, position: int, *, mixture_key: int) -> Task:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
+from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
 
@@ -45,7 +46,7 @@ class DemonstrationStyles:
         reject_unknown("style of demonstrations", self._weights, STYLES)
         self._total = sum(self._weights.values())
         if self._total <= 0 or min(self._weights.values()) < 0:
-            raise ValueError(f"demonstrations needs weights of at least 0, one of them positive: {self._weights}")
+            raise SettingError(f"demonstrations needs weights of at least 0, one of them positive: {self._weights}")
 
     def response(self, task: Task, render: Callable[[str], str]) -> str:
         """The demonstration; a task without steps shows its answer."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rlinf.config.schema import Config
-from rlinf.rollouts.text.grading import Graded, GradedColumns, columns_of
+from rlinf.rollouts.text.grading import Graded, GradedColumns, Response, columns_of
 from rlinf.rollouts.text.make_env import TextEnvError, make_text_env
 
 _TOKENIZER_TASKS = 2000
@@ -82,26 +82,29 @@ class TextEnvWorker:
         """Starts one conversation for each task id."""
         return self._env(side, len(task_ids)).reset(options={"task_ids": list(task_ids)})
 
-    def answer(self, side: str, count: int, rows: Sequence[int], responses: Sequence[str]) -> GradedColumns:
+    def answer(self, side: str, count: int, responses: Sequence[Response]) -> GradedColumns:
         """Responses in some of the ``count`` conversations that :meth:`reset` started last; the others wait.
 
-        An environment that steps all rows together takes "" for the others, so they must have ended.
+        An environment that steps all rows together takes "" for the others, so they must have ended. One that has
+        ``mark_cut`` is told which responses the length limit ended.
         """
         began = time.perf_counter()
         env = self._env(side, count)
         actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * count
-        for row, response in zip(rows, responses, strict=True):
-            actions[row] = response
+        for response in responses:
+            actions[response.place] = response.text
+        if hasattr(env, "mark_cut"):
+            env.mark_cut([response.place for response in responses if response.cut])
         result = env.step(tuple(actions))
-        return columns_of(result, rows, seconds=time.perf_counter() - began)
+        return columns_of(result, [response.place for response in responses], seconds=time.perf_counter() - began)
 
-    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
-        """All of ``answers`` (conversation, response) at once, when the last has come."""
-        given = dict(answers)
+    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        """All of ``responses`` at once, when the last has come."""
+        given = list(responses)
         if given:
-            graded = self.answer(side, count, list(given), list(given.values()))
+            graded = self.answer(side, count, given)
             self.busy_s += graded.seconds
-            yield from graded.rows(list(given))
+            yield from graded.rows([response.place for response in given])
 
     def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) pairs for a supervised warm start, or to train a tokenizer on.

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Response(NamedTuple):
+    """A policy's turn on its way to the environment."""
+
+    place: int
+    """Position of the conversation among those of the last reset."""
+    text: str
+    cut: bool
+    """The length limit ended it, not the policy."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from rlinf.rollouts.text.grading import Response
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextRollout, summary
 from rlinf.rollouts.text.rows import Row
 from rlinf.types import Completion, SampleRequest
@@ -80,8 +81,8 @@ class OverSamplingRollout(TextRollout):
         }
         return Conversations(done, {**summary(done), **clock.spent, **counts}), dropped
 
-    def _until_enough(self, groups: Sequence[OpenGroup], clock: Clock) -> Iterator[tuple[int, str]]:
-        """(conversation, response) of the responses that were finished; unfinished ones are remembered."""
+    def _until_enough(self, groups: Sequence[OpenGroup], clock: Clock) -> Iterator[Response]:
+        """The responses that were finished; unfinished ones are remembered."""
         requests, takers = self._open_requests(groups)
         enough = self.prompts - sum(group.complete for group in groups)
         names = [places[0] // self.group_size for places in takers]
@@ -96,7 +97,7 @@ class OverSamplingRollout(TextRollout):
                 group.begun[row.sample] = whole
                 continue
             row.speak(whole, self.renderer)
-            yield place, row.answers[-1]
+            yield row.response(place)
 
     def _open_requests(self, groups: Sequence[OpenGroup]) -> tuple[list[SampleRequest], list[list[int]]]:
         """What to ask the sampler, and the rows of each request: a new group is one, a continued response is one."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from rlinf.errors import UserError
-from rlinf.rollouts.text.grading import Graded
+from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, batch_of
 from rlinf.rollouts.text.task_order import TaskOrder
@@ -37,10 +37,10 @@ class TextEnvs(Protocol):
 
     def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
 
-    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
-        """What is said to each of ``answers`` (conversation, response), in any order.
+    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        """What is said to each of ``responses``, in any order.
 
-        ``count`` is the number of conversations of the last reset. Answers are graded while more are awaited, where
+        ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
         the environments can do that.
         """
 
@@ -168,11 +168,11 @@ class TextRollout:
             for place, task in enumerate(repeated)
         ]
 
-    def hear(self, side: str, rows: Sequence[Row], answers: Iterable[tuple[int, str]], clock: Clock) -> None:
-        """What the environment says to ``answers`` (conversation, response) goes into their rows, as they come."""
+    def hear(self, side: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
+        """What the environment says to ``responses`` goes into their rows, as they come."""
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
-        for graded in self.envs.grade(side, len(rows), answers):
+        for graded in self.envs.grade(side, len(rows), responses):
             rows[graded.place].read(
                 graded.observation,
                 reward=graded.reward,
@@ -186,14 +186,14 @@ class TextRollout:
 
     def _answers(
         self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: Clock
-    ) -> Iterator[tuple[int, str]]:
-        """(conversation, response) as the sampler finishes them."""
+    ) -> Iterator[Response]:
+        """Responses as the sampler finishes them."""
         requests, takers = self._requests(rows, turn, params, key)
         for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
             group = takers[completion.request_id]
             place = group[completion.sample_index - requests[completion.request_id].first_sample]
             rows[place].speak(completion, self.renderer)
-            yield place, rows[place].answers[-1]
+            yield rows[place].response(place)
 
     def _requests(
         self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...]

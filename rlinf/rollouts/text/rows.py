@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from rlinf.rollouts.text.grading import Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.types import Batch, Completion
 
@@ -62,6 +63,10 @@ class Row:
         self._turn_start = len(self.tokens) - len(completion.token_ids)
         if completion.token_ids:
             self.anchors[self._turn_start] = _state_id(self.prompt_text if self._heard is None else self._heard)
+
+    def response(self, place: int) -> Response:
+        """The turn that :meth:`speak` added, as the environment reads it; ``place`` is that of the conversation."""
+        return Response(place, self.answers[-1], self.finish_reason == "length")
 
     def anchor_ids(self) -> list[int]:
         """For each slot the state that a turn begins from there, or -1."""

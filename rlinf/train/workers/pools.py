@@ -18,12 +18,10 @@ from torch import Tensor
 
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerError, WorkerGroup
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import Graded, GradedColumns
+from rlinf.rollouts.text.grading import Graded, GradedColumns, Response
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 _GATHER_S = 0.01
-Answers = dict[int, str]
-"""Row of a worker -> response."""
 _log = logging.getLogger(__name__)
 
 
@@ -46,8 +44,8 @@ class TextEnvPool:
         self.restarts = 0
         self._in_part: dict[str, bool] = {}
         self._busy_s = [0.0] * group.size
-        self._open: dict[int, tuple[str, list[int], list[Answers]]] = {}
-        """Rank -> side, task ids and all answers since the last reset: enough to replay."""
+        self._open: dict[int, tuple[str, list[int], list[list[Response]]]] = {}
+        """Rank -> side, task ids and all responses since the last reset (by the worker's own rows): for replay."""
         self._slices: list[slice] = []
 
     @property
@@ -77,17 +75,17 @@ class TextEnvPool:
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
-    def grade(self, side: str, count: int, answers: Iterable[tuple[int, str]]) -> Iterator[Graded]:
-        """What is said to each of ``answers`` (conversation, response), in any order.
+    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        """What is said to each of ``responses``, in any order.
 
-        A worker that is free is given the answers that have come for it so far, while more are awaited: those that come
-        within :data:`_GATHER_S` go together. Environments that can't step in part get all at the end.
+        A worker that is free is given the responses that have come for it so far, while more are awaited: those that
+        come within :data:`_GATHER_S` go together. Environments that can't step in part get all at the end.
         """
         in_part = self._in_part[side] if side in self._in_part else self.facts(side).steps_in_part
         desk = {rank: _PendingGrades() for rank in self._open}
-        for place, response in answers:
-            rank = next(rank for rank in desk if self._slices[rank].start <= place < self._slices[rank].stop)
-            desk[rank].add(place - self._slices[rank].start, response)
+        for response in responses:
+            rank = next(rank for rank in desk if self._slices[rank].start <= response.place < self._slices[rank].stop)
+            desk[rank].add(response._replace(place=response.place - self._slices[rank].start))
             if in_part:
                 for rank in [rank for rank in desk if desk[rank].due()]:
                     yield from self._collect(rank, desk[rank])
@@ -101,9 +99,8 @@ class TextEnvPool:
     def _hand_in(self, rank: int, desk: _PendingGrades) -> None:
         if desk.waiting:
             side, tasks, _ = self._open[rank]
-            desk.given, desk.waiting = desk.waiting, {}
-            rows, responses = list(desk.given), list(desk.given.values())
-            desk.handle = self.group.submit_one(rank, "answer", side, len(tasks), rows, responses)
+            desk.given, desk.waiting = desk.waiting, []
+            desk.handle = self.group.submit_one(rank, "answer", side, len(tasks), desk.given)
 
     def _collect(self, rank: int, desk: _PendingGrades) -> Iterator[Graded]:
         """Waits for what the worker was given last."""
@@ -115,10 +112,10 @@ class TextEnvPool:
         except WORKER_LOST as error:
             self._replay(rank, error)
             side, tasks, _ = self._open[rank]
-            graded = self.group.call_one(rank, "answer", side, len(tasks), list(desk.given), list(desk.given.values()))
+            graded = self.group.call_one(rank, "answer", side, len(tasks), desk.given)
         self._open[rank][2].append(desk.given)
         self._busy_s[rank] += graded.seconds
-        yield from graded.rows([self._slices[rank].start + row for row in desk.given])
+        yield from graded.rows([self._slices[rank].start + response.place for response in desk.given])
 
     def _replay(self, rank: int, error: Exception) -> Any:
         """Starts the worker anew and brings its conversations to where they were; returns their reset."""
@@ -128,7 +125,7 @@ class TextEnvPool:
         side, task_ids, past = self._open[rank]
         started = self.group.call_one(rank, "reset", side, task_ids)
         for given in past:
-            self.group.call_one(rank, "answer", side, len(task_ids), list(given), list(given.values()))
+            self.group.call_one(rank, "answer", side, len(task_ids), given)
         return started
 
 
@@ -136,18 +133,18 @@ class TextEnvPool:
 class _PendingGrades:
     """What one worker has to grade: ``given`` is with it while there is a ``handle``, ``waiting`` comes next."""
 
-    waiting: Answers = field(default_factory=dict)
-    given: Answers = field(default_factory=dict)
+    waiting: list[Response] = field(default_factory=list)
+    given: list[Response] = field(default_factory=list)
     handle: Handle | None = None
     _since: float = 0.0
 
-    def add(self, row: int, response: str) -> None:
+    def add(self, response: Response) -> None:
         if not self.waiting:
             self._since = time.monotonic()
-        self.waiting[row] = response
+        self.waiting.append(response)
 
     def due(self) -> bool:
-        """The oldest answer has waited long enough, and the worker is free."""
+        """The oldest response has waited long enough, and the worker is free."""
         late = bool(self.waiting) and time.monotonic() - self._since >= _GATHER_S
         return late and (self.handle is None or self.handle.done())
 

@@ -6,12 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 from rlinf_envs.math.pool import VerifierPool
-from rlinf_envs.workers import WorkerPool, WorkerStartError
+from rlinf_envs.workers import Outcome, WorkerPool, WorkerStartError
 
-STUCK = r"\boxed{9^{9^{9^{9}}}}"
+STUCK = r"\boxed{(x+y+z+w)^{90}}"
 HARD = r"\boxed{(x+%d)^2}"
 
 
@@ -24,7 +25,7 @@ def running(process_id: int) -> bool:
 
 
 def test_a_stuck_answer_times_out_and_the_others_keep_their_order() -> None:
-    pool = VerifierPool(workers=2, timeout_s=1.0)
+    pool = VerifierPool(workers=2, timeout_s=2.0)
     responses = [
         HARD % 1,
         STUCK,
@@ -54,6 +55,23 @@ def test_a_stuck_answer_times_out_and_the_others_keep_their_order() -> None:
     assert not any(running(process_id) for process_id in left)
     with pytest.raises(RuntimeError, match="closed"):
         pool.verify([HARD % 6], ["x^2"])
+
+
+@pytest.mark.parametrize(("by_clock", "calls"), [(False, 1), (True, 2)])
+def test_an_answer_that_used_up_its_deadline_is_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, by_clock: bool, calls: int
+) -> None:
+    asked: list[object] = []
+
+    def late(self: WorkerPool, pairs: Sequence[tuple[str, str]]) -> list[Outcome]:
+        asked.extend(pairs)
+        return [Outcome("timeout", repeatable=not by_clock) for _ in pairs]
+
+    monkeypatch.setattr(WorkerPool, "map", late)
+    pool = VerifierPool()
+    for _ in range(2):
+        assert [v.status for v in pool.verify([STUCK, "so " + STUCK], ["2"] * 2)] == ["timeout"] * 2
+    assert len(asked) == calls, "a machine that was busy may be idle the next time"
 
 
 def test_a_worker_that_dies_idle_costs_no_answer() -> None:

@@ -1,0 +1,82 @@
+"""Reward functions of the user's own, named "module:function" and called in a process of their own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlinf_envs.errors import RewardError, SettingError
+from rlinf_envs.suggest import unknown
+from rlinf_envs.workers import WorkerPool
+
+DEFAULT_TIMEOUT_S = 120.0
+
+
+def find_function(path: str) -> Callable[..., Any]:
+    """The function that ``path`` ("module:function") names; its module is imported.
+
+    Raises:
+        SettingError: the path has no colon, the module cannot be imported, or it has no such callable.
+    """
+    module_name, colon, name = path.partition(":")
+    if not colon or not module_name or not name:
+        raise SettingError(f"reward.custom: {path!r} must read module:function")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever the user's module does when it is imported
+        reason = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
+        raise SettingError(f"reward.custom: cannot import {module_name!r} of {path!r}: {reason}") from error
+    function: Callable[..., Any] | None = getattr(module, name, None)
+    if function is None:
+        functions = [known for known, value in vars(module).items() if callable(value) and known[0] != "_"]
+        raise SettingError(
+            f"reward.custom: {module_name!r} has no function {name!r}: {unknown('name', name, functions)}"
+        )
+    if not callable(function):
+        raise SettingError(f"reward.custom: {path!r} is no function but {type(function).__name__}")
+    return function
+
+
+class CustomReward:
+    """Calls one function. Its module is imported here, where it is checked, and in the process that calls it."""
+
+    def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """``timeout_s``: deadline of one call, seconds. Raises SettingError like :func:`find_function`."""
+        find_function(path)
+        self.path, self.timeout_s = path, timeout_s
+
+    def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        """The function's value. ``row`` is copied on the way, so the function may change it.
+
+        Raises:
+            RewardError: it raised, returned no number, took too long, or ended its process.
+        """
+        [outcome] = _pool(self.timeout_s).map([(self.path, prompt, response, answer, dict(row))])
+        if outcome.status == "timeout":
+            raise RewardError(f"did not return within {self.timeout_s:g} s (env.kwargs.reward_timeout)")
+        if outcome.status == "died":
+            raise RewardError("ended its process (os._exit, a crash in native code, or no memory left)")
+        if outcome.status == "error":
+            raise RewardError(str(outcome.value))
+        kind, value = outcome.value
+        if kind == "problem":
+            raise RewardError(value)
+        return float(value)
+
+
+_pools: dict[tuple[Any, ...], WorkerPool] = {}
+_pools_lock = threading.Lock()
+
+
+def _pool(timeout_s: float) -> WorkerPool:
+    """The process that all environments here share; another one where modules are found elsewhere by now."""
+    key = (timeout_s, *sys.path)
+    with _pools_lock:
+        if key not in _pools:
+            _pools[key] = WorkerPool(
+                "rlinf_envs.reward_worker:call", timeout_s=timeout_s, wall_factor=1.0, memory_bytes=0, prints=True
+            )
+        return _pools[key]

@@ -1,0 +1,31 @@
+"""What a process for custom reward functions runs: a call that can hang, or end its process, without harm."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from rlinf_envs.custom_rewards import find_function
+
+
+def call(
+    path: str, prompt: str, response: str, answer: str, row: Mapping[str, Any]
+) -> tuple[Literal["value"], float] | tuple[Literal["problem"], str]:
+    """The number that the function at ``path`` returns, or what is wrong with it and at which of its lines."""
+    function = find_function(path)
+    try:
+        value = function(prompt=prompt, response=response, answer=answer, row=row)
+    except BaseException as error:  # SystemExit too: it would end this process without a word
+        return "problem", f"raised {type(error).__name__}: {error}{_place(error, function)}"
+    try:
+        return "value", float(value)
+    except (TypeError, ValueError):
+        return "problem", f"must return a number, got {value!r:.200}"
+
+
+def _place(error: BaseException, function: Any) -> str:
+    """The last line of the function's own file that led to ``error``."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f", at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line}" if frames else ""
