@@ -17,7 +17,8 @@ def call(
     try:
         value = function(prompt=prompt, response=response, answer=answer, row=row)
     except BaseException as error:  # SystemExit too: it would end this process without a word
-        return "problem", f"raised {type(error).__name__}: {error}{_place(error, function)}"
+        words = " ".join(str(error).split())  # one paragraph
+        return "problem", f"raised {type(error).__name__}: {words:.500}{_place(error, function)}"
     try:
         return "value", float(value)
     except (TypeError, ValueError):

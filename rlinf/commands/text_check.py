@@ -93,7 +93,7 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
     from rlinf.rollouts.text.env_worker import tokenizer_texts
 
     wanted = config.policy.tokenizer
-    texts = tokenizer_texts(worker, num_tasks)
+    texts = tokenizer_texts(worker, num_tasks, config.data.max_prompt_length)
     return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits)
 
 

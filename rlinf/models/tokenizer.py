@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 SPECIAL_TOKENS = ("<pad>", "<eos>")
+MAX_TOKEN_BYTES = 128
+_PIECE = 10_000
 
 
 def train_tokenizer(
@@ -15,7 +17,8 @@ def train_tokenizer(
 
     Digits stand alone where ``split_digits``; everything between them may merge across spaces, so that a constant
     template becomes few tokens, unless ``split_words``: then no token is longer than a word, and a sentence that is new
-    is made of known ones. The result depends on the texts alone.
+    is made of known ones. The result depends on the texts alone. A text counts in pieces of :data:`_PIECE` characters:
+    what stands between two digits may be all of it, and merging in one long stretch takes the square of its length.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -30,9 +33,10 @@ def train_tokenizer(
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
-        max_token_length=128,
+        max_token_length=MAX_TOKEN_BYTES,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    pieces = (text[start : start + _PIECE] for text in texts for start in range(0, len(text), _PIECE))
+    tokenizer.train_from_iterator(pieces, trainer)
     pad, eos = SPECIAL_TOKENS
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=pad, eos_token=eos, clean_up_tokenization_spaces=False

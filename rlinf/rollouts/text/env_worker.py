@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rlinf.config.schema import Config
+from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.text.grading import Graded, GradedColumns, Response, columns_of
 from rlinf.rollouts.text.make_env import TextEnvError, make_text_env
 
@@ -36,10 +37,14 @@ class Demonstrations(Protocol):
     def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]: ...
 
 
-def tokenizer_texts(envs: Demonstrations, num_tasks: int) -> Iterator[str]:
-    """What a tokenizer is trained on where the policy brings none: prompts and responses of the first tasks."""
+def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int) -> Iterator[str]:
+    """What a tokenizer is trained on where the policy brings none: prompts and responses of the first tasks.
+
+    Prompts that no tokenizer makes ``max_prompt_length`` tokens of are left out, as training leaves them out.
+    """
     for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
-        yield from (prompt, response)
+        if len(prompt.encode()) <= max_prompt_length * MAX_TOKEN_BYTES:
+            yield from (prompt, response)
 
 
 class TextEnvWorker:

@@ -150,7 +150,7 @@ def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) 
             wanted.path or config.policy.path,
             vocab_size=wanted.vocab_size,
             split_digits=wanted.split_digits,
-            texts=functools.partial(tokenizer_texts, envs, num_tasks),
+            texts=functools.partial(tokenizer_texts, envs, num_tasks, config.data.max_prompt_length),
         )
 
     return kept_tokenizer(folder / "tokenizer", make)
