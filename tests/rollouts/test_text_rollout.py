@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,20 @@ def test_turns_that_begin_in_the_same_state_are_compared() -> None:
     # Rewards 1, 1 against 0, 0: both turns of the first row are better by 0.7071, and so is the whole of it.
     signs = torch.tensor([1.0, -1.0, 1.0, -1.0])[:, None].expand_as(batch.mask)[batch.mask]
     torch.testing.assert_close(prepared.advantages[batch.mask], 1.4142 * signs, atol=1e-3, rtol=0)
+
+
+def test_the_environment_hears_which_responses_the_length_limit_ended() -> None:
+    heard: list[Response] = []
+
+    class Hears(Echo):
+        def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+            heard.extend(responses)
+            return super().grade(side, count, heard)
+
+    class Cut(Script):
+        def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+            for done in self.sample(requests):
+                yield replace(done, finish_reason="length") if done.sample_index else done
+
+    rollout(Cut(["ab"]), Hears(1), turns=1).collect(0)
+    assert [response.cut for response in sorted(heard)] == [False, True] * 2

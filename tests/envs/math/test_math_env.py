@@ -199,3 +199,24 @@ def test_verdicts_are_counted_apart_off_the_main_thread(tmp_path: Path) -> None:
     env.close()
     assert process_ids
     assert env.pool.process_ids() == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdicts"),
+    [
+        ({}, ["unparsable", "correct", "correct", "unparsable"]),
+        ({"cut_responses": "lenient"}, ["correct", "correct", "correct", "unparsable"]),
+        ({"extraction": "strict"}, ["unparsable", "correct", "unparsable", "unparsable"]),
+        ({"answer_format": "####"}, ["unparsable", "unparsable", "correct", "unparsable"]),
+    ],
+)
+def test_responses_cut_by_the_length_limit(tmp_path: Path, settings: dict[str, Any], verdicts: list[str]) -> None:
+    env = make(write(tmp_path / "a.jsonl", sums(2)), num_envs=4, **settings)
+    env.reset(options={"task_ids": [1] * 4})
+    env.mark_cut([0, 1, 3])
+    infos = env.step(["11 coins * 10 = 2", r"so \boxed{2} then", "therefore we get exactly 2", r"so \boxed{2"])[-1]
+    assert infos["verdict"].tolist() == verdicts
+    # What was marked holds for one step.
+    env.reset(options={"task_ids": [1] * 4})
+    again = env.step(["11 coins * 10 = 2", r"\boxed{2}", "it is 2", r"so \boxed{2"])[-1]["verdict"].tolist()
+    assert again[0] == ("unparsable" if "extraction" in settings else "correct")

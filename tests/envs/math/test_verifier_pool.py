@@ -156,6 +156,22 @@ def test_no_worker_outlives_its_parent(ending: str) -> None:
     assert not any(running(process_id) for process_id in workers)
 
 
+def test_a_long_call_ends_with_its_parent() -> None:
+    code = (
+        "import os, threading, time\nfrom rlinf_envs.workers import WorkerPool\n"
+        "pool = WorkerPool('time:sleep', timeout_s=900.0)\npool.map([(0,)])\n"
+        "threading.Thread(target=pool.map, args=([(900,)],), daemon=True).start()\n"
+        "while not any(worker.call is not None for worker in pool._crew):\n    time.sleep(0.01)\n"
+        "print(*pool.process_ids(), flush=True)\nos.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+    [worker] = [int(word) for word in done.stdout.split()]
+    deadline = time.monotonic() + 20
+    while running(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(worker)
+
+
 @pytest.mark.parametrize("settings", [{"workers": 0}, {"timeout_s": 0.0}])
 def test_a_pool_needs_workers_and_time(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="at least one worker"):
