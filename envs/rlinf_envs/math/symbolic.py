@@ -18,7 +18,9 @@ _FUNCTIONS = frozenset({"sqrt", "sin", "cos", "tan", "log", "exp", "pmatrix", "b
 _ADJACENT = re.compile(r"(?<![_\d])\d+\s+\d")
 """Two numbers side by side: a parser would run their digits together."""
 _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\{\\circ\}")
+_BRACKETS = re.compile(r"[()\[\]{}]")
 _MAX_CHARS = 400
+_MAX_DEPTH = 20
 _TOLERANCE = 1e-6
 
 
@@ -30,9 +32,18 @@ def is_expression(text: str) -> bool:
     """Whether ``text`` may be an expression. Words are not: read as products of letters, "tea" would equal "ate"."""
     if not text or len(text) > _MAX_CHARS:
         return False
-    if _ADJACENT.search(text):
+    if _ADJACENT.search(text) or _depth(text) > _MAX_DEPTH:
         return False
     return not any(word not in _FUNCTIONS for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
+
+
+def _depth(text: str) -> int:
+    """How many brackets are open at most: the parser takes seconds to find out that hundreds are never closed."""
+    deepest = depth = 0
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "([{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
