@@ -8,9 +8,8 @@ environment adds to the conversation: its next message, or "" where the conversa
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -21,7 +20,6 @@ from rlinf_envs.prompts import prompt_template
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.spaces import MAX_CHARS, FreeText, batched
 from rlinf_envs.steps import StepGrader
-from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import CutJudge, Judge, Judgement, Task, TaskSource
 
 Infos = dict[str, Any]
@@ -49,13 +47,6 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (gymnasium's)
     _OPTIONS: ClassVar[tuple[str, ...]] = ("task_ids", "reset_mask")
-
-    def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Checks the names of the settings, so that a misspelt one is answered by the one that was meant."""
-        parameters = inspect.signature(cls.__init__).parameters
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-            reject_unknown(f"setting of {cls.__name__}", settings, list(parameters)[1:])
-        return super().__new__(cls)
 
     def __init__(
         self,

@@ -121,12 +121,6 @@ def test_a_pattern_that_would_take_for_ever_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("env", "settings", "words"),
     [
-        (
-            "Math",
-            {"path": "x.jsonl", "promt_template": "{question}"},
-            "MathEnv 'promt_template'; did you mean 'prompt_",
-        ),
-        ("ReasoningGym", {"task": "chain_sum", "siez": 3}, "'siez'; did you mean 'size'"),
         ("ReasoningGym", {"task": "chain_sumz"}, "did you mean 'chain_sum'"),
         ("Math", {"path": "x.jsonl", "extraction": "strikt"}, "unknown extraction 'strikt'; did you mean 'strict'"),
         ("ReasoningGym", {"task": "chain_sum", "cut_responses": "grade"}, "unknown cut_responses 'grade'"),
