@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM
-from rlinf.config.context import default_of
+from rlinf.config.defaults import CONDITIONAL, schema_default
 from rlinf.config.names import hints
 from rlinf.config.schema import Config
 
@@ -55,9 +55,9 @@ def _table(section: type, prefix: str) -> list[str]:
         if isinstance(hint, type) and is_dataclass(hint):
             nested += _table(hint, f"{prefix}{name}.")[2:]
             continue
-        default = _show(default_of(f"{prefix}{name}"))
+        default = _default(f"{prefix}{name}")
         meaning = " ".join(documented.get(name, "").split()).replace("|", "\\|")
-        rows.append(f"| `{prefix}{name}` | {_type(hint)} | `{default}` | {meaning} |")
+        rows.append(f"| `{prefix}{name}` | {_type(hint)} | {default} | {meaning} |")
     return rows + nested
 
 
@@ -87,6 +87,12 @@ def _type(hint: object) -> str:
     if origin is dict or is_dataclass(hint):
         return "mapping"
     return {"int": "integer", "float": "number", "str": "text", "bool": "switch"}[typing.cast(type, hint).__name__]
+
+
+def _default(key: str) -> str:
+    """The schema's default, and those that other kinds of run have instead."""
+    others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
+    return "; ".join([f"`{_show(schema_default(key))}`", *others])
 
 
 def _show(default: object) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config, diff, load, to_yaml
+from rlinf.config.facts import run_directory
 from rlinf.errors import UserError
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
@@ -59,7 +60,7 @@ class RunDirectory:
     @classmethod
     def open(cls, config: Config) -> RunDirectory:
         """Makes the directory, or checks that it holds this very configuration."""
-        directory = cls(Path(config.run.dir.format(name=config.run.name, seed=config.run.seed)))
+        directory = cls(Path(run_directory(config)))
         directory.require_usable(config)
         directory.path.mkdir(parents=True, exist_ok=True)
         (directory.path / _CONFIG).write_text(to_yaml(config))

@@ -46,7 +46,7 @@ class AlgorithmConfig:
     """Options of an estimator or loss of your own that are no key of this section, by name."""
     loss_agg_func: str = "token-mean"
     """How per-slot losses become one number (`rlinf list aggregations`)."""
-    group_size: int = 1
+    group_size: int = 8
     """Responses per prompt, or episodes per start state."""
     singleton_group: Literal["error", "zero", "raw"] = "error"
     """What a group of one gives in a group estimator."""
