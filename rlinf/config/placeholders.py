@@ -5,8 +5,10 @@ from __future__ import annotations
 import string
 from collections.abc import Mapping
 
+from rlinf.errors import UserError
 
-class PlaceholderError(ValueError):
+
+class PlaceholderError(UserError):
     """A path with a placeholder that does not exist, or with a brace that does not close; the message says which."""
 
 

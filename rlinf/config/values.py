@@ -12,7 +12,7 @@ from typing import TypeVar
 from rlinf.config.compat.aliases import FLAT
 from rlinf.config.names import hints, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
-from rlinf.config.tree import Located
+from rlinf.config.tree import Located, shortened
 
 SectionT = TypeVar("SectionT")
 
@@ -46,7 +46,7 @@ class Builder:
                 name = prefix.rstrip(".")
                 first = fields(kind)[0].name  # type: ignore[arg-type]
                 fix = f"Write its keys under it, indented: `{name}:` and below `  {first}: ...`."
-                message = f"{name} is a section, not {_describe(located.value)}."
+                message = f"{name} is a section, not {_describe(located.plain())}."
                 self.fail(located, name, message, fix)
             return kind()
         known = hints(typing.cast(type, kind))
@@ -221,10 +221,10 @@ def _describe(value: object) -> str:
     if isinstance(value, bool):
         return f"the switch {str(value).lower()}"
     if isinstance(value, str):
-        return f'the text "{value}"'
+        return f'the text "{shortened(value)}"'
     if isinstance(value, dict):
         return "a mapping"
-    return f"the list {value}" if isinstance(value, list) else f"{value}"
+    return f"the list {shortened(str(value))}" if isinstance(value, list) else shortened(str(value))
 
 
 def _name(hint: object) -> str:
