@@ -23,6 +23,15 @@ Generated from `rlinf/config/schema/` by `python -m rlinf.config.reference`; edi
 One YAML file describes one experiment and holds only what differs from the defaults below. `extends: other.yaml`
 starts from another file, `key=value` on the command line overrides both, `${oc.env:NAME,default}` reads the
 environment. `rlinf check FILE` reports every mistake at once and prints the plan.
+
+A default that depends on the kind of run is written as "`1e-06`; `0.0003` for simulators": it is applied when the file
+is loaded, `rlinf check` says so beside the value, and `config.yaml` of the run directory holds it.
+
+Paths: what a file names as another configuration (`extends`, a sweep's `base`) is relative to that file. Every other
+path (`policy.path`, `env.kwargs.path`, `run.dir`, `sft.cache`, `env.python`, ...) is relative to the folder in which
+the command is given, as on the command line itself, so that one file serves data and runs of several folders. Modules
+(`env.id: my_module:My-v0`, `custom` rewards) are imported from `PYTHONPATH` and from that folder. To make a file work
+from everywhere, write absolute paths, or `${oc.env:DATA}/train.jsonl`.
 """
 
 
