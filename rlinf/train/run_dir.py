@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -77,11 +78,20 @@ class RunDirectory:
         if saved.exists() and self.begun():
             changed = [line for line in diff(load(saved), config) if not line.startswith(_MAY_CHANGE)]
             if changed:
-                listed = "\n  ".join(changed)
-                raise RunDirectoryError(
-                    f"{self.path} holds a run with another configuration:\n  {listed}\n"
-                    "choose another run.dir, or remove that directory"
-                )
+                raise RunDirectoryError(self.refusal(changed))
+
+    def refusal(self, changed: Sequence[str]) -> str:
+        """Why a run with these differences does not go on here, and how to go on."""
+        policy = self.path / "policy"
+        listed = "\n  ".join(changed)
+        begin = f"write policy.path: {policy} there in place of the keys that describe the network (the optimiser starts afresh)"
+        if not policy.is_dir():
+            begin = f"finish this run first, and {begin}"
+        return (
+            f"{self.path} holds a run with another configuration:\n  {listed}\n"
+            f"To go on with that run, take these changes back. To use them, choose another run.dir; to build on what "
+            f"was learned, {begin}."
+        )
 
     def begun(self) -> bool:
         """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""
@@ -164,13 +174,22 @@ def machine() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "versions": versions,
-        "commit": _commit(),
+        "commit": _commit() or f"rlinf {versions.get('rlinf', 'unknown')}, installed without its repository",
     }
 
 
 def _commit() -> str | None:
+    """The commit of the code that runs; None for an installed copy, whatever repository it may lie in."""
+    package = Path(__file__).parents[1]
+    if _git(package, "ls-files", "__init__.py") is None:
+        return None
+    return _git(package, "rev-parse", "HEAD")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip() or None if done.returncode == 0 else None
