@@ -35,6 +35,16 @@ from everywhere, write absolute paths, or `${oc.env:DATA}/train.jsonl`.
 """
 
 
+_OTHER_NAMES = """These names of ROLL and RLinf are read as ours, also inside of `${...}`; what each became is printed
+once. Names of TRL (`num_generations`), Stable-Baselines3 (`n_steps`), verl (`actor_rollout_ref.rollout.n`), and the
+other keys of ROLL and RLinf are not read, and the message about them says what they are called here:
+
+    $ rlinf check grpo.yaml learning_rate=1e-5
+    command line: learning_rate is not a key.
+    What TRL and Stable-Baselines3 call learning_rate is learner.optimizer.lr here.
+"""
+
+
 def reference() -> str:
     """The whole page."""
     parts = [_HEAD]
@@ -122,7 +132,7 @@ def _aliases() -> str:
         "| `add_token_level_kl` with `init_kl_coef` | `algorithm.kl_coef` |",
         "| `algorithm.sampling_params.do_sample: false` | `rollout.temperature: 0` |",
     ]
-    return "## Other names\n\nWhat such a name became is printed once.\n\n" + "\n".join(rows) + "\n"
+    return f"## Other names\n\n{_OTHER_NAMES}\n" + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

@@ -84,13 +84,12 @@ class RunDirectory:
         """Why a run with these differences does not go on here, and how to go on."""
         policy = self.path / "policy"
         listed = "\n  ".join(changed)
-        begin = f"write policy.path: {policy} there in place of the keys that describe the network (the optimiser starts afresh)"
-        if not policy.is_dir():
-            begin = f"finish this run first, and {begin}"
+        first = "" if policy.is_dir() else "finish this run first, and "
         return (
             f"{self.path} holds a run with another configuration:\n  {listed}\n"
             f"To go on with that run, take these changes back. To use them, choose another run.dir; to build on what "
-            f"was learned, {begin}."
+            f"was learned, {first}write policy.path: {policy} there in place of the keys that describe the network "
+            "(the optimiser starts afresh)."
         )
 
     def begun(self) -> bool:
