@@ -7,7 +7,7 @@ from pathlib import Path
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
-from rlinf.config.plan.describe import run_directory
+from rlinf.config.facts import run_directory
 from rlinf.errors import UserError
 
 

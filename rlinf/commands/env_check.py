@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.extras import simulator_extra
+from rlinf.config.facts import collects_episodes
 from rlinf.errors import UserError
 
 if TYPE_CHECKING:

@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
+from rlinf.config.defaults import default_of, value_of
 from rlinf.config.problems import ConfigProblem, Origin, problem
 from rlinf.config.schema import Config
-
-
-def value_of(config: Config, key: str) -> object:
-    """The value at a dotted key of the schema."""
-    value: object = config
-    for name in key.split("."):
-        value = getattr(value, name)
-    return value
-
-
-def with_default(config: Config, key: str) -> Config:
-    """The same configuration with the default at one dotted key."""
-    changed: Any = default_of(key)
-    sections = key.split(".")
-    for depth in reversed(range(len(sections))):
-        around: Any = value_of(config, ".".join(sections[:depth])) if depth else config
-        changed = replace(around, **{sections[depth]: changed})
-    assert isinstance(changed, Config)
-    return changed
-
-
-@functools.cache
-def default_of(key: str) -> object:
-    """What the schema says where nobody wrote anything."""
-    return value_of(Config(), key)
 
 
 @dataclass
@@ -71,7 +45,7 @@ class Context:
     def changed(self, key: str) -> bool:
         """Whether somebody set the key to something else than its default."""
         written = key in self.places or any(place.startswith(f"{key}.") for place in self.places)
-        return written and value_of(self.config, key) != default_of(key)
+        return written and value_of(self.config, key) != default_of(self.config, key)
 
     def place(self, *keys: str) -> Origin:
         """The line of the first of these keys that was written, else of the nearest section around the first."""

@@ -2,54 +2,115 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Sequence
+
+from rlinf.config.compat.aliases import synonyms, translate_values
+from rlinf.config.compat.resolvers import register_resolvers
+from rlinf.config.defaults import fill_in
 from rlinf.config.dump import to_mapping
+from rlinf.config.names import hints
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.schema import Config
-from rlinf.config.tree import Branch, Located, locate, merge
+from rlinf.config.tree import Branch, Located, locate, merge, origins, put
+
+Path = tuple[str | int, ...]
+_FIX = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
 
 
-def interpolate(tree: Branch, problems: list[ConfigProblem]) -> None:
-    """Replace every ``${...}`` in place; what does not resolve becomes a problem at its line."""
-    waiting = list(_waiting(tree, ()))
+def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
+    """Replace every ``${...}`` of the layers in place, before names of other frameworks become ours.
+
+    A name inside of ``${...}`` means the effective value, under whichever name the highest layer wrote it. Returns why
+    a value could not be resolved, by the identity of its Located: only what is not overridden is a problem.
+    """
+    waiting = [(path, located) for layer in layers for path, located in _waiting(layer, ())]
     if not waiting:
-        return
+        return {}
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    # Defaults lie below, so that ${run.seed} means something also where the file does not set it.
-    defaults = locate(to_mapping(Config()), next(iter(tree.values())).origin).branch or {}
-    whole = OmegaConf.create({name: child.plain() for name, child in merge(defaults, tree).items()})
+    register_resolvers(OmegaConf)
+    written = _effective(layers)
+    whole = OmegaConf.create({name: child.plain() for name, child in written.items()})
+    failures: dict[int, str] = {}
     for path, located in waiting:
-        dotted = ".".join(str(step) for step in path)
+        if _at(written, path) != located.value:
+            continue  # overridden by a higher layer
         try:
             value: object = whole
             for step in path:
                 value = value[step]  # type: ignore[index]
-        except (OmegaConfBaseException, ValueError) as error:
-            reason = str(error).splitlines()[0].partition("resolving interpolation: ")
-            first = reason[2] or reason[0]
-            fix = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
-            problems.append(
-                problem(located.origin, dotted, f"{dotted}: {located.value} does not resolve: {first}.", fix)
-            )
-            located.value = None
+            plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+        except (OmegaConfBaseException, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            failures[id(located)] = _reason(error)
             continue
-        plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
         # Environment variables are text; what they hold was meant as it would be in the file.
         if isinstance(plain, str) and "${oc.env:" in str(located.value):
             plain = _typed(plain)
         located.value = locate(plain, located.origin).value
+    return failures
 
 
-def _waiting(value: object, path: tuple[str | int, ...]) -> list[tuple[tuple[str | int, ...], Located]]:
-    found: list[tuple[tuple[str | int, ...], Located]] = []
+def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[ConfigProblem]) -> None:
+    """A problem for each value that did not resolve and counts; it is null from then on."""
+    for path, located in list(_waiting(tree, ())):
+        if id(located) not in failures:
+            continue
+        dotted = ".".join(str(step) for step in path)
+        message = f"{dotted}: {located.value} does not resolve: {failures[id(located)]}."
+        problems.append(problem(located.origin, dotted, message, _FIX))
+        located.value = None
+
+
+def _effective(layers: Sequence[Branch]) -> Branch:
+    """Everything that a name inside of ``${...}`` can mean: what was written, synonyms and defaults included."""
+    written: Branch = {}
+    for layer in layers:
+        written = merge(written, copy.deepcopy(layer))
+    for key, located in synonyms(layers):
+        put(written, key, copy.deepcopy(located))
+    ours = copy.deepcopy(written)
+    translate_values(ours, [])
+    # Defaults lie below, so that ${run.seed} means something also where the file does not set it.
+    defaults = fill_in(_typed_as_far_as_possible(ours), {key for key, _ in origins(written)})
+    return merge(locate(to_mapping(defaults), next(iter(written.values())).origin).branch or {}, written)
+
+
+def _typed_as_far_as_possible(tree: Branch) -> Config:
+    """What decides which defaults a run has; values that are not known yet keep their defaults."""
+    from rlinf.config.values import Builder
+
+    known = {name: child for name, child in tree.items() if name in hints(Config)}
+    return Builder().section(Config, Located(known, next(iter(tree.values())).origin))
+
+
+def _at(tree: object, path: Path) -> object:
+    """The plain value at a path of keys and places in lists; None where there is none."""
+    for step in path:
+        if isinstance(tree, dict):
+            tree = tree[step].value if step in tree else None
+        elif isinstance(tree, list):
+            tree = tree[step].value if isinstance(step, int) and step < len(tree) else None
+        else:
+            return None
+    return tree
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it goes round in a circle"
+    first = str(error).splitlines()[0].partition("resolving interpolation: ")
+    return (first[2] or first[0]).rstrip(".")
+
+
+def _waiting(value: object, path: Path) -> Iterator[tuple[Path, Located]]:
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, child in steps:
         if isinstance(child.value, str) and "${" in child.value:
-            found.append(((*path, step), child))
+            yield (*path, step), child
         else:
-            found.extend(_waiting(child.value, (*path, step)))
-    return found
+            yield from _waiting(child.value, (*path, step))
 
 
 def _typed(text: str) -> object:

@@ -11,7 +11,8 @@ from rlinf.config.compat.aliases import rename, translate_values
 from rlinf.config.compat.combined import combine
 from rlinf.config.compat.semantics import adopt, roll_origin
 from rlinf.config.context import Context
-from rlinf.config.interpolate import interpolate
+from rlinf.config.defaults import fill_in
+from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.schema import Config
@@ -56,18 +57,20 @@ def _resolve(reader: Reader, source: Origin) -> Resolved:
     notes = list(reader.notes)
     tree: Branch = {}
     roll = roll_origin(reader.layers)
+    failures = interpolate(reader.layers)
     for layer in reader.layers:
         # Before merging, so that a name on the command line replaces another name for the same thing in the file.
         rename(layer, notes, problems)
         tree = merge(tree, layer)
-    interpolate(tree, problems)
+    report_unresolved(tree, failures, problems)
     combine(tree, notes, problems)
     adopt(tree, roll, notes)
     translate_values(tree, notes)
     builder = Builder()
-    config = builder.section(Config, Located(tree, source))
+    written = dict(origins(tree))
+    config = fill_in(builder.section(Config, Located(tree, source)), written)
     broken = builder.broken | {problem.key for problem in problems}
-    context = Context(config, dict(origins(tree)), source, broken)
+    context = Context(config, written, source, broken)
     # A file that could not be read at all has no values worth judging.
     if not any(problem.key == "" for problem in problems):
         run_checks(context)

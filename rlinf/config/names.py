@@ -32,10 +32,14 @@ def _walk(section: type, prefix: str) -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def nearest(word: str, options: Iterable[str], count: int = 1) -> list[str]:
+# A misspelt neighbour may look less alike than a name of another section, where there are many more to look like.
+_ALIKE, _ALIKE_ELSEWHERE = 0.6, 0.75
+
+
+def nearest(word: str, options: Iterable[str], count: int = 1, *, alike: float = _ALIKE) -> list[str]:
     """The options that look most like ``word``; none when nothing does."""
     by_lower = {option.lower(): option for option in options}
-    matches = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=0.6)
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=alike)
     return [by_lower[match] for match in matches]
 
 
@@ -51,4 +55,5 @@ def nearest_keys(dotted: str, siblings: Iterable[str]) -> list[str]:
     by_name: dict[str, str] = {}
     for leaf in leaves():
         by_name.setdefault(leaf.rpartition(".")[2], leaf)
-    return [by_name[match] for match in nearest(name, by_name)] or nearest(dotted, leaves())
+    close = nearest(name, by_name, alike=_ALIKE_ELSEWHERE)
+    return [by_name[match] for match in close] or nearest(dotted, leaves(), alike=_ALIKE_ELSEWHERE)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
-from rlinf.config.tree import Branch, Located, merge, put
+from rlinf.config.tree import Branch, Located, merge, put, shortened
+from rlinf.config.yaml_nodes import refused
 
+_PLAIN = "Take it out, or write it as an escape in double quotes."
+_BRACKETS = {"[": "]", "{": "}"}
+_TOO_DEEP = "the value is nested too deeply."
+_LESS_DEEP = "A configuration is nested a dozen levels at most; data belongs in a file."
 # YAML 1.1 reads 1e-4 as text because it wants a dot; nobody who writes it means text.
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 
@@ -49,10 +56,19 @@ class Reader:
 
     def read_text(self, text: str, file: str) -> Branch:
         """One document as a tree; syntax errors become problems."""
-        loader = yaml.SafeLoader(text)
+        try:
+            loader = yaml.SafeLoader(text)
+        except yaml.reader.ReaderError as error:
+            where = text.count("\n", 0, error.position) + 1
+            self.problems.append(ConfigProblem(file, where, "", f"this is not valid YAML: {_control(error)}", _PLAIN))
+            return {}
         try:
             node = loader.get_single_node()
             if node is None:
+                return {}
+            bad = refused(node)
+            if bad is not None:
+                self.problems.append(ConfigProblem(file, bad.line, "", bad.message, bad.fix))
                 return {}
             located = self._convert(node, loader, file, "")
         except yaml.MarkedYAMLError as error:
@@ -63,6 +79,9 @@ class Reader:
             message = f"this is not valid YAML: {error.problem or error.context}."
             fix = "Look at the indentation, the colons and the quotes here and on the line above."
             self.problems.append(ConfigProblem(file, line, "", message, fix))
+            return {}
+        except RecursionError:
+            self.problems.append(ConfigProblem(file, None, "", _TOO_DEEP, _LESS_DEEP))
             return {}
         finally:
             loader.dispose()
@@ -89,19 +108,27 @@ class Reader:
 
     def read_value(self, key: str, text: str) -> Located | None:
         """The YAML value of an override; None, and a problem, where it is none."""
-        loader = yaml.SafeLoader(text)
+        try:
+            loader = yaml.SafeLoader(text)
+        except yaml.reader.ReaderError as error:
+            self.problems.append(problem(Origin(COMMAND_LINE), key, f"{key}: {_control(error)}", _PLAIN))
+            return None
         try:
             node = loader.get_single_node()
             if node is None:
                 return Located(None, Origin(COMMAND_LINE))
-            return self._convert(node, loader, COMMAND_LINE, key)
+            bad = refused(node)
+            if bad is None:
+                return self._convert(node, loader, COMMAND_LINE, key)
+            self.problems.append(problem(Origin(COMMAND_LINE), key, f"{key}: {bad.message}", bad.fix))
         except yaml.YAMLError:
-            fix = f"Quote it for the shell: '{key}=[1, 2]'."
-            message = f"{key}={text} has a value that is not valid YAML."
-            self.problems.append(problem(Origin(COMMAND_LINE), key, message, fix))
-            return None
+            message = f"{key}={shortened(text)} has a value that is not valid YAML."
+            self.problems.append(problem(Origin(COMMAND_LINE), key, message, _quoting(key, text)))
+        except RecursionError:
+            self.problems.append(problem(Origin(COMMAND_LINE), key, f"{key}: {_TOO_DEEP}", _LESS_DEEP))
         finally:
             loader.dispose()
+        return None
 
     def _append(self, tree: Branch) -> None:
         layer = len(self.layers)
@@ -155,6 +182,21 @@ class Reader:
             message = f"{dotted} is written twice, on lines {before.origin.line} and {after.origin.line}."
             self.problems.append(problem(after.origin, dotted, message, "Take one of them out."))
         return after
+
+
+def _control(error: yaml.reader.ReaderError) -> str:
+    return f"it holds the control character U+{int(error.character):04X}."
+
+
+def _quoting(key: str, text: str) -> str:
+    """How to write an override whose value YAML does not read."""
+    opened = text.lstrip()[:1]
+    if opened in _BRACKETS and _BRACKETS[opened] not in text:
+        # The shell cut the list at its first space.
+        return f"Quote the whole of it for the shell: '{key}=[1, 2]'."
+    if len(text) > 200:
+        return "Put the value in double quotes, and the whole override in single quotes."
+    return f"If it is meant as text, put it in quotes: {shlex.quote(f'{key}={json.dumps(text, ensure_ascii=False)}')}"
 
 
 def _set_layer(tree: Branch, layer: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM
-from rlinf.config.context import default_of
+from rlinf.config.defaults import CONDITIONAL, schema_default
 from rlinf.config.names import hints
 from rlinf.config.schema import Config
 
@@ -23,6 +23,25 @@ Generated from `rlinf/config/schema/` by `python -m rlinf.config.reference`; edi
 One YAML file describes one experiment and holds only what differs from the defaults below. `extends: other.yaml`
 starts from another file, `key=value` on the command line overrides both, `${oc.env:NAME,default}` reads the
 environment. `rlinf check FILE` reports every mistake at once and prints the plan.
+
+A default that depends on the kind of run is written as "`1e-06`; `0.0003` for simulators": it is applied when the file
+is loaded, `rlinf check` says so beside the value, and `config.yaml` of the run directory holds it.
+
+Paths: what a file names as another configuration (`extends`, a sweep's `base`) is relative to that file. Every other
+path (`policy.path`, `env.kwargs.path`, `run.dir`, `sft.cache`, `env.python`, ...) is relative to the folder in which
+the command is given, as on the command line itself, so that one file serves data and runs of several folders. Modules
+(`env.id: my_module:My-v0`, `custom` rewards) are imported from `PYTHONPATH` and from that folder. To make a file work
+from everywhere, write absolute paths, or `${oc.env:DATA}/train.jsonl`.
+"""
+
+
+_OTHER_NAMES = """These names of ROLL and RLinf are read as ours, also inside of `${...}`; what each became is printed
+once. Names of TRL (`num_generations`), Stable-Baselines3 (`n_steps`), verl (`actor_rollout_ref.rollout.n`), and the
+other keys of ROLL and RLinf are not read, and the message about them says what they are called here:
+
+    $ rlinf check grpo.yaml learning_rate=1e-5
+    command line: learning_rate is not a key.
+    What TRL and Stable-Baselines3 call learning_rate is learner.optimizer.lr here.
 """
 
 
@@ -55,9 +74,9 @@ def _table(section: type, prefix: str) -> list[str]:
         if isinstance(hint, type) and is_dataclass(hint):
             nested += _table(hint, f"{prefix}{name}.")[2:]
             continue
-        default = _show(default_of(f"{prefix}{name}"))
+        default = _default(f"{prefix}{name}")
         meaning = " ".join(documented.get(name, "").split()).replace("|", "\\|")
-        rows.append(f"| `{prefix}{name}` | {_type(hint)} | `{default}` | {meaning} |")
+        rows.append(f"| `{prefix}{name}` | {_type(hint)} | {default} | {meaning} |")
     return rows + nested
 
 
@@ -89,6 +108,12 @@ def _type(hint: object) -> str:
     return {"int": "integer", "float": "number", "str": "text", "bool": "switch"}[typing.cast(type, hint).__name__]
 
 
+def _default(key: str) -> str:
+    """The schema's default, and those that other kinds of run have instead."""
+    others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
+    return "; ".join([f"`{_show(schema_default(key))}`", *others])
+
+
 def _show(default: object) -> str:
     if default is None:
         return "null"
@@ -107,7 +132,7 @@ def _aliases() -> str:
         "| `add_token_level_kl` with `init_kl_coef` | `algorithm.kl_coef` |",
         "| `algorithm.sampling_params.do_sample: false` | `rollout.temperature: 0` |",
     ]
-    return "## Other names\n\nWhat such a name became is printed once.\n\n" + "\n".join(rows) + "\n"
+    return f"## Other names\n\n{_OTHER_NAMES}\n" + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

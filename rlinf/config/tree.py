@@ -31,6 +31,16 @@ class Located:
         return self.value
 
 
+def shortened(text: str, most: int = 120) -> str:
+    """The text as it is shown in a message: printable, and not longer than anybody reads.
+
+    >>> shortened("a" * 500, most=6)
+    'aaa...'
+    """
+    printable = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text[: most + 1])
+    return printable if len(printable) <= most else printable[: most - 3] + "..."
+
+
 def locate(value: object, origin: Origin) -> Located:
     """Plain data as a tree that says the same place everywhere."""
     if isinstance(value, Mapping):

@@ -10,13 +10,16 @@ from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 from rlinf.config.compat.aliases import FLAT
+from rlinf.config.compat.names.lookup import hint as meaning_of
+from rlinf.config.compat.names.lookup import holds_foreign_keys
 from rlinf.config.names import hints, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
-from rlinf.config.tree import Located
+from rlinf.config.tree import Located, shortened
 
 SectionT = TypeVar("SectionT")
 
 _EXAMPLES = {bool: "true", int: "8", float: "0.5", str: "some text"}
+_SHOWN = 8
 _MAPPING_FIX = "Write `name: value` lines under it, or {name: value}."
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
@@ -46,7 +49,7 @@ class Builder:
                 name = prefix.rstrip(".")
                 first = fields(kind)[0].name  # type: ignore[arg-type]
                 fix = f"Write its keys under it, indented: `{name}:` and below `  {first}: ...`."
-                message = f"{name} is a section, not {_describe(located.value)}."
+                message = f"{name} is a section, not {_describe(located.plain())}."
                 self.fail(located, name, message, fix)
             return kind()
         known = hints(typing.cast(type, kind))
@@ -73,10 +76,19 @@ class Builder:
         self.problems.append(problem(located.origin, dotted, message, fix))
 
     def _unknown(self, child: Located, dotted: str, siblings: list[str]) -> None:
+        """A problem for a key that does not exist: what another framework's key is called here, or the nearest one."""
         prefix = dotted.rpartition(".")[0]
+        if child.branch and holds_foreign_keys(dotted):
+            self._foreign_section(child, dotted)
+            return
+        meaning = meaning_of(dotted)
+        if meaning is not None:
+            # Whatever was meant has not its value yet: nothing that depends on it can be judged.
+            self.broken.update(meaning.keys)
+            self.fail(child, dotted, f"{dotted} is not a key.", meaning.words)
+            return
         other_names = FLAT if prefix in ("", "algorithm") else {}
         meant = nearest_keys(dotted, [*siblings, *other_names])
-        # Whatever was meant has not its value yet: nothing that depends on it can be judged.
         self.broken.update(FLAT.get(name, name) for name in meant)
         fix = (
             f"Did you mean {' or '.join(meant)}?"
@@ -84,6 +96,22 @@ class Builder:
             else f"Keys of {prefix or 'the file'}: {', '.join(siblings)}."
         )
         self.fail(child, dotted, f"{dotted} is not a key.", fix)
+
+    def _foreign_section(self, located: Located, dotted: str) -> None:
+        """A section of another framework: every key with its name here, and the others in one line."""
+        assert located.branch is not None
+        left: list[str] = []
+        for name, child in located.branch.items():
+            inner = f"{dotted}.{name}"
+            if meaning_of(inner) is not None or (child.branch and holds_foreign_keys(inner)):
+                self._unknown(child, inner, [])
+            else:
+                left.append(name)
+        self.broken.add(dotted)
+        if left:
+            shown = ", ".join(left[:_SHOWN]) + (", ..." if len(left) > _SHOWN else "")
+            message = f"{dotted} is not a section, and nothing here is called {shown}."
+            self.fail(located, dotted, message, "Take them out; docs/config.md lists all keys.")
 
     def value(self, hint: object, located: Located, dotted: str) -> object:
         """A value of a type; raises :class:`Mismatch`."""
@@ -221,10 +249,10 @@ def _describe(value: object) -> str:
     if isinstance(value, bool):
         return f"the switch {str(value).lower()}"
     if isinstance(value, str):
-        return f'the text "{value}"'
+        return f'the text "{shortened(value)}"'
     if isinstance(value, dict):
         return "a mapping"
-    return f"the list {value}" if isinstance(value, list) else f"{value}"
+    return f"the list {shortened(str(value))}" if isinstance(value, list) else shortened(str(value))
 
 
 def _name(hint: object) -> str:

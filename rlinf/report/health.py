@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rlinf.report.first_steps import FIRST_STEPS, early_warnings
 from rlinf.report.runs import RunRecord
 from rlinf.report.trends import early, late, lost, peak, risen
 
@@ -47,6 +48,17 @@ def graded(value: float, told: str, *, bad: Limit, watch: Limit, fine: str = "")
         if value > limit.value:
             return Finding(level, limit.title, f"{told} {limit.fix}")
     return Finding("ok", watch.title, f"{told} {fine}".rstrip())
+
+
+def _first_steps(run: RunRecord) -> Finding | None:
+    """What the terminal said after the first training iterations."""
+    steps = [
+        {name: value for name, values in run.series.items() if (value := values[place]) is not None}
+        for place, step in enumerate(run.steps)
+        if 1 <= step <= FIRST_STEPS
+    ]
+    warnings = early_warnings(steps, run.config)
+    return Finding("bad", warnings[0].title, warnings[0].words) if warnings else None
 
 
 def _progress(run: RunRecord) -> Finding | None:
@@ -257,6 +269,7 @@ def _failures(run: RunRecord) -> Finding | None:
 
 
 CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
+    _first_steps,
     _progress,
     _collapse,
     _entropy,

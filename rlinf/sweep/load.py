@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rlinf.config import ConfigProblem
 from rlinf.config.names import nearest
+from rlinf.config.placeholders import PlaceholderError, expand
 from rlinf.config.problems import Origin, problem
 from rlinf.config.reader import Reader
 from rlinf.config.tree import Branch, Located, merge
@@ -37,7 +38,7 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        return self.home / self.config.dir.format(name=self.name)
+        return self.home / expand(self.config.dir, {"name": self.name})
 
     @property
     def base(self) -> Path:
@@ -114,6 +115,10 @@ def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem
         say("base", f"base: there is no file {path.parent / config.base}.", "Paths are relative to the sweep file.")
     if not config.seeds or len(set(config.seeds)) != len(config.seeds):
         say("seeds", "seeds must be different whole numbers, one at least.", "For example: [0, 1, 2].")
+    try:
+        expand(config.dir, {"name": ""})
+    except PlaceholderError as error:
+        say("dir", f"dir: {error}.", "For example: runs/sweeps/{name}.")
     for names, entry in config.space.items():
         _check_entry(config, names, entry, say)
     _check_budget(config, say)

@@ -95,7 +95,7 @@ def open_sweep(sweep: Sweep) -> None:
         if names:
             message = f"{sweep.folder} holds another sweep: {', '.join(names)} changed."
             key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"
-            fix = f"Choose another {key}, or remove that directory."
+            fix = f"Choose another {key}, or take the changes back to go on with that sweep."
             raise ConfigErrors([ConfigProblem(str(sweep.file), None, key, message, fix)])
     sweep.folder.mkdir(parents=True, exist_ok=True)
     said = {

@@ -8,12 +8,14 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config, diff, load, to_yaml
+from rlinf.config.facts import run_directory
 from rlinf.errors import UserError
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
@@ -59,7 +61,7 @@ class RunDirectory:
     @classmethod
     def open(cls, config: Config) -> RunDirectory:
         """Makes the directory, or checks that it holds this very configuration."""
-        directory = cls(Path(config.run.dir.format(name=config.run.name, seed=config.run.seed)))
+        directory = cls(Path(run_directory(config)))
         directory.require_usable(config)
         directory.path.mkdir(parents=True, exist_ok=True)
         (directory.path / _CONFIG).write_text(to_yaml(config))
@@ -76,11 +78,19 @@ class RunDirectory:
         if saved.exists() and self.begun():
             changed = [line for line in diff(load(saved), config) if not line.startswith(_MAY_CHANGE)]
             if changed:
-                listed = "\n  ".join(changed)
-                raise RunDirectoryError(
-                    f"{self.path} holds a run with another configuration:\n  {listed}\n"
-                    "choose another run.dir, or remove that directory"
-                )
+                raise RunDirectoryError(self.refusal(changed))
+
+    def refusal(self, changed: Sequence[str]) -> str:
+        """Why a run with these differences does not go on here, and how to go on."""
+        policy = self.path / "policy"
+        listed = "\n  ".join(changed)
+        first = "" if policy.is_dir() else "finish this run first, and "
+        return (
+            f"{self.path} holds a run with another configuration:\n  {listed}\n"
+            f"To go on with that run, take these changes back. To use them, choose another run.dir; to build on what "
+            f"was learned, {first}write policy.path: {policy} there in place of the keys that describe the network "
+            "(the optimiser starts afresh)."
+        )
 
     def begun(self) -> bool:
         """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""
@@ -163,13 +173,22 @@ def machine() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "versions": versions,
-        "commit": _commit(),
+        "commit": _commit() or f"rlinf {versions.get('rlinf', 'unknown')}, installed without its repository",
     }
 
 
 def _commit() -> str | None:
+    """The commit of the code that runs; None for an installed copy, whatever repository it may lie in."""
+    package = Path(__file__).parents[1]
+    if _git(package, "ls-files", "__init__.py") is None:
+        return None
+    return _git(package, "rev-parse", "HEAD")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip() or None if done.returncode == 0 else None

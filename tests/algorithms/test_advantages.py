@@ -325,3 +325,9 @@ def test_an_option_of_another_estimator_is_refused():
         estimate("grpo", [1.0, 0.0], gae_lambda=0.9)
     with pytest.raises(ValueError, match="unknown adv_type 'ppo'; known: grpo, "):
         estimate("ppo", [1.0, 0.0])
+
+
+def test_a_mask_of_weights_is_refused():
+    arguments = {"rewards": torch.ones(2), "group_ids": torch.zeros(2, dtype=torch.int64)}
+    with pytest.raises(TypeError, match=r"mask must be torch\.bool, not torch\.float32: write mask\.bool\(\)"):
+        compute_advantages("grpo", mask=torch.full((2, 3), 0.5), **arguments)

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import rlinf
 from rlinf.cli import main
 from rlinf.config import Config, load
+from rlinf.train import run_dir
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 
 ROOT = Path(__file__).parents[2]
@@ -147,8 +149,29 @@ def test_a_mistake_in_a_worker_is_told_without_a_traceback(tmp_path: Path, capsy
     corrected = load(file, ["env.id=CartPole-v1"])
     assert RunDirectory.open(corrected).path == tmp_path / "run"
     (tmp_path / "run" / "metrics.jsonl").write_text("")
-    with pytest.raises(RunDirectoryError, match="another configuration"):
+    with pytest.raises(RunDirectoryError, match="another configuration") as refused:
         RunDirectory.open(load(file))
+    assert "env.id: CartPole-v1 -> CartPol-v1" in str(refused.value)
+    assert "choose another run.dir" in str(refused.value)
+    assert f"policy.path: {tmp_path}/run/policy" in str(refused.value)
+    assert "remove" not in str(refused.value)
+
+
+def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed copy has no commit, also where it lies inside of a repository, or is started in one."""
+    package = tmp_path / "site-packages" / "rlinf" / "train"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "somebody else's"]):
+        subprocess.run([*git, *arguments], check=True)
+    monkeypatch.setattr(run_dir, "__file__", str(package / "run_dir.py"))
+    monkeypatch.chdir(tmp_path)
+    assert run_dir.machine()["commit"] == f"rlinf {rlinf.__version__}, installed without its repository"
+    subprocess.run([*git, "add", "-A"], check=True)
+    assert len(run_dir.machine()["commit"]) == 40
 
 
 @pytest.mark.parametrize(

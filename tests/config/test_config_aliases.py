@@ -209,3 +209,42 @@ def test_valid_token_scale_is_as_in_the_vocabulary_of_the_file(write: Write, adv
     assert load(write(text)).algorithm.token_scale == scale
     other = f"algorithm: {{adv_type: {adv_type}, use_valid_token_scale: true, loss_agg_func: seq-mean-token-mean}}"
     assert load(write(other)).algorithm.token_scale == "row"
+
+
+def test_names_of_another_vocabulary_resolve_inside_of_values(write: Write) -> None:
+    path = write(
+        "exp_name: first\nresponse_length: 96\nnum_return_sequences_in_group: 4\nnum_gpus_per_node: 8\n"
+        "output_dir: runs/${exp_name}_${num_gpus_per_node}\nprompt_length: ${response_length}\n"
+        "actor_infer: {generating_args: {max_new_tokens: '${response_length}', "
+        "num_return_sequences: '${num_return_sequences_in_group}'}}\n"
+    )
+    config = load(path)
+    assert (config.rollout.max_new_tokens, config.data.max_prompt_length, config.algorithm.group_size) == (96, 96, 4)
+    assert config.run.dir == "runs/first_8"
+
+
+def test_a_name_inside_of_a_value_means_what_counts_in_the_end(write: Write) -> None:
+    path = write("response_length: 96\nprompt_length: ${response_length}\nrollout: {top_k: '${rollout_batch_size}'}\n")
+    config = load(path, ["rollout.max_new_tokens=48"])
+    assert (config.rollout.max_new_tokens, config.data.max_prompt_length) == (48, 48)
+    assert config.rollout.top_k == 32  # written as rollout.batch_size
+
+
+def test_a_value_that_is_overridden_need_not_resolve(write: Write) -> None:
+    assert load(write("response_length: ${nothing}\n"), ["rollout.max_new_tokens=48"]).rollout.max_new_tokens == 48
+
+
+def test_arithmetic_of_the_other_vocabulary(write: Write) -> None:
+    path = write(
+        "data: {max_prompt_length: 64}\n"
+        "algorithm: {sampling_params: {max_new_tokens: '${subtract:${algorithm.group_size},${run.seed}}'}, "
+        "normalize_advantages: '${not:${data.shuffle}}'}\n"
+    )
+    config = load(path)
+    assert config.rollout.max_new_tokens == 8
+    assert config.algorithm.normalize_advantages is False
+
+
+def test_a_name_that_means_itself_is_an_error(write: Write) -> None:
+    found = mistakes(write("rollout: {max_new_tokens: '${response_length}'}\n"))
+    assert "rollout.max_new_tokens: ${response_length} does not resolve:" in found

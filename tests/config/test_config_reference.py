@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rlinf.config.names import leaves
@@ -17,3 +18,9 @@ def test_the_page_is_current() -> None:
 def test_every_key_is_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert [key for key in leaves() if f"`{key}`" not in page] == []
+
+
+def test_every_key_has_a_meaning() -> None:
+    rows = [re.split(r"(?<!\\)\|", line) for line in PAGE.read_text(encoding="utf-8").splitlines()]
+    meanings = {cells[1].strip(" `"): cells[4].strip() for cells in rows if len(cells) == 6}
+    assert [key for key in leaves() if not meanings[key]] == []

@@ -51,7 +51,7 @@ def compute_advantages(
     took rows out of ``mask``, ``acted`` is the mask before (read for the row's outcome if ``rewards`` are [B, T]).
 
     An unknown ``adv_type``, a missing column or a non-finite reward is a ValueError; an option that
-    ``adv_type`` does not read is a TypeError that lists those it does.
+    ``adv_type`` does not read, or a ``mask`` that is not bool, is a TypeError.
 
     >>> compute_advantages("grpo", rewards=torch.tensor([1., 0.]), mask=torch.tensor([[True, True], [True, False]]),
     ...                    group_ids=torch.tensor([0, 0]), normalize_by_std=False).advantages
@@ -85,7 +85,10 @@ def compute_advantages(
 def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
     """:func:`compute_advantages` by the configuration."""
     entry = catalog.estimator(algorithm.adv_type)
-    mask = x.mask.bool()
+    mask = x.mask
+    if mask.dtype != torch.bool:
+        # Weights between 0 and 1 would all count as true.
+        raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
     kl = _token_kl(algorithm, entry, x)
     clip_after = clips_after_norm(algorithm)
     kl_after = entry.normalises_rows and algorithm.kl_after_norm

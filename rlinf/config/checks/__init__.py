@@ -17,6 +17,7 @@ from rlinf.config.checks.megatron import check_megatron
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
+from rlinf.config.checks.run import check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
 from rlinf.config.checks.simulator import check_simulator
@@ -27,6 +28,7 @@ from rlinf.config.context import Context
 # Ranges come first: the others may then divide, and a key that is out of range is not judged twice.
 CHECKS: tuple[Callable[[Context], None], ...] = (
     check_ranges,
+    check_run,
     check_kind,
     check_policy,
     check_files,

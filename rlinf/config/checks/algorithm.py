@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
-from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.facts import collects_episodes, compares_groups
 from rlinf.config.names import hints, nearest
 from rlinf.config.schema import AlgorithmConfig
 
@@ -96,10 +96,7 @@ def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], 
 
 def _check_groups(context: Context) -> None:
     algorithm = context.config.algorithm
-    if algorithm.loss_type == OFF_POLICY_LOSS:
-        return
-    compares = catalog.estimator(algorithm.adv_type).compares_groups
-    if compares and algorithm.group_size == 1 and algorithm.singleton_group == "error":
+    if compares_groups(context.config) and algorithm.group_size == 1 and algorithm.singleton_group == "error":
         message = f"adv_type: {algorithm.adv_type} compares the members of a group, and algorithm.group_size is 1."
         fix = "Set algorithm.group_size to 2 or more (8 is common), or choose adv_type: reinforce."
         context.error("algorithm.group_size", message, fix, reads=("algorithm.adv_type", "algorithm.singleton_group"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS, columns_of
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
-from rlinf.config.schema import Config
+from rlinf.config.facts import collects_episodes
 
 
 def check_batch(context: Context) -> None:
@@ -58,12 +57,6 @@ def _check_simulators(context: Context) -> None:
         message += f" (env.num_envs {envs} x rollout.num_steps {config.rollout.num_steps})."
         reads = (*reads, "rollout.num_steps")
         context.error("algorithm.num_minibatches", message, f"Use at most {decisions}.", reads=reads)
-
-
-def collects_episodes(config: Config) -> bool:
-    """Whether a step of a simulator run is a number of whole episodes (else of decisions of every env)."""
-    algorithm = config.algorithm
-    return "values" not in columns_of(algorithm.adv_type) and algorithm.loss_type != OFF_POLICY_LOSS
 
 
 def _check_episodes(context: Context) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from rlinf.config.context import Context, default_of
+from rlinf.config.context import Context
+from rlinf.config.defaults import default_of
 
 
 def check_evaluation(context: Context) -> None:
@@ -17,7 +18,7 @@ def check_evaluation(context: Context) -> None:
     if evaluation.size == 0:
         for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes"):
             key = f"evaluation.{name}"
-            off = json.dumps(default_of(key))
+            off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
             context.unread(key, "is not read with evaluation.size: 0.", fix, reads=("evaluation.size",))
     elif evaluation.every and evaluation.video_every % evaluation.every:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.config.context import Context, value_of, with_default
+from rlinf.config.context import Context
+from rlinf.config.defaults import default_of, value_of, with_value
 
 AT_LEAST: Mapping[str, float] = {
     "run.max_steps": 1,
@@ -162,4 +163,4 @@ def _report(context: Context, key: str, number: float, bounds: str, fix: str) ->
     context.error(key, f"{key} must be {bounds}, not {number}{why}.", fix)
     context.broken.add(key)
     # The other checks may divide by it; the default lets them judge the rest.
-    context.config = with_default(context.config, key)
+    context.config = with_value(context.config, key, default_of(context.config, key))

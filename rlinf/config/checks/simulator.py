@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
-from rlinf.config.checks.batch import collects_episodes
 from rlinf.config.checks.kind import ACTOR_CRITIC, is_text
 from rlinf.config.context import Context, neighbours
+from rlinf.config.facts import collects_episodes
 
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")

@@ -6,7 +6,7 @@ Names that depend on one another (``use_kl_loss`` with ``kl_loss_coef``) are in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rlinf.config.compat.combined import NAMES as COMBINED_NAMES
 from rlinf.config.problems import ConfigProblem, problem
@@ -137,6 +137,23 @@ def rename(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> Non
             notes.append(f"{located.origin}: {written} is not needed: {reason}.")
     for emptied in ("actor_train", "actor_infer", "algorithm.sampling_params"):
         _prune(tree, emptied)
+
+
+def synonyms(layers: Sequence[Branch]) -> Iterator[tuple[str, Located]]:
+    """Every name, ours or another, of a key that was written, with what the highest layer wrote under any of them.
+
+    Within one layer a name means what was written under that very name.
+    """
+    names: dict[str, list[str]] = {}
+    for written, key in _written_names():
+        names.setdefault(key, [key]).append(written)
+    for group in names.values():
+        for layer in reversed(layers):
+            found = {name: located for name in group if (located := get(layer, name)) is not None}
+            if found:
+                first = next(iter(found.values()))
+                yield from ((name, found.get(name, first)) for name in group)
+                break
 
 
 def translate_values(tree: Branch, notes: list[str]) -> None:

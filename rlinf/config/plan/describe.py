@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
-from rlinf.config.checks.batch import collects_episodes
+from rlinf.config.defaults import conditional, value_of
 from rlinf.config.extras import needed_extras
+from rlinf.config.facts import collects_episodes, run_directory
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.memory import Memory, estimate, needs_reference
@@ -57,11 +58,6 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
         f"extra {extra.name} is missing ({extra.reason}): {extra.fix}" for extra in extras if not extra.installed
     ]
     return Plan(tuple((title, rows) for title, rows in sections if rows), (*warnings, *memory_warnings))
-
-
-def run_directory(config: Config) -> str:
-    """``run.dir`` with its placeholders filled in."""
-    return config.run.dir.replace("{name}", config.run.name).replace("{seed}", str(config.run.seed))
 
 
 def _run(config: Config) -> Rows:
@@ -140,12 +136,23 @@ def _simulator_batch(config: Config) -> Rows:
 def _algorithm(config: Config) -> Rows:
     algorithm = config.algorithm
     optimizer = config.learner.optimizer
+    simulator, warm = config.policy.name != "causal_lm", config.sft.steps > 0
     rows = [
         ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),
         ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),
-        ("learning rate", f"{optimizer.lr:g}, {optimizer.schedule}"),
+        ("learning rate", f"{optimizer.lr:g}, {optimizer.schedule}{_for_its_kind(config, 'learner.optimizer.lr')}"),
+        *([("discount", f"{algorithm.gamma:g}{_for_its_kind(config, 'algorithm.gamma')}")] if simulator else []),
+        *([("warm start", f"learning rate {config.sft.lr:g}{_for_its_kind(config, 'sft.lr')}")] if warm else []),
     ]
     return rows if algorithm.loss_type != OFF_POLICY_LOSS else [("loss", OFF_POLICY_LOSS), *rows[2:]]
+
+
+def _for_its_kind(config: Config, key: str) -> str:
+    """Says that a value is the default of this kind of run, where that is another one than the schema's."""
+    instead = conditional(config, key)
+    if instead is None or value_of(config, key) != instead.value:
+        return ""
+    return f" (default for {instead.runs})"
 
 
 def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:

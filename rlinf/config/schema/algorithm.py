@@ -31,7 +31,9 @@ class RolloutCorrectionConfig:
     level: Literal["none", "token", "sequence"] = "none"
     """Weight slots by exp(old - sampler log-prob), per token or per sequence."""
     mode: Literal["truncate", "mask"] = "truncate"
+    """Weights above `cap` are cut to it, or their slots are masked out."""
     cap: float = 2.0
+    """Largest weight."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class AlgorithmConfig:
     """Options of an estimator or loss of your own that are no key of this section, by name."""
     loss_agg_func: str = "token-mean"
     """How per-slot losses become one number (`rlinf list aggregations`)."""
-    group_size: int = 1
+    group_size: int = 8
     """Responses per prompt, or episodes per start state."""
     singleton_group: Literal["error", "zero", "raw"] = "error"
     """What a group of one gives in a group estimator."""
@@ -55,7 +57,9 @@ class AlgorithmConfig:
     num_minibatches: int = 1
     """Optimiser steps per pass."""
     gamma: float = 1.0
+    """Discount of later rewards, per token position (text) or decision (simulators)."""
     gae_lambda: float = 0.95
+    """gae: 1 takes whole returns (little bias), 0 the critic's one-step estimate (little variance)."""
     normalize_by_std: bool = True
     """grpo: divide by the group's standard deviation (false: Dr.GRPO)."""
     std_ddof: Literal[0, 1] = 1
@@ -63,9 +67,11 @@ class AlgorithmConfig:
     normalize_advantages: bool = False
     """Whiten over all true slots of the global batch."""
     whiten_rewards: bool = False
+    """Bring token rewards to mean 0 and standard deviation 1 before advantages are estimated."""
     keep_zero_groups: bool = False
     """Advantages of groups with constant reward stay exactly 0 through whitening."""
     advantage_clip: float | None = None
+    """Clamp advantages to [-c, c]; null is off."""
     use_valid_token_scale: bool = False
     """Scale the loss by valid tokens, as `token_scale` says."""
     token_scale: Literal["row", "global"] = "row"
@@ -90,7 +96,9 @@ class AlgorithmConfig:
     add_token_level_kl: bool = False
     """Subtract `kl_coef` times the KL to the reference policy from each token's reward."""
     kl_coef: float = 0.0
+    """Weight of the KL divergence that is subtracted from rewards (`add_token_level_kl`)."""
     kl_controller: Literal["fixed", "adaptive"] = "fixed"
+    """`adaptive` changes `kl_coef` so that the KL divergence stays near `target_kl`."""
     target_kl: float = 0.1
     """`adaptive`: the KL that the coefficient steers toward."""
     kl_horizon: int = 10_000
@@ -102,6 +110,7 @@ class AlgorithmConfig:
     ref_update_every: int = 0
     """Steps after which the reference becomes a copy of the policy (iterative GRPO); 0 never."""
     ratio_clip_eps: float = 0.2
+    """Ratios of new to old policy are clipped to [1 - eps, 1 + eps]."""
     clip_ratio_low: float | None = None
     """null: `ratio_clip_eps`."""
     clip_ratio_high: float | None = None
@@ -109,10 +118,13 @@ class AlgorithmConfig:
     clip_ratio_c: float | None = None
     """Dual clip: bounds the loss of negative advantages by c|A|."""
     value_coef: float = 0.5
+    """Weight of the critic's loss beside that of the policy."""
     value_clip: float | None = None
+    """New values stay this close to the old ones in the critic's loss; null is off."""
     huber_delta: float | None = None
     """null: squared error."""
     entropy_bonus: float = 0.0
+    """Weight of the entropy in the loss: above 0 it rewards exploration."""
     calculate_entropy: bool = False
     """Log the entropy even where the bonus is 0."""
     early_stop_imp_ratio: float | None = None
@@ -120,7 +132,9 @@ class AlgorithmConfig:
     tis_cap: float = 2.0
     """tis: upper bound of the importance weight."""
     sapo_tau_positive: float = 1.0
+    """sapo: temperature of the soft clip where the advantage is positive."""
     sapo_tau_negative: float = 1.05
+    """sapo: temperature of the soft clip where the advantage is negative."""
     cov_ratio: float = 0.0002
     """clip_cov, kl_cov: share of slots whose covariance is limited."""
     cov_kl_coef: float = 1.0
@@ -128,6 +142,7 @@ class AlgorithmConfig:
     cov_lower_bound: float = 1.0
     """clip_cov: only slots with a covariance between the bounds are clipped."""
     cov_upper_bound: float = 5.0
+    """clip_cov: likewise."""
     behave_weight_threshold: float | None = None
     """decoupled: slots whose proximal/behaviour ratio exceeds this do not count."""
     rollout_correction: RolloutCorrectionConfig = field(default_factory=RolloutCorrectionConfig)
@@ -140,7 +155,9 @@ class AlgorithmConfig:
     filter_rewards: bool = False
     """Drop groups whose mean reward lies outside the bounds."""
     rewards_lower_bound: float | None = None
+    """filter_rewards: groups with a smaller mean reward are dropped; null is no bound."""
     rewards_upper_bound: float | None = None
+    """filter_rewards: groups with a larger mean reward are dropped; null is no bound."""
     max_len_mask: bool = False
     """Responses cut by the length limit get no loss."""
     overlong_penalty: OverlongPenaltyConfig = field(default_factory=OverlongPenaltyConfig)
@@ -164,9 +181,11 @@ class AlgorithmConfig:
     sac_target_entropy: float | None = None
     """sac: null is minus the number of action dimensions."""
     replay_capacity: int = 1_000_000
+    """sac: transitions that the replay buffer holds; the oldest make room."""
     replay_start: int = 1_000
     """sac: environment steps before the first update."""
     replay_batch_size: int = 256
+    """sac: transitions of one update."""
     replay_ratio: float = 1.0
     """sac: updates per environment step."""
     n_step: int = 1

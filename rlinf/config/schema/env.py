@@ -34,7 +34,7 @@ class EnvConfig:
     """Cut episodes after so many steps (truncation); null keeps the environment's own limit. Whole episodes (of
     adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""
     max_turns: int = 1
-    """Text: how many times the environment may answer within one conversation."""
+    """Text: responses of the policy within one conversation; the environment answers all but the last of them."""
     auto_reset: bool = True
     """Simulators: a finished env starts anew at once, so that every step of a rollout counts."""
     ignore_terminations: bool = False

@@ -9,15 +9,21 @@ from typing import Literal
 @dataclass(frozen=True)
 class OptimizerConfig:
     lr: float = 1e-6
+    """Learning rate. Simulator policies learn with larger ones than pretrained language models."""
     betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW: decay of the running means of gradients and of their squares."""
     eps: float = 1e-8
+    """AdamW: added to the denominator."""
     weight_decay: float = 0.0
+    """AdamW: share of each weight that is subtracted per step, times `lr`."""
     grad_clip: float = 1.0
     """Largest norm of the global gradient; 0 is off."""
     critic_lr: float | None = None
     """Of the value head; null is `lr`."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """Of the learning rate after the warm-up: constant, or falling until `run.max_steps`."""
     warmup_steps: int = 0
+    """Steps over which the learning rate rises from 0."""
     min_lr_ratio: float = 0.0
     """Where `linear` and `cosine` end, as a share of `lr`."""
 
@@ -25,14 +31,21 @@ class OptimizerConfig:
 @dataclass(frozen=True)
 class MegatronConfig:
     tensor_parallel: int = 1
+    """Ranks that each layer is split over."""
     pipeline_parallel: int = 1
     """Stages of layers; where they do not divide the layers, the first and the last stage get fewer."""
     virtual_pipeline: int | None = None
+    """Portions of layers per pipeline stage (interleaved schedule); null is one."""
     context_parallel: int = 1
+    """Ranks that each sequence is split over."""
     expert_parallel: int = 1
+    """Ranks that the experts are spread over."""
     sequence_parallel: bool = False
+    """Split the tokens of norms and dropouts over the tensor-parallel ranks as well: less memory."""
     distributed_optimizer: bool = True
+    """Spread the optimiser's state over the data-parallel ranks."""
     recompute: Literal["none", "selective", "full"] = "none"
+    """Activations that the backward pass computes again instead of keeping: none, those of attention, or all."""
     load_balance_coef: float = 0.0
     """Weight of a loss that evens out the load of experts; 0 is off, which keeps the gradient that of the policy."""
 
@@ -56,11 +69,13 @@ class OffloadConfig:
     optimizer: bool = False
     """Optimiser state and gradients."""
     weights: bool = False
+    """The model's weights."""
 
 
 @dataclass(frozen=True)
 class LearnerConfig:
     backend: Literal["torch", "fsdp", "megatron"] = "torch"
+    """`torch` keeps the whole model on every rank, `fsdp` shards it, `megatron` also splits layers and tokens."""
     num_workers: int = 1
     """Ranks. `torch` is data parallel over them."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -87,8 +102,11 @@ class SftConfig:
     batch_size: int = 64
     """Responses, or decisions of a demonstrator, per step."""
     lr: float = 1e-3
+    """Learning rate of the warm start. A pretrained model takes a small one; one from random weights a larger."""
     warmup_steps: int = 10
+    """Steps of the warm start over which its learning rate rises from 0."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """Of the warm start's learning rate after that; falling ones end with the last step."""
     max_tasks: int | None = None
     """Text: demonstrations are drawn from the first so many training tasks; null is all."""
     demonstrations: int = 256

@@ -22,8 +22,11 @@ class LoraConfig:
     """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy has the adapters of the first
     step, or of the last one that `algorithm.ref_update_every` names."""
     alpha: int = 32
+    """Adapters are scaled by alpha / rank."""
     dropout: float = 0.0
+    """Dropout on the inputs of adapters."""
     target_modules: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])
+    """Linear layers that get an adapter, by the ends of their names."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class PolicyConfig:
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
     """Of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU. Statistics stay float32."""
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    """How attention is computed: `sdpa` is PyTorch's own, `flash_attention_2` needs its package and a GPU."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, about a third more time."""
     value_head: bool = False
@@ -77,6 +81,7 @@ class PolicyConfig:
     hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
     """Simulators: hidden layers of the actor (and of the critic)."""
     activation: Literal["tanh", "relu", "silu", "gelu"] = "tanh"
+    """Simulators: between hidden layers."""
     encoder: Literal["auto", "mlp", "cnn"] = "auto"
     """Simulators: `auto` takes a CNN for image observations."""
     distribution: Literal["auto", "categorical", "gaussian", "squashed_gaussian", "beta"] = "auto"
@@ -86,5 +91,6 @@ class PolicyConfig:
     shared_critic: bool = False
     """Actor and critic share their hidden layers."""
     recurrent: Literal["none", "gru", "lstm"] = "none"
+    """Simulators: a memory across the decisions of an episode."""
     embedding_size: int = 128
     """Simulators: width of recurrent states, and of what images and tokens are encoded to."""

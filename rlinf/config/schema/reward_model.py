@@ -33,5 +33,6 @@ class RewardModelConfig:
     batch_rows: int = 64
     """Responses of an optimiser step."""
     lr: float = 3e-4
+    """Learning rate of its training."""
     gpus: float = 0.0
     """GPUs of the process it lives in; 0 is the CPU."""

@@ -9,16 +9,21 @@ from typing import Literal
 @dataclass(frozen=True)
 class VllmConfig:
     tensor_parallel_size: int = 1
+    """GPUs that one sampler splits each layer over."""
     gpu_memory_utilization: float = 0.5
     """Share of the card's memory for weights and key-value cache."""
     kv_cache_memory_mb: int | None = None
     """Exact size of the key-value cache instead of a share (CPU default: 64)."""
     max_num_seqs: int = 256
+    """Responses that one sampler generates side by side."""
     enable_prefix_caching: bool = True
+    """Prompts that begin alike (a group, a conversation) are computed once."""
     enable_chunked_prefill: bool = True
+    """Long prompts are computed in portions, between the tokens of other responses."""
     enforce_eager: bool = False
     """No CUDA graphs (always so on CPU)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the sampler's weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""
     max_model_len: int | None = None
     """null: prompt limit plus response limit."""
 
@@ -30,6 +35,7 @@ class ServerConfig:
     model: str | None = None
     """The name it serves; null asks it."""
     timeout_s: float = 300.0
+    """How long one request may take."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,15 @@ class RolloutConfig:
     When enough groups are complete, unfinished responses are kept and continued in the next step, under its weights.
     """
     max_new_tokens: int = 256
+    """Text: a response is cut after so many tokens."""
     temperature: float = 1.0
+    """Of sampling in training: 1 samples from the policy itself, below 1 sharpens it, 0 is greedy."""
     top_k: int = 0
     """0 is off."""
     top_p: float = 1.0
+    """Sample only among the likeliest tokens that together have this probability; 1 is off."""
     repetition_penalty: float = 1.0
+    """Above 1, tokens that occurred before become less likely; 1 is off."""
     ahead: int = 0
     """1: the next batch is collected while the learner trains on this one, with weights one version old.
 

@@ -9,9 +9,10 @@ from typing import Literal
 @dataclass(frozen=True)
 class RunConfig:
     name: str = "run"
-    """Shown in the progress display and in reports."""
+    """Shown in the progress display and in reports; it can be the name of a folder."""
     dir: str = "runs/{name}"
-    """The run directory; `{name}` and `{seed}` are filled in. The same directory resumes what is there."""
+    """The run directory; `{name}` and `{seed}` are filled in (`{seed:02d}` pads it), and no other placeholders exist.
+    The same directory resumes what is there."""
     seed: int = 0
     """The one seed; every random stream is derived from it by component, step and sample."""
     max_steps: int = 100

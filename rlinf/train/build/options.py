@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlinf.algorithms import catalog
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
-from rlinf.config.checks.batch import collects_episodes
+from rlinf.config.facts import collects_episodes
 from rlinf.config.plan.memory import needs_reference
 from rlinf.learners.stage import Stage
 from rlinf.types import SamplingParams

@@ -11,7 +11,7 @@ from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.checks.acting import acts_in
-from rlinf.config.checks.batch import collects_episodes
+from rlinf.config.facts import collects_episodes
 from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from rlinf.config import Config
+from rlinf.config import Config, to_mapping
+from rlinf.report.first_steps import FirstSteps
 from rlinf.train.tracking.sinks import Sink, start_sinks
 
 
@@ -16,6 +17,7 @@ class MetricLog:
     """One JSON object a step. After a resume the file continues from the checkpoint, without the lost steps.
 
     A service that fails loses its numbers, which `metrics.jsonl` has; ``say`` hears of it once, and training goes on.
+    It also hears, once, what is wrong with the first training iterations.
     """
 
     def __init__(self, folder: Path, config: Config, *, from_step: int, say: Callable[[str], None] = print) -> None:
@@ -23,7 +25,7 @@ class MetricLog:
         self._say = say
         self._told: set[str] = set()
         self._sinks = start_sinks(folder, config, from_step)
-        self._keep_until(from_step)
+        self._first_steps = FirstSteps(to_mapping(config), earlier=self._keep_until(from_step))
         self._file = self.path.open("a")
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -32,6 +34,8 @@ class MetricLog:
         self._file.flush()
         for sink in self._sinks:
             self._guard(sink, partial(sink.write, step, metrics))
+        for warning in self._first_steps.add(step, metrics):
+            self._say(f"WARNING: {warning}")
 
     def __enter__(self) -> Self:
         return self
@@ -50,13 +54,18 @@ class MetricLog:
                 self._told.add(name)
                 self._say(f"{name} does not take metrics (metrics.jsonl has them): {error}")
 
-    def _keep_until(self, step: int) -> None:
+    def _keep_until(self, step: int) -> list[dict[str, float]]:
+        """Drop the lines of later steps; returns the others."""
         lines = self.path.read_text().splitlines() if self.path.exists() else []
-        kept = []
+        kept: list[dict[str, float]] = []
+        texts = []
         for line in lines:
             try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
+                metrics = json.loads(line)
+                if metrics["step"] <= step:
+                    kept.append(metrics)
+                    texts.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # cut short by a kill: the step will be written again
-        self.path.write_text("".join(kept))
+        self.path.write_text("".join(texts))
+        return kept

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rlinf.config import Config, to_mapping
-from rlinf.config.context import default_of, value_of
+from rlinf.config.defaults import default_of, value_of
 from rlinf.config.names import leaves
 from rlinf.errors import UserError
 
@@ -76,8 +76,9 @@ class MLflow:
         run = mlflow.start_run(run_id=known, run_name=config.run.name)
         keep(folder, "mlflow", run.info.run_id)
         if known is None:
-            changed = {key: value_of(config, key) for key in leaves() if value_of(config, key) != default_of(key)}
-            mlflow.log_params(dict(list(changed.items())[:_MOST_PARAMS]))
+            values = {key: value_of(config, key) for key in leaves()}
+            changed = [(key, value) for key, value in values.items() if value != default_of(config, key)]
+            mlflow.log_params(dict(changed[:_MOST_PARAMS]))
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._mlflow.log_metrics({mlflow_name(name): value for name, value in metrics.items()}, step=step)

@@ -1,0 +1,26 @@
+"""What one name of another framework means here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """Our keys for it, the likeliest first, and what else there is to know; without keys it has no equivalent here."""
+
+    keys: tuple[str, ...]
+    note: str = ""
+
+
+def means(*keys: str, note: str = "") -> Meaning:
+    """One of our keys, or several that it depends on."""
+    return Meaning(keys, note)
+
+
+def nothing(note: str) -> Meaning:
+    """No key: ``note`` says what happens instead."""
+    return Meaning((), note)
+
+
+HYDRA = nothing("files are read without Hydra: `extends: base.yaml` starts from another one")

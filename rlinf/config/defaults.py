@@ -1,0 +1,96 @@
+"""What a key is where nobody wrote it: the schema's default, or another one for some kinds of run.
+
+The schema holds one default a key. Where the best one depends on the kind of run, :data:`CONDITIONAL` names the others;
+they are applied once, when a configuration is loaded, so that the typed configuration and `config.yaml` of a run hold
+the value. A condition never holds for a run that does not read the key: configurations that were stored by an earlier
+version stay equal to what their file says today.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlinf.config.facts import collects_episodes, compares_groups, is_pretrained
+from rlinf.config.schema import Config
+
+
+@dataclass(frozen=True)
+class ConditionalDefault:
+    """The default of ``key`` for the runs that ``holds`` selects and ``runs`` describes in words."""
+
+    key: str
+    value: object
+    runs: str
+    holds: Callable[[Config], bool]
+
+
+def _untrained_simulator_policy(config: Config) -> bool:
+    return config.policy.name != "causal_lm" and not is_pretrained(config)
+
+
+def _discounts(config: Config) -> bool:
+    return config.policy.name != "causal_lm" and not collects_episodes(config)
+
+
+def _tunes_pretrained(config: Config) -> bool:
+    return config.sft.steps > 0 and is_pretrained(config)
+
+
+CONDITIONAL: tuple[ConditionalDefault, ...] = (
+    ConditionalDefault(
+        "learner.optimizer.lr", 3e-4, "simulators, unless the language model is pretrained", _untrained_simulator_policy
+    ),
+    ConditionalDefault("algorithm.gamma", 0.99, "simulators with adv_type: gae or loss_type: sac", _discounts),
+    ConditionalDefault("sft.lr", 1e-5, "pretrained language models", _tunes_pretrained),
+    ConditionalDefault(
+        "algorithm.group_size", 1, "estimators that do not compare groups", lambda config: not compares_groups(config)
+    ),
+)
+"""At most one condition of a key may hold for a run."""
+
+
+def value_of(config: Config, key: str) -> object:
+    """The value at a dotted key of the schema."""
+    value: object = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def with_value(config: Config, key: str, value: object) -> Config:
+    """The same configuration with another value at one dotted key."""
+    changed: Any = value
+    sections = key.split(".")
+    for depth in reversed(range(len(sections))):
+        around: Any = value_of(config, ".".join(sections[:depth])) if depth else config
+        changed = replace(around, **{sections[depth]: changed})
+    assert isinstance(changed, Config)
+    return changed
+
+
+@functools.cache
+def schema_default(key: str) -> object:
+    """What the schema says where nobody wrote anything."""
+    return value_of(Config(), key)
+
+
+def conditional(config: Config, key: str) -> ConditionalDefault | None:
+    """The default that this kind of run has instead of the schema's, if any."""
+    return next((default for default in CONDITIONAL if default.key == key and default.holds(config)), None)
+
+
+def default_of(config: Config, key: str) -> object:
+    """What ``key`` is in a run like this where nobody wrote it."""
+    instead = conditional(config, key)
+    return schema_default(key) if instead is None else instead.value
+
+
+def fill_in(config: Config, written: Container[str]) -> Config:
+    """The configuration with the defaults of its kind at every key that is not among the ``written`` ones."""
+    for default in CONDITIONAL:
+        if default.key not in written and default.holds(config):
+            config = with_value(config, default.key, default.value)
+    return config

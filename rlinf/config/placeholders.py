@@ -1,0 +1,33 @@
+"""``{name}`` and the like in paths: one function fills them in, wherever a path is needed."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+
+from rlinf.errors import UserError
+
+
+class PlaceholderError(UserError):
+    """A path with a placeholder that does not exist, or with a brace that does not close; the message says which."""
+
+
+def expand(template: str, values: Mapping[str, object]) -> str:
+    """The template with ``{name}`` replaced by the value of that name; format specifications work as in Python.
+
+    >>> expand("runs/{name}_{seed:02d}", {"name": "first", "seed": 3})
+    'runs/first_03'
+    """
+    known = ", ".join(f"{{{name}}}" for name in values)
+    try:
+        wanted = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError as error:
+        raise PlaceholderError(f"{template!r} is not a template: {error}; it may hold {known}") from None
+    unknown = [name for name in wanted if name not in values]
+    if unknown:
+        listed = ", ".join(f"{{{name}}}" for name in unknown)
+        raise PlaceholderError(f"{template!r} has the unknown placeholder {listed}; there are {known}")
+    try:
+        return template.format(**values)
+    except (ValueError, KeyError, IndexError) as error:
+        raise PlaceholderError(f"{template!r} can not be filled in: {error}") from None

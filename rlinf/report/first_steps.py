@@ -1,0 +1,147 @@
+"""What is so wrong in the first training iterations that nobody should wait for the end of the run to hear of it.
+
+:func:`early_warnings` is a function of numbers that `metrics.jsonl` holds: the terminal says it while the run goes on
+(:mod:`rlinf.train.tracking.metric_log`), and the health page of the report reads the same from the
+file. Imports no torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FIRST_STEPS = 3
+"""Training iterations that are looked at together; fewer in a shorter run."""
+_ALL = 0.9995
+"""A share that counts as all: shares are means of floats."""
+
+
+@dataclass(frozen=True)
+class EarlyWarning:
+    """``title`` says what happened, ``words`` what it means and what to change."""
+
+    title: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.title}. {self.words}"
+
+
+class FirstSteps:
+    """Collects the metrics of the first training iterations, and says once what is wrong with them.
+
+    ``earlier`` are the lines of `metrics.jsonl` that a resumed run continues from; ``config`` is the plain nested
+    configuration.
+    """
+
+    def __init__(self, config: Mapping[str, Any], earlier: Sequence[Mapping[str, float]] = ()) -> None:
+        self._config = config
+        self._steps: dict[int, dict[str, float]] = {}
+        for metrics in earlier:
+            self._keep(int(metrics["step"]), metrics)
+
+    def add(self, step: int, metrics: Mapping[str, float]) -> list[EarlyWarning]:
+        """The warnings, with the last of the first steps; before it and after it there are none."""
+        self._keep(step, metrics)
+        if step != min(FIRST_STEPS, setting(self._config, "run.max_steps")):
+            return []
+        return early_warnings([self._steps[number] for number in sorted(self._steps)], self._config)
+
+    def _keep(self, step: int, metrics: Mapping[str, float]) -> None:
+        if 1 <= step <= FIRST_STEPS:
+            self._steps[step] = dict(metrics)
+
+
+def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[EarlyWarning]:
+    """What every one of the first ``steps`` has in common and no run should have; a cause goes before its effects.
+
+    >>> dead = {"algorithm/reward_mean": 0.0, "algorithm/reward_std": 0.0, "verdict/unparsable": 1.0}
+    >>> [warning.title for warning in early_warnings([dead, dead], {})]
+    ['No answer could be read in the first 2 training iterations']
+    """
+    if not steps:
+        return []
+    when = f"in the first {len(steps)} training iterations" if len(steps) > 1 else "in the first training iteration"
+    causes = [warning for check in (_not_finite, _cut, _unparsable) if (warning := check(steps, config, when))]
+    if causes:
+        return causes
+    warning = _no_reward(steps, config, when) or _no_advantage(steps, config, when)
+    return [warning] if warning else []
+
+
+def setting(config: Mapping[str, Any], dotted: str) -> Any:
+    """A key of a plain nested configuration; None where it is not there."""
+    value: Any = config
+    for name in dotted.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _always(steps: Sequence[Mapping[str, float]], name: str, *, least: float) -> bool:
+    return all(metrics.get(name, 0.0) >= least for metrics in steps)
+
+
+def _zero(steps: Sequence[Mapping[str, float]], *names: str) -> bool:
+    """Whether all these metrics are there and 0."""
+    return all(metrics.get(name) == 0 for metrics in steps for name in names)
+
+
+def _not_finite(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+    rows = (setting(config, "rollout.batch_size") or 1) * (setting(config, "algorithm.group_size") or 1)
+    if not _always(steps, "verdict/quarantined", least=rows):
+        return None
+    custom = setting(config, "env.kwargs.reward.custom")
+    names = ", ".join(custom) if isinstance(custom, Mapping) else "the custom reward"
+    words = f"Rewards that are NaN or infinite count as 0, and every response got one. Look at what {names} returns."
+    return EarlyWarning(f"Every reward was NaN or infinite {when}", words)
+
+
+def _cut(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+    if not _always(steps, "rollout/cut_by_length", least=_ALL):
+        return None
+    limit, turns = setting(config, "rollout.max_new_tokens"), setting(config, "env.max_turns") or 1
+    what = "conversation" if turns > 1 else "response"
+    words = f"Raise rollout.max_new_tokens (now {limit}), or ask for shorter answers (data.system_prompt)."
+    return EarlyWarning(f"Every {what} was cut by the length limit {when}", words)
+
+
+def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+    if not _always(steps, "verdict/unparsable", least=_ALL):
+        return None
+    written = setting(config, "env.kwargs.answer_format")
+    expected = f" in the format that env.kwargs.answer_format asks for ({written})" if written else ""
+    words = (
+        f"No response states its answer{expected}. Tell the model the format (data.system_prompt, "
+        "env.kwargs.prompt_template), choose the one that it uses, or teach it with a warm start (sft.steps)."
+    )
+    return EarlyWarning(f"No answer could be read {when}", words)
+
+
+def _no_reward(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+    if not _zero(steps, "algorithm/reward_mean", "algorithm/reward_std"):
+        return None
+    if setting(config, "policy.name") in (None, "causal_lm"):
+        words = (
+            "There is nothing to learn from. Take easier tasks or a stronger model, begin with a warm start "
+            "(sft.steps), or pay for partial success (env.kwargs.reward). Files in samples/ show the responses."
+        )
+    else:
+        words = (
+            "Where rewards are rare this can be chance: collect more of them in an iteration (env.num_envs, "
+            "rollout.num_steps), begin with a warm start (sft.steps), or choose a denser reward."
+        )
+    return EarlyWarning(f"No reward was earned {when}", words)
+
+
+def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+    if not _zero(steps, "algorithm/advantage_abs_mean"):
+        return None
+    words = (
+        "All members of a group earned the same, so that no gradient came from rewards. Try larger groups "
+        f"(algorithm.group_size, now {setting(config, 'algorithm.group_size')}), harder or easier tasks, "
+        "algorithm.dynamic_sampling: true, or a reward with more than two values."
+    )
+    if not _always(steps, "algorithm/constant_group_fraction", least=_ALL):
+        words = "No gradient came from rewards. Look at filters (difficulty_mask, filter_rewards) and at the rewards."
+    return EarlyWarning(f"Every advantage was 0 {when}", words)
