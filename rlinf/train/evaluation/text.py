@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlinf.rollouts.text.rollout import TextRollout
@@ -46,10 +46,11 @@ class TextEvaluator:
 
 
 def sample(row: Row) -> dict[str, Any]:
-    """A graded response for people to read."""
+    """A graded conversation for people to read."""
     return {
         "prompt": row.prompt_text,
         "response": "\n".join(row.answers),
+        "turns": [asdict(turn) for turn in row.turns],
         "answer": row.answer,
         "verdict": row.verdict,
         "reward": row.total_reward,

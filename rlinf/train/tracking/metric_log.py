@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from rlinf.config import Config
+from rlinf.json_files import read_json_lines
+from rlinf.train.run_dir import write_atomically
 from rlinf.train.tracking.sinks import Sink, start_sinks
 
 
@@ -51,12 +53,8 @@ class MetricLog:
                 self._say(f"{name} does not take metrics (metrics.jsonl has them): {error}")
 
     def _keep_until(self, step: int) -> None:
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        kept = []
-        for line in lines:
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError):
-                continue  # cut short by a kill: the step will be written again
-        self.path.write_text("".join(kept))
+        """Leaves the steps up to the checkpoint: the later ones will be written again, damaged lines are skipped."""
+        lines = read_json_lines(self.path, number="step")
+        if lines.damaged:
+            self._say(lines.note(self.path))
+        write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in lines.rows if row["step"] <= step))
