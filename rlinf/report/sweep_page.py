@@ -51,11 +51,22 @@ def _setting(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
 
 def _definition(definition: Mapping[str, Any]) -> list[dict[str, str]]:
     """The sweep file's keys that are set, with their values as YAML."""
-    said = {key: value for key, value in definition.items() if value not in (None, "", {}, [])}
+    said = {key: _set(value) for key, value in definition.items() if _is_set(value)}
     return [
         {"key": key, "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()}
         for key, value in said.items()
     ]
+
+
+def _set(value: Any) -> Any:
+    """``value`` without the keys in it that are left at nothing."""
+    if isinstance(value, Mapping):
+        return {key: _set(child) for key, child in value.items() if _is_set(child)}
+    return value
+
+
+def _is_set(value: Any) -> bool:
+    return value not in (None, "", {}, [])
 
 
 def _errors(summary: SweepSummary) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Evaluations that were asked for after training, each a file of the run directory with the settings it was made with."""
+"""Evaluations of `rlinf eval`: each a file of the run directory, with the settings that it was made with."""
 
 from __future__ import annotations
 
