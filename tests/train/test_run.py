@@ -172,19 +172,19 @@ def test_an_evaluation_is_saved_with_its_settings_and_compared_only_with_equal_o
     finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    shutil.copytree(finished, folder)
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("evaluations"))
     logged = (folder / "metrics.jsonl").read_bytes()
     loud = "logging.progress=plain"
     evaluate_run(str(folder), [loud, "evaluation.every=7"])
     equal = capsys.readouterr().out
     assert "before training" in equal
     assert f"Saved, with its settings, as {folder}/evaluations/step_000004.json" in equal
-    evaluate_run(str(folder), [loud, "evaluation.samples=2"])
+    evaluate_run(str(folder), [loud, "evaluation.samples=2", "evaluation.temperature=0.6"])
     unlike = capsys.readouterr().out
     assert "before training" not in unlike
     assert "evaluation.samples: 1 -> 2" in unlike
     saved = json.loads((folder / "evaluations" / "step_000004_2.json").read_text())
-    assert saved["changed"] == ["evaluation.samples: 1 -> 2"]
+    assert set(saved["changed"]) == {"evaluation.samples: 1 -> 2", "evaluation.temperature: 0.0 -> 0.6"}
     assert saved["settings"]["evaluation"]["samples"] == 2
     assert "eval/pass@2" in saved["metrics"]
     assert (folder / "metrics.jsonl").read_bytes() == logged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,8 @@ def save_evaluation(folder: Path, step: int, config: Config, changed: Sequence[s
     }
     place = folder / "evaluations"
     place.mkdir(exist_ok=True)
-    earlier = len(list(place.glob(f"step_{step:06d}*.json")))
-    path = place / f"step_{step:06d}{f'_{earlier + 1}' if earlier else ''}.json"
+    name = f"step_{step:06d}"
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    path = next(path for path in (place / f"{one}.json" for one in names) if not path.exists())
     write_atomically(path, json.dumps(said, indent=2))
     return path
