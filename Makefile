@@ -46,6 +46,10 @@ check: .venv/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/architecture
 
+# The scripts of the report pages, type-checked by TypeScript: needs node and npm.
+lint-js: tests/report/js/node_modules
+	cd tests/report/js && npm run --silent check
+
 format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -71,6 +75,10 @@ docs: .venv/.installed
 
 .venv/.installed-sim: .venv/.installed-dev
 	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[metaworld,minigrid,robotics]"
+	touch $@
+
+tests/report/js/node_modules: tests/report/js/package.json tests/report/js/package-lock.json
+	cd tests/report/js && npm ci --silent --no-audit --no-fund
 	touch $@
 
 # Simulators whose pins clash with ours, in a virtual environment each: env.isolation: process, env.python: its python.

@@ -16,6 +16,7 @@ import rlinf
 from rlinf.cluster.errors import WorkerError
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
 from rlinf.errors import is_user_error
+from rlinf.terminal import printable
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
@@ -206,7 +207,8 @@ def _function(module: str, name: str) -> Callable[..., object]:
 def _complain(text: str) -> None:
     """To the error stream, in red where a person reads it."""
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    print(f"\033[31m{text}\033[0m" if colour else text, file=sys.stderr)
+    words = printable(text)
+    print(f"\033[31m{words}\033[0m" if colour else words, file=sys.stderr)
 
 
 if __name__ == "__main__":

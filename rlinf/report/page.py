@@ -13,7 +13,7 @@ from typing import Any
 from rlinf.report.runs import ReportError
 
 # In the order in which they run: each later one uses the earlier ones.
-_SCRIPTS = ("base.js", "tables.js", "curves.js", "episodes.js", "samples.js", "run.js", "sweep.js", "start.js")
+SCRIPTS = ("base.js", "tables.js", "curves.js", "episodes.js", "samples.js", "run.js", "sweep.js", "start.js")
 
 
 def plotting_installed() -> bool:
@@ -31,7 +31,7 @@ def render(title: str, payload: Mapping[str, Any]) -> str:
         "style": _asset("style.css"),
         "plotly": get_plotlyjs(),
         "data": embedded(payload),
-        "scripts": "\n".join(_asset(name) for name in _SCRIPTS),
+        "scripts": "\n".join(_asset(name) for name in SCRIPTS),
     }
     page = _asset("page.html")
     for name, text in parts.items():

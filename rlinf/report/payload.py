@@ -23,6 +23,8 @@ MAX_SAMPLES = 400
 MAX_EPISODES = 120
 MAX_POINTS = 2000
 MAX_VIDEO_BYTES = 30_000_000
+EVALUATION_HEADLINES = ("eval/success_once", "eval/accuracy", "eval/return", "eval/reward")
+TRAINING_HEADLINES = ("reward/mean", "rollout/return", "rollout/accuracy")
 _VIDEO_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 
 
@@ -42,6 +44,8 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "final": summary.get("metrics", {}),
         "initial": summary.get("initial_metrics", {}),
         "series": thinned({**run.series, **axes(run.series)}),
+        "notes": list(run.notes),
+        "headlines": headlines(run),
         "health": [asdict(finding) for finding in examine(run)],
         "stages": stages(run),
         "samples": _samples(run),
@@ -52,6 +56,17 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "config": config_rows(run.config),
         "machine": dict(run.machine),
     }
+
+
+def headlines(run: RunRecord) -> list[str]:
+    """The metrics that a run is judged by: one of its evaluations, and one of its training.
+
+    `checkpoint.best_metric` first, then the usual ones; those that the run has numbers for.
+    """
+    best = run.setting("checkpoint.best_metric")
+    kinds = ((best, *EVALUATION_HEADLINES) if best else EVALUATION_HEADLINES, TRAINING_HEADLINES)
+    found = (next((name for name in kind if run.values(name)), None) for kind in kinds)
+    return [name for name in found if name is not None]
 
 
 def thinned(series: Any) -> dict[str, list[float | None]]:

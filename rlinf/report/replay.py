@@ -7,14 +7,15 @@ the sample, so the checkpoint of step S - 1 is all that is needed to collect it 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config, load
 from rlinf.errors import UserError
+from rlinf.json_files import read_json_lines
 from rlinf.report.runs import is_run
+from rlinf.terminal import printable
 
 # Other kernels or batch sizes round differently; another token would be another response.
 LOGPROB_TOLERANCE = 1e-4
@@ -32,23 +33,24 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--step", type=int, required=True, help="the step whose batch is collected again")
     parser.add_argument("--group", type=int, default=0, help="the group of that batch")
     options = parser.parse_args(arguments)
+    from rlinf.train.tracking.transcript import transcript
+
     recorded = recorded_group(options.run, options.step, options.group)
     again = replay(options.run, options.step, options.group)
     for place, row in enumerate(again):
-        shown = row.get("response", f"{row['slots']} decisions")
-        print(f"[{place}] reward {row['reward']:.4g}  {row.get('verdict', '')}\n{shown}")
+        shown = transcript(row) if "response" in row else f"{row['slots']} decisions"
+        print(f"[{place}] reward {row['reward']:.4g}  {printable(row.get('verdict', ''))}\n{shown}")
     if not recorded:
         print(f"Step {options.step} recorded no samples of group {options.group}: nothing to compare with.")
         return 0
     found = differences(recorded, again)
-    print("\n".join(found) if found else f"Equal: all {len(recorded)} rows are what the run recorded.")
+    print(printable("\n".join(found)) if found else f"Equal: all {len(recorded)} rows are what the run recorded.")
     return 1 if found else 0
 
 
 def recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     """The rows that the run wrote down; none where it did not."""
-    path = folder / "samples" / f"step_{step:06d}.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rows = read_json_lines(folder / "samples" / f"step_{step:06d}.jsonl").rows
     return [row for row in rows if row["group"] == group]
 
 
@@ -99,11 +101,24 @@ def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[s
     if len(recorded) != len(again):
         return [f"Different: the run recorded {len(recorded)} rows, and there are {len(again)} now."]
     found = []
-    for place, (before, after) in enumerate(zip(recorded, again, strict=True)):
+    for place, (before, whole) in enumerate(zip(recorded, again, strict=True)):
+        after = whole if "turns" in before else _of_the_policy(whole)
         for name in _EXACT:
             if name in before and before[name] != after.get(name):
                 found.append(f"Different: row {place}: {name} was {before[name]!r} and is {after.get(name)!r}.")
-        gaps = [abs(a - b) for a, b in zip(before.get("logprobs", []), after.get("logprobs", []), strict=False)]
+        both = zip(before.get("logprobs", []), after.get("logprobs", []), strict=False)
+        gaps = [abs(a - b) for a, b in both if a is not None and b is not None]
         if max(gaps, default=0.0) > LOGPROB_TOLERANCE:
             found.append(f"Different: row {place}: log-probabilities differ by up to {max(gaps):.2g}.")
     return found
+
+
+def _of_the_policy(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row as earlier versions wrote it: without the environment's tokens."""
+    if "mask" not in row:
+        return row
+    kept = {
+        name: [value for value, acted in zip(row[name], row["mask"], strict=True) if acted]
+        for name in ("tokens", "logprobs")
+    }
+    return {**row, **kept}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import yaml
 
 from rlinf.errors import UserError
+from rlinf.json_files import read_json_file, read_json_lines
 
 Series = Mapping[str, list[float | None]]
 
@@ -35,6 +35,8 @@ class RunRecord:
     episodes: Mapping[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Episodes of evaluations."""
     summary: Mapping[str, Any] | None = None
+    notes: Sequence[str] = ()
+    """What could not be read."""
 
     @property
     def steps(self) -> list[int]:
@@ -60,51 +62,67 @@ def read_run(path: Path) -> RunRecord:
     """A run, finished or not. Raises :class:`ReportError` where the folder is none."""
     if not is_run(path):
         raise ReportError(f"{path} is no run directory: it has no config.yaml")
-    config = yaml.safe_load((path / "config.yaml").read_text()) or {}
+    config = _config(path / "config.yaml")
+    series, note = _series(path / "metrics.jsonl")
+    notes = [note]
     return RunRecord(
         path=path,
         name=str((config.get("run") or {}).get("name") or path.name),
         config=config,
-        machine=_json(path / "machine.json") or {},
-        series=read_series(path / "metrics.jsonl"),
-        samples=_rows_by_step(path / "samples"),
-        episodes=_rows_by_step(path / "episodes"),
-        summary=_json(path / "summary.json"),
+        machine=read_json_file(path / "machine.json") or {},
+        series=series,
+        samples=_rows_by_step(path / "samples", ("group", "reward"), notes),
+        episodes=_rows_by_step(path / "episodes", ("total", "trace"), notes),
+        summary=read_json_file(path / "summary.json"),
+        notes=[note for note in notes if note],
     )
 
 
 def read_series(path: Path) -> dict[str, list[float | None]]:
-    """`metrics.jsonl` as columns. A line cut short by a kill is passed over; what is not finite is None.
+    """`metrics.jsonl` as columns. Damaged lines are skipped; what is not finite is None.
 
     Raises :class:`ReportError` where the file is not there.
     """
+    return _series(path)[0]
+
+
+def _series(path: Path) -> tuple[dict[str, list[float | None]], str]:
+    """The columns, and what was skipped, in words."""
     if not path.exists():
         raise ReportError(f"{path.parent} has no metrics.jsonl: the run has not finished its first step")
+    lines = read_json_lines(path, number="step")
     series: dict[str, list[float | None]] = {"step": []}
-    count = 0
-    with path.open() as lines:
-        for line in lines:
-            try:
-                numbers = json.loads(line)
-            except ValueError:
-                continue
-            for name, value in numbers.items():
-                column = series.setdefault(name, [None] * count)
-                column.append(value if isinstance(value, int | float) and math.isfinite(value) else None)
-            count += 1
-            for column in series.values():
-                if len(column) < count:
-                    column.append(None)
-    return series
+    for count, numbers in enumerate(lines.rows):
+        for name, value in numbers.items():
+            series.setdefault(name, [None] * count).append(value if _is_finite(value) else None)
+        for column in series.values():
+            if len(column) == count:
+                column.append(None)
+    return series, lines.note(path)
 
 
-def _rows_by_step(folder: Path) -> dict[int, list[dict[str, Any]]]:
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict[int, list[dict[str, Any]]]:
+    """Step -> the rows that have the ``needed`` keys; files without any are left out, and damage is noted."""
     found = {}
     for path in sorted(folder.glob("step_*.jsonl")):
-        lines = [line for line in path.read_text().splitlines() if line.strip()]
-        found[int(path.stem.removeprefix("step_"))] = [json.loads(line) for line in lines]
+        step = path.stem.removeprefix("step_")
+        lines = read_json_lines(path)
+        notes.append(lines.note(path))
+        rows = [row for row in lines.rows if all(name in row for name in needed)]
+        if step.isdecimal() and rows:
+            found[int(step)] = rows
     return found
 
 
-def _json(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text()) if path.exists() else None
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path} is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ReportError(f"{path} is damaged: it holds no configuration")
+    return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rlinf.sweep.curves import curve
 from rlinf.sweep.export import setting_row, trial_row
@@ -39,12 +41,32 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
             for one in summary.importance
         ],
         "curves": _curves(summary),
-        "definition": [{"key": key, "value": str(value)} for key, value in sweep.definition.items()],
+        "definition": _definition(sweep.definition),
     }
 
 
 def _setting(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
     return {**setting_row(keys, one), "label": one.label, "finals": one.finals}
+
+
+def _definition(definition: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The sweep file's keys that are set, with their values as YAML."""
+    said = {key: _set(value) for key, value in definition.items() if _is_set(value)}
+    return [
+        {"key": key, "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()}
+        for key, value in said.items()
+    ]
+
+
+def _set(value: Any) -> Any:
+    """``value`` without the keys in it that are left at nothing."""
+    if isinstance(value, Mapping):
+        return {key: _set(child) for key, child in value.items() if _is_set(child)}
+    return value
+
+
+def _is_set(value: Any) -> bool:
+    return value not in (None, "", {}, [])
 
 
 def _errors(summary: SweepSummary) -> list[dict[str, str]]:

@@ -6,6 +6,9 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+# UTF-8 has at most four bytes to a character, and a token at least one: more than that is no character at all.
+_LONGEST_CHARACTER = 4
+
 
 def token_decoder(folder: Path) -> Callable[[Sequence[int]], list[str]] | None:
     """A function from token ids to their pieces of text, which joined are the whole; None without a tokenizer."""
@@ -17,13 +20,17 @@ def token_decoder(folder: Path) -> Callable[[Sequence[int]], list[str]] | None:
     tokenizer = load_tokenizer(str(saved))
 
     def pieces(tokens: Sequence[int]) -> list[str]:
-        # By growing prefixes: a character may take several tokens, and then belongs to the one that completes it.
-        texts, before = [], ""
+        # A character may take several tokens, and then belongs to the one that completes it. Each piece is decoded
+        # behind the one before, as some tokenizers drop a leading space: the time is linear in the tokens.
+        texts = []
+        begin, seen = 0, 0
         for end in range(1, len(tokens) + 1):
-            text = tokenizer.decode(list(tokens[:end]))
-            whole = text.rstrip("\ufffd") if end < len(tokens) else text
-            texts.append(whole[len(before) :])
-            before = whole if len(whole) > len(before) else before
+            known, text = tokenizer.decode(list(tokens[begin:seen])), tokenizer.decode(list(tokens[begin:end]))
+            if text.endswith("\ufffd") and end < len(tokens) and end - seen < _LONGEST_CHARACTER:
+                texts.append("")
+                continue
+            texts.append(text[len(known) :])
+            begin, seen = seen, end
         return texts
 
     return pieces

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from rlinf.config import Config
 from rlinf.config.extras import Extra
@@ -23,6 +24,7 @@ from rlinf.rollouts.simulator.records import EpisodeRecord, tell_success
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import stream_seed
+from rlinf.terminal import printable
 from rlinf.train.build.simulator import evaluation_env_options, make_policy
 from rlinf.train.run_dir import Checkpoint
 
@@ -61,7 +63,7 @@ class SimulatorShow:
         if self.film is not None:
             if self.film.problem is not None:
                 raise UserError(f"no video: {self.film.problem}")
-            self.console.print(f"Video: {path}", soft_wrap=True, highlight=False)
+            self.console.print(Text(printable(f"Video: {path}")), soft_wrap=True)
 
     def close(self) -> None:
         self.lanes.close()

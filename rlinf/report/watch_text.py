@@ -7,18 +7,21 @@ from dataclasses import replace
 from typing import cast
 
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 from rlinf.cluster import connect
 from rlinf.config import Config
 from rlinf.report.watch import WatchOptions
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
+from rlinf.train.evaluation.text import sample
 from rlinf.train.loop import Trainer
 from rlinf.train.run import build_graph
 from rlinf.train.run_dir import Checkpoint, RunDirectory
 from rlinf.train.tracking.progress import ProgressDisplay
+from rlinf.train.tracking.transcript import graded
 
 
 class TextShow:
@@ -53,9 +56,8 @@ class TextShow:
 
 def _panel(row: Row) -> Panel:
     colour = "green" if row.verdict == "correct" else "red"
-    words = (
-        f"[dim]{escape(row.prompt_text)}[/]\n\n{escape(chr(10).join(row.answers))}\n\n"
-        f"[{colour}]{row.verdict}[/]  reward {row.total_reward:.2f}  answer {escape(row.answer)}  "
-        f"{sum(row.mask)} tokens"
-    )
-    return Panel(words, title=f"task {row.task_id}", title_align="left", border_style=colour)
+    grid = Table.grid(padding=(0, 2))
+    for label, text in graded(sample(row)):
+        grid.add_row(Text(label, style="dim"), text)
+    title = f"task {row.task_id}, {sum(row.mask)} tokens of the policy"
+    return Panel(grid, title=title, title_align="left", border_style=colour)

@@ -9,11 +9,11 @@ from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from rlinf.sweep.load import Sweep
+from rlinf.terminal import printable
 
 _COLOURS = {"running": "cyan", "finished": "green", "failed": "red"}
 _ORDER = ("failed", "again", "running", "paused", "finished", "stopped")
@@ -52,7 +52,7 @@ class LiveView:
 
     def __enter__(self) -> Self:
         before = f", {len(self.done_before)} done before" if self.done_before else ""
-        self.say(f"[bold]{self.sweep.name}[/]: {self.total} trials{before}, in {self.sweep.folder}")
+        self.say(f"{self.sweep.name}: {self.total} trials{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
         return self
@@ -61,19 +61,20 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
+    def say(self, text: str, style: str = "") -> None:
+        """A line that stays: ``text`` as it is (no markup), in one of rich's styles."""
+        self.console.print(Text(printable(text), style=style), soft_wrap=True)
 
-    def event(self, text: str) -> None:
+    def event(self, text: str, style: str = "") -> None:
         """A line where nobody watches; on a terminal the table shows it."""
         if self._live is None:
-            self.say(text)
+            self.say(text, style)
 
     def started(self, name: str, setting: Mapping[str, Any]) -> None:
         shown = self._shown(name)
         if shown.setting and shown.setting != setting:
             told = ", ".join(f"{key}={_number(value)}" for key, value in setting.items())
-            self.event(f"copies    {name}  a better one, and goes on with {escape(told)}")
+            self.event(f"copies    {name}  a better one, and goes on with {told}")
         elif shown.status != "paused":
             self.event(f"started   {name}")
         shown.setting, shown.status, shown.began = setting, "running", time.monotonic()
@@ -93,13 +94,13 @@ class LiveView:
         shown = self._shown(name)
         self._leave(shown, status)
         value = f"{self.sweep.config.metric} {_number(shown.value)} at step {shown.step}"
-        colour = _COLOURS.get(status, "yellow")
-        self.event(f"[{colour}]{status:<9}[/] {name}  {value}  {self.progress()}")
+        self.event(f"{status:<9} {name}  {value}  {self.progress()}", _COLOURS.get(status, "yellow"))
 
     def failed(self, name: str, error: str, *, again: bool) -> None:
         self._leave(self._shown(name), "again" if again else "failed")
         what = "failed, and will be tried again" if again else "failed for good"
-        self.say(f"[red]{name} {what}[/]\n{escape(error)}")
+        self.say(f"{name} {what}", "red")
+        self.say(error)
 
     def time_is_up(self) -> bool:
         """True once, when the sweep has had its `wall_time_s`."""
@@ -146,7 +147,8 @@ class LiveView:
 
     def __rich__(self) -> Any:
         gone = _duration(time.monotonic() - self.began)
-        table = Table(title=f"{self.sweep.name}: {self.progress()}, {gone} gone", title_justify="left")
+        title = Text(printable(f"{self.sweep.name}: {self.progress()}, {gone} gone"))
+        table = Table(title=title, title_justify="left")
         table.add_column("trial", no_wrap=True, overflow="ellipsis")
         table.add_column("status", no_wrap=True)
         for name in ("step", self.sweep.config.metric, "best"):
@@ -155,7 +157,9 @@ class LiveView:
         steps = f"/{self.sweep.config.budget.steps}" if self.sweep.config.budget.steps else ""
         for shown in ordered[:_ROWS]:
             status = Text(shown.status, style=_COLOURS.get(shown.status, "yellow"))
-            table.add_row(shown.name, status, f"{shown.step}{steps}", _number(shown.value), _number(shown.best))
+            table.add_row(
+                Text(printable(shown.name)), status, f"{shown.step}{steps}", _number(shown.value), _number(shown.best)
+            )
         hidden = f"and {len(ordered) - _ROWS} more; " if len(ordered) > _ROWS else ""
         unseen = len(self._unseen())
         waiting = self.total - unseen - len(ordered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rlinf.config import Config, to_yaml
+from rlinf.json_files import read_json_lines
 
 
 class TrialFailed(RuntimeError):
@@ -88,11 +88,8 @@ class MetricTail:
     def read(self) -> list[dict[str, Any]]:
         """The lines of steps that were not seen before."""
         fresh = []
-        for line in self.path.read_text().splitlines() if self.path.exists() else []:
-            try:
-                numbers = json.loads(line)
-            except ValueError:
-                continue  # not written to its end yet
+        # A line that is not written to its end yet comes whole the next time.
+        for numbers in read_json_lines(self.path, number="step").rows:
             if numbers["step"] > self._seen:
                 fresh.append(numbers)
                 self._seen = numbers["step"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.problems import COMMAND_LINE
+from rlinf.json_files import read_json_file
 from rlinf.sweep.load import Sweep
 from rlinf.train.run_dir import write_atomically
 
@@ -46,12 +47,12 @@ class TrialRecord:
 
     @classmethod
     def read(cls, folder: Path) -> TrialRecord:
-        return cls(**json.loads((folder / "trial.json").read_text()), folder=folder)
+        return cls(**(read_json_file(folder / "trial.json") or {}), folder=folder)
 
     def steps_done(self) -> int | None:
         """The steps of a run that came to its end; None for others."""
-        summary = self.run_dir / "summary.json"
-        return int(json.loads(summary.read_text())["steps"]) if summary.exists() else None
+        summary = read_json_file(self.run_dir / "summary.json")
+        return None if summary is None else int(summary["steps"])
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class SweepRecord:
 
 def read_sweep(folder: Path) -> SweepRecord:
     """A sweep directory, finished or not."""
-    said = json.loads((folder / "sweep.json").read_text())
+    said = read_json_file(folder / "sweep.json") or {}
     trials = [TrialRecord.read(path.parent) for path in sorted(folder.glob("trials/*/trial.json"))]
     return SweepRecord(
         folder=folder,

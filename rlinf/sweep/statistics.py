@@ -99,7 +99,9 @@ class Improvement:
 def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
     """Of ``a`` over ``b``, scores by seed, higher is better; None where one is empty.
 
-    Where both have the same seeds, these are resampled together: what they have in common stays so.
+    Where both have the same seeds, these are resampled together: what they have in common stays so. Where one was
+    better in every pair, resampling finds nothing else; the interval is then the exact one of as many independent pairs
+    as there are (Clopper and Pearson 1934, Biometrika 26).
     """
     if not a or not b:
         return None
@@ -109,10 +111,15 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0
     generator = np.random.default_rng(seed)
     rows = generator.integers(len(x), size=(RESAMPLES, len(x)))
     columns = rows if order_a == order_b else generator.integers(len(y), size=(RESAMPLES, len(y)))
-    samples = better[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2))
+    low, high = percentiles(better[rows[:, :, None], columns[:, None, :]].mean(axis=(1, 2)))
+    edge = 0.025 ** (1 / min(len(x), len(y)))
+    if (better == 1).all():
+        low = edge
+    elif (better == 0).all():
+        high = 1 - edge
     common = a.keys() & b.keys()
     wins = sum(a[key] > b[key] for key in common)
-    return Improvement(float(better.mean()), percentiles(samples), wins, len(common))
+    return Improvement(float(better.mean()), (low, high), wins, len(common))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:

@@ -180,8 +180,8 @@ def _next(second: SettingResult) -> str:
     if beaten is None:
         return told
     low, high = beaten.interval
-    told += f" A run of the best is better than one of these with probability {beaten.probability:.2g}"
-    told += f" (95% interval {low:.2g} to {high:.2g})"
+    told += f" The best was better in {beaten.probability:.0%} of all pairs of runs (95% interval of that probability:"
+    told += f" {low:.0%} to {high:.0%})"
     return f"{told}, on {beaten.wins} of {beaten.shared} shared seeds." if beaten.shared else f"{told}."
 
 

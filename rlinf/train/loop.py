@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from rich.markup import escape
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
@@ -196,7 +195,7 @@ class Trainer:
             evaluation = self.graph.evaluate()
         self.progress.evaluation, self.samples = evaluation.metrics, evaluation.samples
         for note in evaluation.notes:
-            self.display.say(f"[yellow]step {step}: {escape(note)}")
+            self.display.say(f"step {step}: {note}", style="yellow")
         write_episodes(self.folder.path, step, evaluation.episodes)
         self.note_best(evaluation.metrics)
         return {**evaluation.metrics, "time/evaluation_s": time.perf_counter() - began}
@@ -277,10 +276,8 @@ class Trainer:
                 evaluate=self.graph.learner.evaluate,
             )
 
-    def log(self, from_step: int) -> Any:
-        def say(words: str) -> None:
-            self.display.say(f"[yellow]{escape(words)}")
-
+    def log(self, from_step: int) -> MetricLog:
+        say = functools.partial(self.display.say, style="yellow")
         return MetricLog(self.folder.path, self.config, from_step=from_step, say=say)
 
     def save(self) -> None:
@@ -309,7 +306,7 @@ class Trainer:
         """Continues from the newest whole checkpoint, bit for bit."""
         found: Checkpoint | None = self.folder.latest()
         for note in self.folder.skipped_checkpoints:
-            self.display.say(f"[yellow]passed over a damaged checkpoint: {note}")
+            self.display.say(f"passed over a damaged checkpoint: {note}", style="yellow")
         if found is None:
             return
         saved = dict(found.state)

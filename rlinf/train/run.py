@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.text import Text
+
 from rlinf.cluster import Cluster, connect
 from rlinf.config import Config, load
 from rlinf.config.extras import needed_extras
@@ -16,10 +18,11 @@ from rlinf.config.schema import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
 from rlinf.train.build.graph import Graph, gpus_of
+from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.loop import Progress, Trainer
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.tracking.progress import ProgressDisplay
-from rlinf.train.tracking.summary import fingerprint, show
+from rlinf.train.tracking.summary import contents, fingerprint, show
 from rlinf.types import Metrics
 
 
@@ -45,7 +48,7 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
-        display.say(f"[bold]{config.run.name}[/]: starting workers ({config.cluster.backend})")
+        display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         with connect(_cluster(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step)
@@ -53,14 +56,10 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
             finish(config, graph, folder, state, wall_s=trainer.wall_s())
         display.say("")
     wall = time.perf_counter() - began
-    show(
-        display.console,
-        initial=state.initial,
-        final=state.evaluation,
-        samples=trainer.samples,
-        folder=str(folder.path),
-        wall_s=wall,
-    )
+    # After a warm start alone there is one evaluation: nothing that it could be set beside.
+    columns = {"before": state.initial, "after": state.evaluation} if state.step else {"result": state.evaluation}
+    show(display.console, columns, trainer.samples)
+    display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
     if report:
         write_page(folder, display)
     return RunResult(state.evaluation, folder.path)
@@ -82,9 +81,9 @@ def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
     if not plotting_installed():
         return
     try:
-        display.say(f"Report: {write_run_report(folder.path)}")
+        display.say(f"Report: {write_run_report(folder.path, display.say)}")
     except Exception as error:
-        display.say(f"[yellow]no report could be written: {type(error).__name__}: {error}")
+        display.say(f"no report could be written: {type(error).__name__}: {error}", style="yellow")
 
 
 def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, *, wall_s: float) -> None:
@@ -126,26 +125,32 @@ def run_sft(config: Config) -> RunResult:
 
 
 def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
-    """Evaluates the newest checkpoint of a run directory again; prints and returns the metrics."""
+    """Evaluates the newest checkpoint of a run directory again; prints, saves and returns the metrics.
+
+    The evaluation before training stands beside it only where both have the same settings.
+    """
     path = Path(folder)
     if not (path / "config.yaml").exists():
         raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
     config = load(path / "config.yaml", overrides)
-    directory = RunDirectory(path)
+    changed = changed_settings(load(path / "config.yaml"), config)
     with _display(config) as display, connect(_cluster(config)) as cluster:
-        trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
+        trainer = Trainer(config, build_graph(config, cluster, path), RunDirectory(path), display)
         trainer.resume()
-        trainer.graph.send_weights(trainer.progress.step)
-        metrics = trainer.evaluate()
-    show(
-        display.console,
-        initial=trainer.progress.initial,
-        final=metrics,
-        samples=trainer.samples,
-        folder=folder,
-        wall_s=metrics.get("time/evaluation_s", 0.0),
-    )
-    return RunResult(metrics, path)
+        step = trainer.progress.step
+        trainer.graph.send_weights(step)
+        if trainer.graph.evaluate is None:
+            raise UserError("evaluation.size is 0: there is nothing to evaluate")
+        # Not the trainer's own method, which records episodes and the best step as the run's.
+        evaluation = trainer.graph.evaluate()
+    saved = save_evaluation(path, step, config, changed, evaluation)
+    initial = trainer.progress.initial
+    columns = {"before training": initial} if initial and step and not changed else {}
+    show(display.console, {**columns, f"after step {step}": evaluation.metrics}, evaluation.samples)
+    if changed:
+        display.say("Other settings than those of the run's own evaluations: " + "; ".join(changed))
+    display.say(f"Saved, with its settings, as {saved}")
+    return RunResult(evaluation.metrics, path)
 
 
 def _cluster(config: Config) -> ClusterConfig:

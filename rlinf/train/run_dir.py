@@ -17,6 +17,7 @@ from typing import Any
 from rlinf.config import Config, diff, load, to_yaml
 from rlinf.config.facts import run_directory
 from rlinf.errors import UserError
+from rlinf.json_files import read_json_file
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
 _MAY_CHANGE = (
@@ -98,8 +99,7 @@ class RunDirectory:
 
     def summary(self) -> dict[str, Any] | None:
         """What a finished run wrote at its end."""
-        path = self.path / "summary.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        return read_json_file(self.path / "summary.json")
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_atomically(self.path / "summary.json", json.dumps(summary, indent=2))

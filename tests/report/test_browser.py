@@ -1,17 +1,17 @@
-"""The page in a real browser: it opens, every tab is clicked, and the console stays empty (Chromium and selenium)."""
+"""The pages that real runs end in, in a real browser: every tab is clicked, and the console stays empty."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pages import Page, click_through
+from real_runs import conversation_run, simulator_run, sweep_folder, text_run
 from report_runs import healthy, write_run
 
 from rlinf.report import write_report
@@ -19,65 +19,83 @@ from rlinf.report import write_report
 sys.path.insert(0, str(Path(__file__).parents[1] / "sweep"))
 from synthetic import write_sweep
 
-selenium = pytest.importorskip("selenium", reason="needs selenium (pip install 'rlinf[dev]')")
-BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs apt install chromium chromium-driver"),
-]
-ROW = {
-    "group": 0,
-    "reward": 1.0,
-    "slots": 2,
-    "prompt": "2 + 2 =",
-    "response": "4",
-    "advantage": 0.5,
-    "verdict": "correct",
-}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--window-size=1366,768", "--enable-unsafe-swiftshader"):
-        options.add_argument(word)
-    options.add_argument("--use-angle=swiftshader")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
-
-
+pytestmark = pytest.mark.browser
+TABS = ["Overview", "Curves", "Time", "Samples", "Configuration"]
 EPISODE = {"total": 1.5, "length": 3, "decisions": 3, "success_once": True, "success_at_end": False, "start_seed": 1}
 
 
-def click_through(browser: Any, page: Path) -> None:
-    browser.get(f"file://{page}")
-    wait_until(lambda: browser.execute_script("return Boolean(window.Plotly)"))
-    for button in browser.find_elements("css selector", "nav button"):
-        button.click()
-        time.sleep(0.5)
-        shown = [section for section in browser.find_elements("tag name", "section") if section.is_displayed()]
-        assert len(shown) == 1
-        assert shown[0].text
-    browser.find_element("id", "theme").click()
-    assert browser.get_log("browser") == []
+def test_a_text_run_with_evaluations(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, text_run(tmp_path / "run") / "report.html")
+    assert page.tabs == TABS
+    page.open("Overview")
+    assert [card.get_attribute("data-metric") for card in page.find(".headlines .card")] == [
+        "eval/accuracy",
+        "reward/mean",
+    ]
+    assert page.within(".headlines [data-metric='eval/accuracy'] .fills path")  # the interval
+    assert "95% interval" in page.find(".headlines")[0].text
+    assert page.find(".finding")
+    page.open("Curves")
+    assert page.plots >= 4
+    page.open("Time")
+    assert "generation" in page.find("svg")[0].text
+    page.open("Samples")
+    assert len(page.find(".response")) == 4
+    assert all(card.find_elements("css selector", ".token") for card in page.find(".response"))
+    page.open("Configuration")
+    assert len(page.find("tbody tr")) > 10
 
 
-def test_a_run(browser: Any, tmp_path: Path) -> None:
-    folder = write_run(
-        tmp_path / "run", [healthy(step) for step in range(1, 21)], samples=[ROW, {**ROW, "reward": 0.0}]
-    )
-    click_through(browser, write_report([folder]))
+def test_the_themes_differ_and_both_show_the_curve(browser: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
+    page = Page(browser, write_report([folder]))
+    assert {page.change_theme(), page.change_theme()} == {"rgb(20, 23, 28)", "rgb(255, 255, 255)"}
+    assert page.find(".headlines [data-metric='reward/mean'] .trace")
 
 
-def test_episodes_are_seen_and_read(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulator_run_with_video(browser: Any, tmp_path: Path) -> None:
     pytest.importorskip("av", reason="needs the extra video")
-    from selenium.webdriver.support.ui import Select
+    page = click_through(browser, simulator_run(tmp_path / "run") / "report.html")
+    assert page.tabs == [*TABS[:4], "Episodes", "Configuration"]
+    page.open("Overview")
+    assert page.within(".headlines [data-metric='eval/return'] .fills path")
+    page.open("Episodes")
+    page.wait(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
+    browser.execute_script("document.querySelector('video').play()")
+    page.wait(lambda: browser.execute_script("return document.querySelector('video').currentTime") > 0)
+    assert len(page.find(".response")) == 4
+    assert len(page.find(".response .js-plotly-plot")) >= 1
+    page.choose("evaluation after step", "0")
+    assert page.find("video")
 
+
+def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, conversation_run(tmp_path / "run") / "report.html")
+    assert browser.title == "guess [x/] the number"
+    page.open("Samples")
+    said = page.find(".turn.environment")
+    assert said
+    assert all("masked" in turn.text and ("higher" in turn.text or "lower" in turn.text) for turn in said)
+    assert all(turn.find_elements("css selector", ".token.masked") for turn in said)
+    assert len(page.find(".turn.policy")) > len(said)
+    assert not page.find(".turn.policy .token.masked")
+
+
+def test_a_sweep(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, sweep_folder(tmp_path) / "report.html")
+    page.open("Overview")
+    assert page.within(".headlines [data-metric='eval/return'] .fills path")
+    assert len(page.find("tbody tr")) == 2
+    page.open("Trials")
+    assert len(page.find("tbody tr")) == 4
+    page.open("Parameters")
+    assert page.find(".parcoords")
+    page.open("Definition")
+    assert "grid: [0.001, 0.01]" in page.find("tbody")[0].text
+
+
+def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av", reason="needs the extra video")
     from rlinf.rollouts.video.encoder import Film
 
     folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
@@ -93,49 +111,32 @@ def test_episodes_are_seen_and_read(browser: Any, tmp_path: Path, monkeypatch: p
             film.close(keep=True)
     size = (folder / "videos" / "step_000020.mp4").stat().st_size
     monkeypatch.setattr("rlinf.report.payload.MAX_VIDEO_BYTES", size + 10)
-    click_through(browser, write_report([folder]))
-    next(button for button in browser.find_elements("css selector", "nav button") if button.text == "Episodes").click()
-    wait_until(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
+    page = Page(browser, write_report([folder]))
+    page.open("Episodes")
+    page.wait(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
     seen = "const v = document.querySelector('video'); return [v.videoWidth, v.videoHeight, v.duration]"
     assert browser.execute_script(seen) == [96, 64, 1]
-    browser.execute_script("document.querySelector('video').play()")
-    wait_until(lambda: browser.execute_script("return document.querySelector('video').currentTime") > 0)
     panel = browser.find_element("id", "panel-episodes")
     assert panel.text.count("success on the way") == 2
-    assert panel.find_elements("css selector", ".js-plotly-plot")
-    choose = Select(panel.find_element("tag name", "select"))
-    choose.select_by_value("10")
-    assert not panel.find_elements("tag name", "video")
-    choose.select_by_value("0")  # whose video no longer fits
+    page.choose("evaluation after step", "10")
+    assert not page.find("video")
+    page.choose("evaluation after step", "0")
     assert "step_000000.mp4" in panel.text
     assert "is not in this page" in panel.text
-    assert browser.get_log("browser") == []
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "the page did not get there in time"
-        time.sleep(0.05)
-
-
+@pytest.mark.slow
 def test_a_sweep_of_a_thousand_trials_builds_and_opens_soon(browser: Any, tmp_path: Path) -> None:
     settings = [{"lr": 10 ** -(2 + place / 100), "size": 2 ** (place % 3)} for place in range(334)]
     folder = write_sweep(tmp_path / "sweep", settings, seeds=3, steps=40, result=lambda s: 0.5 + s["lr"])
     began = time.perf_counter()
-    page = write_report([folder])
+    path = write_report([folder])
     built = time.perf_counter() - began
     assert built < 30
     browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
-    browser.get(f"file://{page}")
-    # The first page is there before the load event ends, its plot a little later.
-    assert len(browser.find_elements("css selector", "#panel-overview tbody tr")) == 334
-    wait_until(lambda: browser.find_elements("css selector", "#panel-overview .js-plotly-plot"), 30)
+    page = Page(browser, path)
+    assert len(page.find("tbody tr")) == 334
     # CPU seconds of the page's thread: what a quiet machine takes, however loaded this one is.
     numbers = {one["name"]: one["value"] for one in browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
     assert 0 < numbers["TaskDuration"] < 3
-    drawn = browser.execute_script("return performance.getEntriesByName('plots')[0].startTime / 1000")
-    load = browser.execute_script("return performance.getEntriesByType('navigation')[0].loadEventEnd / 1000")
-    told = f"built in {built:.1f} s; words and tables after {load:.2f} s, plots after {drawn:.2f} s"
-    print(f"{told}; {numbers['TaskDuration']:.2f} CPU-s of the page's thread")
-    click_through(browser, page)
+    click_through(browser, path)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from report_runs import healthy, write_run
 from rlinf.cli import main
 from rlinf.report import write_report, write_run_report
 from rlinf.report.configuration import config_rows
-from rlinf.report.payload import MAX_POINTS, thinned
+from rlinf.report.payload import MAX_POINTS, headlines, thinned
 from rlinf.report.runs import ReportError, read_run, read_series
 from rlinf.report.stages import stages
 
@@ -61,6 +62,15 @@ def test_long_runs_are_thinned_and_keep_their_evaluations() -> None:
     assert len(short["step"]) <= MAX_POINTS + 2
     assert 4001 in short["step"]
     assert short["step"][-1] == count - 1
+
+
+def test_the_first_page_is_told_which_curves_a_run_is_judged_by(tmp_path: Path) -> None:
+    lines = [healthy(1), {**healthy(2), "eval/accuracy": 0.5, "eval/return": 2.0, "eval/pass@4": 0.6}]
+    run = read_run(write_run(tmp_path / "run", lines))
+    assert headlines(run) == ["eval/accuracy", "reward/mean"]
+    assert headlines(replace(run, config={"checkpoint": {"best_metric": "eval/pass@4"}}))[0] == "eval/pass@4"
+    assert headlines(replace(run, series={"step": [1.0], "rollout/return": [3.0]})) == ["rollout/return"]
+    assert headlines(replace(run, series={"step": []})) == []
 
 
 def test_stages_add_up_to_the_step(tmp_path: Path) -> None:

@@ -125,6 +125,27 @@ def test_the_words_of_the_environment_stand_under_a_false_mask() -> None:
     assert row.total_reward == 1.25
 
 
+def test_a_conversation_of_several_turns_keeps_who_said_what() -> None:
+    row = conversation()
+    batch = batch_of([row], pad_token_id=0, multi_turn=True)
+    (turns,) = batch.metadata["turns"]
+    assert [(turn["speaker"], turn["role"], turn["text"], turn["tokens"]) for turn in turns] == [
+        ("policy", None, row.answers[0], 2),
+        ("environment", None, "7", 3),
+        ("policy", None, row.answers[1], 2),
+    ]
+    spoken = [turn["speaker"] == "policy" for turn in turns for _ in range(turn["tokens"])]
+    assert spoken == row.mask
+    assert "turns" not in batch_of([row], pad_token_id=0, multi_turn=False).metadata
+
+
+def test_the_chat_template_gives_the_turns_their_roles() -> None:
+    class Chat(Tokenizer):
+        chat_template = "{messages}"
+
+    assert [PromptRenderer(Chat()).role(speaker) for speaker in ("policy", "environment")] == ["assistant", "user"]
+
+
 def test_a_conversation_without_room_for_an_answer_ends_where_the_policy_spoke_last() -> None:
     batch = batch_of([conversation(length_cut=True)], pad_token_id=0, multi_turn=True)
     assert batch.terminated is not None

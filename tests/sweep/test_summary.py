@@ -62,6 +62,24 @@ def test_the_probability_of_improvement_counts_pairs_of_runs() -> None:
     assert improvement({}, {0: 1.0}) is None
 
 
+@pytest.mark.parametrize(("seeds", "edge"), [(1, 0.025), (2, 0.158), (5, 0.478)])
+def test_a_setting_that_won_every_pair_is_as_sure_as_its_seeds_allow(seeds: int, edge: float) -> None:
+    """The exact interval of so many trials that all succeeded, where resampling finds 1 to 1."""
+    better, worse = {seed: 2.0 + seed for seed in range(seeds)}, {seed: -1.0 - seed for seed in range(seeds)}
+    won, lost = improvement(better, worse), improvement(worse, better)
+    assert won is not None
+    assert lost is not None
+    assert won.interval == (pytest.approx(edge, abs=1e-3), 1.0)
+    assert lost.interval == (0.0, pytest.approx(1 - edge, abs=1e-3))
+
+
+def test_what_is_not_distinguishable_is_not_certain_in_the_next_line(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "s", FOUR[:2], seeds=2, noise=0.2, result=lambda s: s["algorithm.group_size"] / 8)
+    verdict = summarise(read_sweep(folder)).verdict
+    assert "not distinguishable from noise" in verdict
+    assert "100% of all pairs of runs (95% interval of that probability: 16% to 100%)" in verdict
+
+
 def test_seeds_that_both_have_are_resampled_together() -> None:
     """A seed that is good for both says nothing of their difference: drawn for both, it leaves the interval narrow."""
     a = {seed: 10.0 * seed + 1 for seed in range(6)}

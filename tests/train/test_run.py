@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -165,6 +166,28 @@ def test_resume_never_and_must(finished: Path, tmp_path: Path) -> None:
 def test_a_run_directory_can_be_evaluated_again(finished: Path) -> None:
     again = evaluate_run(str(finished)).metrics
     assert again["eval/accuracy"] == summary(finished)["metrics"]["eval/accuracy"]
+
+
+def test_an_evaluation_is_saved_with_its_settings_and_compared_only_with_equal_ones(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("evaluations"))
+    logged = (folder / "metrics.jsonl").read_bytes()
+    loud = "logging.progress=plain"
+    evaluate_run(str(folder), [loud, "evaluation.every=7"])
+    equal = capsys.readouterr().out
+    assert "before training" in equal
+    assert f"Saved, with its settings, as {folder}/evaluations/step_000004.json" in equal
+    evaluate_run(str(folder), [loud, "evaluation.samples=2", "evaluation.temperature=0.6"])
+    unlike = capsys.readouterr().out
+    assert "before training" not in unlike
+    assert "evaluation.samples: 1 -> 2" in unlike
+    saved = json.loads((folder / "evaluations" / "step_000004_2.json").read_text())
+    assert set(saved["changed"]) == {"evaluation.samples: 1 -> 2", "evaluation.temperature: 0.0 -> 0.6"}
+    assert saved["settings"]["evaluation"]["samples"] == 2
+    assert "eval/pass@2" in saved["metrics"]
+    assert (folder / "metrics.jsonl").read_bytes() == logged
 
 
 def test_a_batch_with_nan_is_saved_and_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,13 @@ function smoothed(values, width) {
   });
 }
 
-/** A line, and around it a band where there are intervals. */
+/** A line, and around it a band where there are intervals; a single point has whiskers instead. */
 function bandTraces(name, colour, x, y, low, high, extra = {}) {
   const traces = [];
+  if (x.length === 1 && low.length) {
+    const whiskers = { type: "data", symmetric: false, array: [high[0] - y[0]], arrayminus: [y[0] - low[0]], color: colour };
+    return [{ x, y, name, mode: "markers", marker: { color: colour, size: 9 }, error_y: whiskers, legendgroup: name }];
+  }
   if (low.length) {
     traces.push({ x, y: low, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false, legendgroup: name });
     traces.push({ x, y: high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: faded(colour, 0.18), hoverinfo: "skip", showlegend: false, legendgroup: name });
@@ -57,6 +61,23 @@ function metricTraces(runs, metric, axis, width) {
     const raw = { x: found.x, y: found.y, mode: "lines", line: { color: faded(colour, 0.3), width: 1 }, hoverinfo: "skip", showlegend: false };
     return [raw, ...bandTraces(run.label, colour, found.x, smooth.map((s) => s.mean), smooth.map((s) => s.low), smooth.map((s) => s.high))];
   });
+}
+
+/** The curves that the runs are judged by, as the first thing to see. */
+function headlineCurves(runs) {
+  const names = [...new Set(runs.flatMap((run) => run.headlines))];
+  if (!names.length) return el("p", { class: "dim" }, "No reward and no evaluation has been logged yet.");
+  const longest = Math.max(...runs.map((run) => run.series.step.length));
+  return el("div", { class: "grid wide headlines" }, names.map((name) => {
+    const node = el("div");
+    const card = el("div", { class: "card", "data-metric": name }, node);
+    const banded = runs.some((run) => run.series[`${name}/ci_low`]);
+    const title = `${name}${banded ? ", 95% interval" : ""}`;
+    plot(node, metricTraces(runs, name, "step", longest > 30 ? 7 : 1), {
+      height: 300, title: { text: title, font: { size: 14 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: { title: { text: "step", font: { size: 11 } } },
+    });
+    return card;
+  }));
 }
 
 function plottable(runs) {

@@ -2,7 +2,7 @@ function runFacts(run) {
   const last = run.series.step[run.series.step.length - 1];
   const facts = [fact("status", run.status), fact("steps", number(last)), fact("training", duration(run.wall_s ?? (run.series["axis/minutes"]?.at(-1) ?? 0) * 60))];
   for (const [name, value] of Object.entries(run.final)) {
-    if (!/\/(ci_low|ci_high|n)$/.test(name) && isTold(name, [value, ...(run.series[name] ?? [])]) && facts.length < 7) {
+    if (!/\/(ci_low|ci_high|n)$/.test(name) && facts.length < 7) {
       const [low, high] = [run.final[`${name}/ci_low`], run.final[`${name}/ci_high`]];
       const interval = low !== undefined ? ` [${number(low, 3)}, ${number(high, 3)}]` : "";
       const before = run.initial[name] !== undefined ? `, before ${number(run.initial[name], 3)}` : "";
@@ -19,8 +19,13 @@ function healthList(run) {
 }
 
 function overviewPanel(section, runs) {
+  for (const note of runs.flatMap((run) => run.notes)) section.append(el("p", { class: "card finding watch" }, note));
+  // Facts, then the curve; of several runs the curves are one picture that compares them.
+  if (runs.length > 1) section.append(headlineCurves(runs));
   for (const run of runs) {
-    section.append(el("h2", {}, runs.length > 1 ? run.label : "At a glance"), runFacts(run), el("h2", {}, "Health"), healthList(run));
+    section.append(el("h2", {}, runs.length > 1 ? run.label : "At a glance"), runFacts(run));
+    if (runs.length === 1) section.append(headlineCurves(runs));
+    section.append(el("h2", {}, "Health"), healthList(run));
   }
 }
 

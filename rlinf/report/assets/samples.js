@@ -22,7 +22,7 @@ function colouredValues(row, name) {
   const values = kind && row[kind.column];
   if (!values || !kind.base) return values;
   const before = name === "update" && row.old_logprobs ? row.old_logprobs : row.logprobs;
-  return values.map((value, i) => value - before[i]);
+  return values.map((value, i) => (value === null ? null : value - before[i]));
 }
 
 /** Which tokens the clip range holds back: the ratio after the update lies beyond it, on the side that the advantage pushes to. */
@@ -30,27 +30,46 @@ function clippedTokens(row, [low, high]) {
   if (!row.updated_logprobs) return null;
   const before = row.old_logprobs || row.logprobs;
   return row.updated_logprobs.map((after, i) => {
+    if (after === null) return false;
     const ratio = Math.exp(after - before[i]);
     const advantage = row.advantages ? row.advantages[i] : row.advantage;
     return (advantage > 0 && ratio > high) || (advantage < 0 && ratio < low);
   });
 }
 
-function responseText(row, colouring, clip) {
-  if (!row.pieces) return el("pre", {}, row.response ?? "");
+/** The tokens of a response, each as an element that says what is known of it. */
+function tokenElements(row, colouring, clip) {
   const kind = COLOURINGS[colouring];
   const values = colouredValues(row, colouring);
   const clipped = clippedTokens(row, clip);
-  const text = el("pre");
-  row.pieces.forEach((piece, i) => {
+  return row.pieces.map((piece, i) => {
+    const shown = piece.replace(/\n/g, "⏎\n") || "·";
     const logprob = row.logprobs[i];
+    if (logprob === null) return el("span", { class: "token masked", title: "masked: nothing is learned from this token" }, shown);
     const title = `log-prob ${number(logprob, 3)} (p ${number(Math.exp(logprob), 3)})` + (clipped?.[i] ? ", clipped" : "");
-    const token = el("span", { class: clipped?.[i] ? "token clipped" : "token", title }, piece.replace(/\n/g, "⏎\n") || "·");
+    const token = el("span", { class: clipped?.[i] ? "token clipped" : "token", title }, shown);
     if (values) token.style.background = kind.colour(values[i]);
-    text.append(token);
+    return token;
   });
-  if (row.cut_tokens) text.append(el("span", { class: "dim" }, ` … ${row.cut_tokens} more tokens`));
-  return text;
+}
+
+/** A conversation: each turn with its speaker, the environment's set apart from the policy's. */
+function transcript(row, tokens) {
+  let place = 0;
+  return el("div", { class: "transcript" }, row.turns.map((turn) => {
+    const own = tokens ? tokens.slice(place, place + turn.tokens) : [turn.text];
+    place += turn.tokens;
+    const role = turn.role === null ? turn.speaker : `${turn.speaker} (${turn.role})`;
+    const learned = turn.speaker === "policy" ? "" : ", masked";
+    return el("div", { class: `turn ${turn.speaker}` }, el("span", { class: "speaker" }, `${role}, ${turn.tokens} tokens${learned}`), el("pre", {}, own));
+  }));
+}
+
+function responseText(row, colouring, clip) {
+  const tokens = row.pieces ? tokenElements(row, colouring, clip) : null;
+  const rest = row.cut_tokens ? el("span", { class: "dim" }, ` … ${row.cut_tokens} more tokens`) : null;
+  if (row.turns) return el("div", {}, transcript(row, tokens), rest);
+  return el("pre", {}, tokens ?? row.response ?? "", rest);
 }
 
 function responseCard(row, colouring, clip) {
@@ -58,7 +77,7 @@ function responseCard(row, colouring, clip) {
   const facts = [
     ["reward", number(row.reward)], ["advantage", number(row.advantage)], ["verdict", row.verdict], ["found", row.extracted],
     ["decisions", row.slots], ["ended by", row.finish_reason],
-    ["clipped", clipped && `${clipped.filter(Boolean).length} of ${clipped.length}`],
+    ["turns", row.turns?.length], ["clipped", clipped && `${clipped.filter(Boolean).length} of ${row.slots}`],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== "–");
   return el("div", { class: `card response ${row.verdict || ""}` },
     el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),

@@ -1,3 +1,6 @@
+// Both ends stand out from a light page and from a dark one.
+const SCALE = [[0, "#2f81f7"], [0.5, "#a371f7"], [1, "#e5703a"]];
+
 /** Every setting with its interval and its seeds, the best on top. */
 function rankingPlot(node, data) {
   const shown = data.settings.filter((one) => one.final_mean !== null).slice(0, 25).reverse();
@@ -36,6 +39,7 @@ function sweepOverview(section, data) {
   section.append(
     el("div", { class: `card verdict ${{ true: "yes", false: "no" }[data.sure] ?? ""}` }, data.verdict.map((line) => el("p", {}, line))),
     el("div", { class: "facts", style: "margin-top: .7rem" }, fact("trials", data.trials.length), ...["finished", "running", "stopped", "out of time", "failed"].filter(count).map((status) => fact(status, count(status)))),
+    el("div", { class: "headlines" }, sweepHeadline(data)),
     el("h2", {}, "Ranking"), el("div", { class: "card" }, forest), el("h2", {}, "Settings"), rankingTable(data),
     el("p", { class: "dim" }, "Intervals: 95% percentile bootstrap over seeds. p: Welch's test against the best setting, Holm-corrected. IQM: mean of the middle half. P(first beats it): that a run of the best setting is better than one of this."));
   rankingPlot(forest, data);
@@ -44,11 +48,33 @@ function sweepOverview(section, data) {
   }
 }
 
+/** A colour for each setting, the same in all plots. */
+function settingColours(data) {
+  const labels = [...new Set(data.curves.flatMap((curve) => curve.lines.map((line) => line.label)))];
+  return new Map(labels.map((label, i) => [label, PALETTE[i % PALETTE.length]]));
+}
+
+function settingTraces(lines, colours, axis) {
+  return lines.flatMap((line) => bandTraces(line.label, colours.get(line.label), line[axis] || [], line.y, line.low, line.high));
+}
+
+/** The sweep's metric by setting, over the steps. */
+function sweepHeadline(data) {
+  const curve = data.curves.find((one) => one.metric === data.metric);
+  if (!curve) return null;
+  const node = el("div");
+  plot(node, settingTraces(curve.lines.slice(0, 5), settingColours(data), "step"), {
+    height: 300, title: { text: `${curve.metric}, mean over seeds and 95% bootstrap interval, the best settings`, font: { size: 13 }, x: 0.02 }, xaxis: { title: { text: "step", font: { size: 11 } } },
+    legend: { orientation: "v", font: { size: 11 } },
+  });
+  return el("div", { class: "card", "data-metric": curve.metric }, node);
+}
+
 function sweepCurves(section, data) {
   const state = { axis: "step", hidden: new Set() };
   const grid = el("div", { class: "grid" });
-  const labels = [...new Set(data.curves.flatMap((curve) => curve.lines.map((line) => line.label)))];
-  const colours = new Map(labels.map((label, i) => [label, PALETTE[i % PALETTE.length]]));
+  const colours = settingColours(data);
+  const labels = [...colours.keys()];
   const axes = Object.entries(AXES).filter(([name]) => data.curves.some((curve) => curve.lines.some((line) => line[name])));
 
   function draw() {
@@ -58,8 +84,7 @@ function sweepCurves(section, data) {
       grid.append(el("div", { class: "card" }, node));
       node.style.minHeight = "330px";
       const lines = curve.lines.filter((line) => !state.hidden.has(line.label));
-      whenSeen(node, () => plot(node, lines.flatMap((line) =>
-        bandTraces(line.label, colours.get(line.label), line[state.axis] || [], line.y, line.low, line.high)), {
+      whenSeen(node, () => plot(node, settingTraces(lines, colours, state.axis), {
         height: 330, showlegend: false, title: { text: curve.metric, font: { size: 13 }, x: 0.02 }, xaxis: { title: { text: AXES[state.axis], font: { size: 11 } } },
       }));
     }
@@ -98,7 +123,7 @@ function parametersPanel(section, data) {
   if (shown.length) {
     plot(lines, [{
       type: "parcoords", labelfont: { size: 13 }, tickfont: { size: 11 },
-      line: { color: results, colorscale: "Viridis", showscale: true, reversescale: data.mode === "min" },
+      line: { color: results, colorscale: SCALE, showscale: true, reversescale: data.mode === "min" },
       dimensions: [...data.keys, "seed"].filter((key) => new Set(shown.map((trial) => trial[key])).size > 1)
         .map((key) => coordinate(data.short_names[key] ?? key, shown.map((trial) => trial[key]))).concat([{ label: data.metric, values: results }]),
     }], { height: 420, margin: { l: 70, r: 40, t: 50, b: 20 } });

@@ -1,6 +1,9 @@
 /** A table that sorts by a click on a column's head and is filtered by words (all must occur in the row).
 
-`columns`: [{name, key, number, cell}]; `cell(row)` may give an element. */
+`cell(row)` may give an element; `only` is a switch, on at first, that leaves the rows it keeps.
+@param {{name: string, key: string, number?: boolean, cell?: (row: any) => any}[]} columns
+@param {any[]} rows
+@param {{sortBy?: string, descending?: boolean, rowClass?: (row: any) => string, only?: {label: string, keep: (row: any) => boolean}}} options */
 function sortableTable(columns, rows, { sortBy = null, descending = false, rowClass = () => "", only = null } = {}) {
   let order = { key: sortBy, descending };
   let words = [];
@@ -17,7 +20,7 @@ function sortableTable(columns, rows, { sortBy = null, descending = false, rowCl
 
   function compare(a, b) {
     const [x, y] = [a[order.key], b[order.key]];
-    const missing = (x === null || x === undefined) - (y === null || y === undefined);
+    const missing = Number(x === null || x === undefined) - Number(y === null || y === undefined);
     if (missing) return missing;
     const sign = order.descending ? -1 : 1;
     return sign * (typeof x === "number" && typeof y === "number" ? x - y : String(x ?? "").localeCompare(String(y ?? "")));

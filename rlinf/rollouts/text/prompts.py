@@ -11,6 +11,7 @@ from rlinf.errors import UserError
 
 _ANSWER, _OBSERVATION = "@@ANSWER@@", "@@OBSERVATION@@"
 Message = dict[str, str]
+_ROLES = {"policy": "assistant", "environment": "user"}
 
 
 class ChatTemplateError(UserError):
@@ -80,6 +81,10 @@ class PromptRenderer:
     def require_turns(self) -> None:
         """Raises ChatTemplateError where the template can't render a second turn."""
         self.continuation(_OBSERVATION)
+
+    def role(self, speaker: str) -> str | None:
+        """The chat role in which ``speaker`` (policy or environment) is rendered; None in plain text."""
+        return _ROLES[speaker] if self.chat else None
 
     def text(self, tokens: tuple[int, ...] | list[int]) -> str:
         """A response's text, without special tokens."""

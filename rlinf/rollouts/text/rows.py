@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -14,6 +14,18 @@ import torch
 from rlinf.rollouts.text.grading import Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.types import Batch, Completion
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one speaker added to a conversation, as plain text and as a number of tokens."""
+
+    speaker: str
+    """policy or environment"""
+    role: str | None
+    """The role of the chat template; None where the conversation is plain text."""
+    text: str
+    tokens: int
 
 
 @dataclass
@@ -37,6 +49,8 @@ class Row:
     anchors: dict[int, int] = field(default_factory=dict)
     """First slot of a turn -> the state it answers, as a number: equal where the environment said the same."""
     answers: list[str] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    """The conversation after the prompt: the tokens of all turns are ``tokens``."""
     facts: dict[str, Any] = field(default_factory=dict)
     finish_reason: str = ""
     done: bool = False
@@ -60,6 +74,7 @@ class Row:
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
         self.answers.append(renderer.text(completion.token_ids))
+        self.turns.append(Turn("policy", renderer.role("policy"), self.answers[-1], len(completion.token_ids)))
         self._turn_start = len(self.tokens) - len(completion.token_ids)
         if completion.token_ids:
             self.anchors[self._turn_start] = _state_id(self.prompt_text if self._heard is None else self._heard)
@@ -89,6 +104,7 @@ class Row:
         self.logprobs += [0.0] * len(added)
         self.mask += [False] * len(added)
         self.versions += [0] * len(added)
+        self.turns.append(Turn("environment", renderer.role("environment"), observation, len(added)))
 
     def cut(self, reason: str) -> None:
         """Ends the conversation where no room is left."""
@@ -175,5 +191,6 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             "verdict": [row.verdict for row in rows],
             "extracted": [row.facts.get("extracted") for row in rows],
             "finish_reason": [row.finish_reason for row in rows],
+            **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
         },
     )

@@ -12,7 +12,7 @@ from rlinf.types import Metrics
 _Z = 1.959963984540054
 
 
-def wilson(successes: float, count: int) -> tuple[float, float]:
+def wilson(successes: float, count: float) -> tuple[float, float]:
     """The 95% score interval of a proportion (Wilson 1927).
 
     >>> [round(edge, 3) for edge in wilson(8, 10)]
@@ -38,6 +38,24 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(values) / count
     spread = _Z * math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1) / count)
     return mean - spread, mean + spread
+
+
+def share_interval(shares: Sequence[float], samples: int) -> tuple[float, float]:
+    """The 95% interval of the mean of tasks' shares in [0, 1], each of ``samples`` responses.
+
+    Wilson's, for as many independent responses as have the variance of that mean (the design effect of Kish 1965): at
+    least one a task, and all of them at most. Tasks that agree, all solved or none, still leave it a width.
+
+    >>> [round(edge, 3) for edge in share_interval([1.0, 0.0], 1)] == [round(edge, 3) for edge in wilson(1, 2)]
+    True
+    >>> [round(edge, 3) for edge in share_interval([0.0, 0.0], 4)]
+    [0.0, 0.658]
+    """
+    count, mean = len(shares), sum(shares) / len(shares)
+    variance = sum((share - mean) ** 2 for share in shares) / count
+    effective = count * mean * (1 - mean) / variance if variance else count
+    effective = min(max(effective, count), count * samples)
+    return wilson(mean * effective, effective)
 
 
 def with_interval(name: str, value: float, interval: tuple[float, float], count: int) -> Metrics:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
-from rlinf.train.evaluation.intervals import mean_interval, pass_at_k, wilson, with_interval
+from rlinf.train.evaluation.intervals import pass_at_k, share_interval, with_interval
 from rlinf.types import Metrics
 
 
@@ -46,10 +46,11 @@ class TextEvaluator:
 
 
 def sample(row: Row) -> dict[str, Any]:
-    """A graded response for people to read."""
+    """A graded conversation for people to read."""
     return {
         "prompt": row.prompt_text,
         "response": "\n".join(row.answers),
+        "turns": [asdict(turn) for turn in row.turns],
         "answer": row.answer,
         "verdict": row.verdict,
         "reward": row.total_reward,
@@ -62,11 +63,10 @@ def _accuracy(by_task: Sequence[Sequence[Row]]) -> Metrics:
     samples, count = len(by_task[0]), len(by_task)
     shares = [c / samples for c in correct]
     mean = sum(shares) / count
-    interval = wilson(sum(correct), count) if samples == 1 else mean_interval(shares)
-    metrics = with_interval("eval/accuracy", mean, interval, count)
+    metrics = with_interval("eval/accuracy", mean, share_interval(shares, samples), count)
     for k in (2**i for i in range(1, int(math.log2(samples)) + 1)):
         passed = [pass_at_k(samples, c, k) for c in correct]
-        metrics |= with_interval(f"eval/pass@{k}", sum(passed) / count, mean_interval(passed), count)
+        metrics |= with_interval(f"eval/pass@{k}", sum(passed) / count, share_interval(passed, samples), count)
     return metrics
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from rlinf.config import Config, to_mapping
+from rlinf.json_files import read_json_lines
 from rlinf.report.first_steps import FirstSteps
+from rlinf.train.run_dir import write_atomically
 from rlinf.train.tracking.sinks import Sink, start_sinks
 
 
@@ -55,17 +57,10 @@ class MetricLog:
                 self._say(f"{name} does not take metrics (metrics.jsonl has them): {error}")
 
     def _keep_until(self, step: int) -> list[dict[str, float]]:
-        """Drop the lines of later steps; returns the others."""
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        kept: list[dict[str, float]] = []
-        texts = []
-        for line in lines:
-            try:
-                metrics = json.loads(line)
-                if metrics["step"] <= step:
-                    kept.append(metrics)
-                    texts.append(line + "\n")
-            except (ValueError, KeyError):
-                continue  # cut short by a kill: the step will be written again
-        self.path.write_text("".join(texts))
+        """Leaves the steps up to the checkpoint, and returns them: the later ones will be written again."""
+        lines = read_json_lines(self.path, number="step")
+        if lines.damaged:
+            self._say(lines.note(self.path))
+        kept = [row for row in lines.rows if row["step"] <= step]
+        write_atomically(self.path, "".join(json.dumps(row) + "\n" for row in kept))
         return kept

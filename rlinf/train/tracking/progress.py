@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -11,6 +12,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from rlinf.terminal import printable
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -40,7 +43,7 @@ class ProgressDisplay:
         self.latest: dict[str, float] = {}
         self.history: dict[str, list[float]] = {}
         self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
+            TextColumn("{task.description}", style="bold", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
@@ -48,7 +51,7 @@ class ProgressDisplay:
             TimeRemainingColumn(),
             console=self.console,
         )
-        self._task = self._bar.add_task(name, total=total, completed=done)
+        self._task = self._bar.add_task(printable(name), total=total, completed=done)
         self._began, self._done_before, self.total = time.monotonic(), done, total
         self._live = Live(self, console=self.console, refresh_per_second=4) if self.mode == "live" else None
 
@@ -61,10 +64,10 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def say(self, text: str) -> None:
-        """A line that stays."""
+    def say(self, text: str, style: str = "") -> None:
+        """A line that stays: ``text`` as it is (no markup), in one of rich's styles."""
         if self.mode != "none":
-            self.console.print(text, highlight=False)
+            self.console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def phase(self, text: str, *, total: int, done: int = 0) -> None:
         """Another stage of the run (a warm start, the training steps) with its own length."""
@@ -107,13 +110,19 @@ class ProgressDisplay:
 
 
 def sparkline(values: list[float], width: int = 48) -> str:
-    """The course of a metric in one line of text.
+    """The course of a metric in one line of text; what is not finite is left out.
 
-    >>> sparkline([0.0, 0.5, 1.0])
+    >>> sparkline([0.0, float("nan"), 0.5, 1.0])
     ' ▄█'
     """
-    size = max(1, -(-len(values) // width))
-    means = [sum(values[i : i + size]) / len(values[i : i + size]) for i in range(0, len(values), size)]
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return ""
+    # Scaled, so that sums and the span of the largest floats are finite too.
+    largest = max(map(abs, finite)) or 1.0
+    size = -(-len(finite) // width)
+    groups = [finite[i : i + size] for i in range(0, len(finite), size)]
+    means = [sum(value / largest for value in group) / len(group) for group in groups]
     low, high = min(means), max(means)
     span = (high - low) or 1.0
     return "".join(_BARS[round((value - low) / span * (len(_BARS) - 1))] for value in means)

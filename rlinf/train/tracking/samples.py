@@ -65,14 +65,29 @@ def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
         line["advantage"] = float(advantages.mean()) if len(advantages) else 0.0
     if not _is_text(batch):
         return {**line, "trace": _trace(batch, row)}
-    line["tokens"] = batch.actions[row][acted].tolist()
+    return {**line, **_tokens(batch, row, updated)}
+
+
+def _tokens(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
+    """All tokens of a conversation and what is known of each: None where the mask is false.
+
+    False are the tokens of the environment, and those of a response that nothing is learned from. ``mask`` is left out
+    where it is true throughout.
+    """
+    acted = batch.mask[row][: int(batch.inputs["response_lengths"][row])]
+    line: dict[str, Any] = {"tokens": batch.actions[row][: len(acted)].tolist()}
+    if not bool(acted.all()):
+        line["mask"] = acted.int().tolist()
     columns = {"logprobs": batch.logprobs, "old_logprobs": batch.old_logprobs, "ref_logprobs": batch.ref_logprobs}
     per_token = {name: column[row] for name, column in columns.items() if column is not None}
     if updated is not None:
         per_token["updated_logprobs"] = updated
-    if batch.advantages is not None and len(batch.advantages[row][acted].unique()) > 1:
+    if batch.advantages is not None and len(batch.advantages[row][batch.mask[row]].unique()) > 1:
         per_token["advantages"] = batch.advantages[row]
-    return {**line, **{name: _rounded(column[acted]) for name, column in per_token.items()}}
+    for name, column in per_token.items():
+        values = _rounded(column[: len(acted)])
+        line[name] = [value if known else None for value, known in zip(values, acted.tolist(), strict=True)]
+    return line
 
 
 def _trace(batch: Batch, row: int) -> dict[str, list[float]]:

@@ -15,6 +15,7 @@ from rlinf.config import Config, to_mapping
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.names import leaves
 from rlinf.errors import UserError
+from rlinf.json_files import read_json_file
 
 _KEPT = "tracking.json"
 _FORBIDDEN = re.compile(r"[^\w\-. :/]")
@@ -122,9 +123,7 @@ def _started(key: str, start: Callable[[], Sink]) -> Sink:
 
 def kept(folder: Path) -> dict[str, str]:
     """Service -> its name for this run; empty before the first start."""
-    path = folder / _KEPT
-    found: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
-    return found
+    return read_json_file(folder / _KEPT) or {}
 
 
 def keep(folder: Path, service: str, name: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from rlinf.terminal import printable
+from rlinf.train.tracking.transcript import graded
 from rlinf.types import Metrics, WeightUpdate
 
 
@@ -24,32 +27,38 @@ def fingerprint(updates: Iterable[WeightUpdate]) -> str:
     return digest.hexdigest()
 
 
-def show(
-    console: Console, *, initial: Metrics, final: Metrics, samples: list[dict[str, Any]], folder: str, wall_s: float
-) -> None:
-    """Before and after with 95% intervals, three graded samples, and where everything is."""
-    if final:
-        console.print(_table(initial, final))
+def show(console: Console, columns: Mapping[str, Metrics], samples: Sequence[Mapping[str, Any]]) -> None:
+    """Evaluations with 95% intervals, each under its name and all of the same settings, and three graded samples."""
+    if any(columns.values()):
+        console.print(_table(columns))
     for sample in samples[:3]:
-        colour = "green" if sample.get("verdict") == "correct" else "red"
-        console.print(f"\n[dim]prompt[/]    {escape(str(sample.get('prompt', '')))}")
-        console.print(f"[dim]response[/]  {escape(str(sample.get('response', '')))}")
-        console.print(
-            f"[dim]graded[/]    [{colour}]{sample.get('verdict', '')}[/]  "
-            f"answer {escape(str(sample.get('answer', '')))}  reward {sample.get('reward', 0.0):.2f}"
-        )
-    console.print(
-        f"\n{wall_s:.0f} s in all. Everything is in [bold]{folder}[/]: summary.json, metrics.jsonl, samples, policy"
-    )
+        console.print()
+        grid = Table.grid(padding=(0, 2))
+        for label, text in graded(sample):
+            grid.add_row(Text(label, style="dim"), text)
+        console.print(grid)
 
 
-def _table(initial: Metrics, final: Metrics) -> Table:
+def contents(folder: Path) -> str:
+    """The folder and what a reader looks for in it.
+
+    >>> contents(Path("runs/none"))
+    'runs/none'
+    """
+    wanted = ("summary.json", "metrics.jsonl", "samples", "episodes", "videos", "policy")
+    found = ", ".join(name for name in wanted if (folder / name).exists())
+    return printable(f"{folder}: {found}" if found else str(folder))
+
+
+def _table(columns: Mapping[str, Metrics]) -> Table:
     table = Table(title="evaluation")
-    for name in ("metric", "before", "after"):
-        table.add_column(name, justify="left" if name == "metric" else "right")
-    for name in final:
+    table.add_column("metric")
+    for name in columns:
+        table.add_column(name, justify="right")
+    metrics = dict.fromkeys(name for column in columns.values() for name in column)
+    for name in metrics:
         if name.startswith("eval/") and "/ci_" not in name and not name.endswith("/n"):
-            table.add_row(name.removeprefix("eval/"), _cell(name, initial), _cell(name, final))
+            table.add_row(name.removeprefix("eval/"), *(_cell(name, column) for column in columns.values()))
     return table
 
 

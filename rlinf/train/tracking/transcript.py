@@ -1,0 +1,42 @@
+"""Graded conversations as a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from rlinf.terminal import printable
+
+
+def transcript(sample: Mapping[str, Any]) -> Text:
+    """What was said after the prompt: of several turns, each under the name of its speaker.
+
+    ``sample`` has ``turns`` (see :class:`rlinf.rollouts.text.rows.Turn`), or, from an older run, a ``response`` alone.
+    """
+    turns = sample.get("turns") or ()
+    if len(turns) < 2:
+        return Text(printable(str(sample.get("response", ""))))
+    return Text("\n").join(_spoken(turn) for turn in turns)
+
+
+def _spoken(turn: Mapping[str, Any]) -> Text:
+    policy = turn["speaker"] == "policy"
+    name = turn["speaker"] if turn["role"] is None else f"{turn['speaker']} ({turn['role']})"
+    head = f"{name}, {turn['tokens']} tokens{'' if policy else ', masked'}: "
+    return Text.assemble((head, "dim"), (printable(turn["text"]), "" if policy else "cyan"))
+
+
+def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:
+    """(label, text) of a graded sample: its prompt, what was said, and what the verifier made of it."""
+    verdict = str(sample.get("verdict", ""))
+    yield "prompt", Text(printable(str(sample.get("prompt", ""))))
+    yield "response", transcript(sample)
+    yield (
+        "graded",
+        Text.assemble(
+            (printable(verdict), "green" if verdict == "correct" else "red"),
+            f"  answer {printable(str(sample.get('answer', '')))}  reward {sample.get('reward', 0.0):.2f}",
+        ),
+    )

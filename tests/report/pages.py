@@ -1,0 +1,113 @@
+"""A report page in a browser: it is opened, its tabs are clicked, and what a person would see is counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+# Of the panel that is shown: its plots that are in the window, and those of them that have drawn something.
+_PLOTS = """
+const shown = [...document.querySelectorAll("#panels > section:not([hidden]) .js-plotly-plot")].filter((plot) => {
+  const box = plot.getBoundingClientRect();
+  return box.height > 50 && box.width > 100 && box.top < innerHeight && box.bottom > 0;
+});
+const drawn = (plot) => [...plot.querySelectorAll(".trace, .bars .point, .parcoords")].some((mark) => {
+  const box = mark.getBoundingClientRect();
+  return box.width + box.height > 1;
+});
+return [shown.length, shown.filter(drawn).length];
+"""
+_EMPTY_CARDS = """
+const cards = document.querySelectorAll("#panels > section:not([hidden]) .card");
+return [...cards].filter((card) => {
+  const box = card.getBoundingClientRect();
+  const seen = box.height > 0 && box.top < innerHeight && box.bottom > 0;
+  return seen && !card.innerText.trim() && !card.querySelector("svg, video, img");
+}).length;
+"""
+
+
+class Page:
+    """An open page; every step that a person takes on it fails where the page's console has said anything."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.browser = browser
+        browser.get_log("browser")
+        browser.get(f"file://{path}")
+        self.wait(lambda: browser.execute_script("return performance.getEntriesByName('plots').length > 0"))
+        self.quiet()
+
+    @property
+    def tabs(self) -> list[str]:
+        return [button.text for button in self.browser.find_elements("css selector", "nav button")]
+
+    def open(self, tab: str) -> None:
+        """Clicks a tab; its plots that are in the window are then drawn."""
+        buttons = self.browser.find_elements("css selector", "nav button")
+        next(button for button in buttons if button.text == tab).click()
+        shown = [section for section in self.browser.find_elements("tag name", "section") if section.is_displayed()]
+        assert [section.get_attribute("id") for section in shown] == [f"panel-{tab.lower()}"]
+        self.wait(lambda: self.all_drawn)
+        assert self.browser.execute_script(_EMPTY_CARDS) == 0, f"{tab} shows empty cards"
+        self.quiet()
+
+    @property
+    def all_drawn(self) -> bool:
+        """Whether no plot in the window is empty or still to come."""
+        waiting = self.browser.execute_script(
+            "return [...WAITING.keys()].filter((node) => node.isConnected"
+            " && node.getBoundingClientRect().top < innerHeight"
+            " && node.offsetParent !== null).length"
+        )
+        plots, drawn = self.browser.execute_script(_PLOTS)
+        return bool(waiting == 0 and plots == drawn)
+
+    @property
+    def plots(self) -> int:
+        """Plots in the window."""
+        return int(self.browser.execute_script(_PLOTS)[0])
+
+    def find(self, selector: str) -> list[Any]:
+        """The elements of the panel that are displayed."""
+        return [element for element in self.within(selector) if element.is_displayed()]
+
+    def within(self, selector: str) -> list[Any]:
+        """The elements of the panel, those of no size included (the band of an interval of no width)."""
+        return list(self.browser.find_elements("css selector", f"#panels > section:not([hidden]) {selector}"))
+
+    def choose(self, label: str, value: str) -> None:
+        """An option of a drop-down list."""
+        from selenium.webdriver.support.ui import Select
+
+        lists = [element for element in self.find("label") if element.text.startswith(label)]
+        Select(lists[0].find_element("tag name", "select")).select_by_value(value)
+        self.quiet()
+
+    def change_theme(self) -> str:
+        """The page's background colour, light or dark, after the switch."""
+        self.browser.find_element("id", "theme").click()
+        self.wait(lambda: self.all_drawn)
+        self.quiet()
+        colour: str = self.browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return colour
+
+    def quiet(self) -> None:
+        assert self.browser.get_log("browser") == []
+
+    def wait(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"the page did not get there: {self.browser.get_log('browser')}"
+            time.sleep(0.05)
+
+
+def click_through(browser: Any, path: Path) -> Page:
+    """Opens every tab of a page, changes the theme and opens the first again."""
+    page = Page(browser, path)
+    for tab in page.tabs:
+        page.open(tab)
+    page.change_theme()
+    page.open(page.tabs[0])
+    return page
