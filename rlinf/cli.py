@@ -60,7 +60,7 @@ def _guarded(command: Callable[[], int]) -> int:
         return WRONG_CONFIG
     except UserError as error:
         _complain(str(error))
-        return WRONG_CONFIG
+        return error.exit_code
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return INTERRUPTED

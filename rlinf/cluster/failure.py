@@ -22,13 +22,17 @@ class Failure:
     """Unix time, seconds: of several failures the earliest is the cause."""
     words: str | None = None
     """What a person has to change, where it was a UserError: the traceback says nothing more then."""
+    exit_code: int = UserError.exit_code
+    """The command's, where there are words."""
 
 
 def capture(error: BaseException) -> Failure:
     """The failure for an exception caught in a worker, without the frames that led from here to the user's code."""
     when = time.time()
     lines = traceback.format_exception(type(error), error, _users(error.__traceback__))
-    return Failure(traceback="".join(lines), when=when, words=str(error) if isinstance(error, UserError) else None)
+    if isinstance(error, UserError):
+        return Failure("".join(lines), when, words=str(error), exit_code=error.exit_code)
+    return Failure("".join(lines), when)
 
 
 def _users(trace: TracebackType | None) -> TracebackType | None:

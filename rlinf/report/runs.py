@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from rlinf.config.stored import masked
+from rlinf.durable import metric_lines
 from rlinf.errors import UserError
 
 Series = Mapping[str, list[float | None]]
@@ -60,7 +63,7 @@ def read_run(path: Path) -> RunRecord:
     """A run, finished or not. Raises :class:`ReportError` where the folder is none."""
     if not is_run(path):
         raise ReportError(f"{path} is no run directory: it has no config.yaml")
-    config = yaml.safe_load((path / "config.yaml").read_text()) or {}
+    config = _config(path / "config.yaml")
     return RunRecord(
         path=path,
         name=str((config.get("run") or {}).get("name") or path.name),
@@ -82,12 +85,8 @@ def read_series(path: Path) -> dict[str, list[float | None]]:
         raise ReportError(f"{path.parent} has no metrics.jsonl: the run has not finished its first step")
     series: dict[str, list[float | None]] = {"step": []}
     count = 0
-    with path.open() as lines:
-        for line in lines:
-            try:
-                numbers = json.loads(line)
-            except ValueError:
-                continue
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for numbers in itertools.chain.from_iterable(map(metric_lines, lines)):
             for name, value in numbers.items():
                 column = series.setdefault(name, [None] * count)
                 column.append(value if isinstance(value, int | float) and math.isfinite(value) else None)
@@ -99,12 +98,43 @@ def read_series(path: Path) -> dict[str, list[float | None]]:
 
 
 def _rows_by_step(folder: Path) -> dict[int, list[dict[str, Any]]]:
+    """The rows that can be read; damaged lines and files of other names are passed over."""
     found = {}
     for path in sorted(folder.glob("step_*.jsonl")):
-        lines = [line for line in path.read_text().splitlines() if line.strip()]
-        found[int(path.stem.removeprefix("step_"))] = [json.loads(line) for line in lines]
+        step = path.stem.removeprefix("step_")
+        if step.isdecimal() and path.is_file():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found[int(step)] = [row for line in text.splitlines() if (row := _mapping(line)) is not None]
     return found
 
 
+def _mapping(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """The run's own copy of its configuration; the values of `cluster.env` stay out, whoever wrote it."""
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
+        raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: it holds no sections")
+    return masked(content)
+
+
 def _json(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text()) if path.exists() else None
+    """A mapping in a file, where there is one. Raises :class:`ReportError` where it holds none."""
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path} is damaged ({error}): remove it, and give the command again") from error
+    if not isinstance(content, dict):
+        raise ReportError(f"{path} is damaged: remove it, and give the command again")
+    return content

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.durable import write_atomically
 from rlinf.report.page import render
 from rlinf.report.payload import runs_payload
 from rlinf.report.runs import ReportError, is_run, read_run
@@ -32,7 +32,5 @@ def write_report(folders: Sequence[Path], out: Path | None = None) -> Path:
         title = " · ".join(dict.fromkeys(record.name for record in records))
     path = out or (folders[0] if len(folders) == 1 else Path.cwd()) / "report.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    writing = path.with_name(f".{path.name}.writing")
-    writing.write_text(render(title, payload), encoding="utf-8")
-    os.replace(writing, path)
+    write_atomically(path, render(title, payload))
     return path

@@ -37,7 +37,7 @@ class Sweep:
 
     @property
     def folder(self) -> Path:
-        return self.home / self.config.dir.format(name=self.name)
+        return self.home / self.config.dir.replace("{name}", self.name)
 
     @property
     def base(self) -> Path:

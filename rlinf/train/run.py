@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.cluster import Cluster, connect
-from rlinf.config import Config, load
+from rlinf.config import Config
 from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
+from rlinf.config.stored import load_stored
+from rlinf.durable import naming_full_disks
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
 from rlinf.train.build.graph import Graph, gpus_of
@@ -37,9 +38,13 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
     ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
     """
-    began = time.perf_counter()
     require_extras(config)
-    folder = RunDirectory.open(config)
+    with RunDirectory.open(config) as folder, naming_full_disks(folder.path):
+        return _run(config, folder, report=report, after_step=after_step)
+
+
+def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Callable[[int], None] | None) -> RunResult:
+    began = time.perf_counter()
     with _display(config) as display:
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
@@ -104,6 +109,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "notes": dict(graph.notes),
         }
     )
+    folder.share_modes()
 
 
 def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
@@ -130,7 +136,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     path = Path(folder)
     if not (path / "config.yaml").exists():
         raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
-    config = load(path / "config.yaml", overrides)
+    config = load_stored(path / "config.yaml", overrides)
     directory = RunDirectory(path)
     with _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
@@ -153,8 +159,6 @@ def _cluster(config: Config) -> ClusterConfig:
     if config.policy.name != "causal_lm":
         return config.cluster
     needed = environment(config.rollout.sampler, device="cuda" if gpus_of(config)[1] else "cpu")
-    if config.cluster.backend == "local":
-        os.environ.update(needed)
     return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})
 
 

@@ -31,7 +31,7 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams", "granularity", "portions", "spaces"},
+    {"streams", "granularity", "portions", "spaces", "space_description", "durable"},
     {"interfaces"},
     {"types"},
     {"errors"},

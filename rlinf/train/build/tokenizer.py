@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlinf.durable import first_folder
+
 
 def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
-    """The one in ``folder``; where there is none, what ``make`` gives is written there (aside, then renamed)."""
+    """The one in ``folder``; where there is none, what ``make`` gives is written there, unless somebody is faster."""
     from rlinf.models.loading import load_tokenizer
 
     if not folder.exists():
-        writing = folder.with_name(f".{folder.name}_writing")
-        make().save_pretrained(str(writing))
-        os.replace(writing, folder)
+        first_folder(folder, lambda aside: make().save_pretrained(str(aside)))
     return load_tokenizer(str(folder))

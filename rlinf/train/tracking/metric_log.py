@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from rlinf.config import Config
+from rlinf.durable import metric_lines, write_atomically
 from rlinf.train.tracking.sinks import Sink, start_sinks
 
 
@@ -51,12 +52,9 @@ class MetricLog:
                 self._say(f"{name} does not take metrics (metrics.jsonl has them): {error}")
 
     def _keep_until(self, step: int) -> None:
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        kept = []
-        for line in lines:
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError):
-                continue  # cut short by a kill: the step will be written again
-        self.path.write_text("".join(kept))
+        if not self.path.exists():
+            return
+        before = self.path.read_text(encoding="utf-8", errors="replace")
+        after = "".join(json.dumps(line) + "\n" for line in metric_lines(before) if line["step"] <= step)
+        if after != before:
+            write_atomically(self.path, after)
