@@ -86,26 +86,34 @@ def remove_folder(folder: Path) -> None:
 
 
 @contextmanager
-def naming_full_disks(folder: Path) -> Iterator[None]:
-    """Turns whatever a full disk under ``folder`` raised inside into a :class:`DiskFullError` that says so.
+def naming_disk_errors(folder: Path) -> Iterator[None]:
+    """Turns what the disk under ``folder`` did not do into one sentence: :class:`DiskFullError`, or RunFailed.
 
-    Libraries hide the cause (torch reports an unexpected position in its archive, a worker's error is text), so after
-    any failure a probe asks the disk itself.
+    Libraries hide that a disk is full (torch reports an unexpected position in its archive, a worker's error is text),
+    so after any failure a probe asks the disk itself.
     """
     try:
         yield
     except UserError:
         raise
     except Exception as error:
-        known = isinstance(error, OSError) and error.errno in FULL
-        place = error.filename if isinstance(error, OSError) and error.filename else folder
-        problem = FULL[error.errno or 0] if isinstance(error, OSError) and known else full(folder)
-        if problem is None:
-            raise
-        raise DiskFullError(
-            f"{problem} at {place}: the run stopped, and its checkpoints are whole: make room, then give the same "
-            "command to go on."
-        ) from error
+        place = file_of(error) if isinstance(error, OSError) else None
+        problem = FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+        problem = problem or full(folder)
+        if problem is not None:
+            raise DiskFullError(
+                f"{problem} at {place or folder}: the run stopped, and its checkpoints are whole: make room, then give "
+                "the same command to go on"
+            ) from error
+        if isinstance(error, OSError) and place is not None and Path(place).is_relative_to(folder):
+            raise RunFailed(f"{place}: {error.strerror}") from error
+        raise
+
+
+def file_of(error: OSError) -> str | None:
+    """The file that an error is about; of a rename, the name that it should have got."""
+    name = error.filename2 or error.filename
+    return str(name) if name else None
 
 
 def full(folder: Path) -> str | None:

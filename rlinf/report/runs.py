@@ -81,7 +81,7 @@ def read_series(path: Path) -> dict[str, list[float | None]]:
 
     Raises :class:`ReportError` where the file is not there.
     """
-    if not path.exists():
+    if not path.is_file():
         raise ReportError(f"{path.parent} has no metrics.jsonl: the run has not finished its first step")
     series: dict[str, list[float | None]] = {"step": []}
     count = 0

@@ -112,7 +112,10 @@ def checkpoints(options: WatchOptions, config: Config) -> Iterator[Checkpoint]:
     from rlinf.train.run_dir import RunDirectory
 
     directory = RunDirectory(options.run, only=options.step)
-    newest = directory.latest()
+    survey = directory.checkpoints.survey()
+    newest = survey.newest
+    if newest is None and survey.damaged and not options.follow:
+        raise directory.nothing_whole(survey)
     if newest is None and not options.follow:
         raise UserError(_nothing(directory, options, config))
     waited = time.monotonic()

@@ -138,7 +138,7 @@ def _step(folder: Path) -> int | None:
 
 def examine(folder: Path) -> Checkpoint:
     """The checkpoint in ``folder``, every file of it read once. Raises :class:`DamagedError`."""
-    known = _check_manifest(folder)
+    known = check_manifest(folder)
     state = _json(folder / STATE)
     if not known:
         _check_sizes(folder, state.pop("files", None))
@@ -155,15 +155,7 @@ def write_manifest(folder: Path) -> None:
     write_atomically(folder / MANIFEST, json.dumps({"format": 1, "files": _checksums(folder)}, indent=1))
 
 
-def intact(folder: Path) -> bool:
-    """Whether every file is as the manifest of ``folder`` says; false without a manifest."""
-    try:
-        return _check_manifest(folder)
-    except DamagedError:
-        return False
-
-
-def _check_manifest(folder: Path) -> bool:
+def check_manifest(folder: Path) -> bool:
     """Whether there is a manifest. Raises :class:`DamagedError` that names the files that are not as it says."""
     if not (folder / MANIFEST).exists():
         return False
@@ -207,8 +199,8 @@ def _wrong(folder: Path, files: Mapping[str, Any]) -> list[str]:
 
 
 def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    """Size and digest of every file under ``folder``, each flushed to the disk before it is read."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    """Size and digest of every file under ``folder`` but the manifest, each flushed to the disk before it is read."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / MANIFEST)
 
     def entry(path: Path) -> dict[str, Any]:
         sync(path)

@@ -323,10 +323,7 @@ class Trainer:
         if survey.newest is not None:
             self._restore(survey.newest)
         elif survey.damaged:
-            raise RunDirectoryError(
-                f"no checkpoint in {self.folder.checkpoints.path} is whole ({'; '.join(survey.damaged)}): remove that "
-                "folder to start again, or choose another run.dir"
-            )
+            raise self.folder.nothing_whole(survey)
 
     def _restore(self, found: Checkpoint) -> None:
         try:

@@ -13,7 +13,7 @@ from rlinf.config import Config
 from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
-from rlinf.durable import naming_full_disks
+from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
 from rlinf.train.build.graph import Graph, gpus_of
@@ -39,7 +39,7 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
     """
     require_extras(config)
-    with RunDirectory.open(config) as folder, naming_full_disks(folder.path):
+    with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
         return _run(config, folder, report=report, after_step=after_step)
 
 
@@ -138,7 +138,9 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
         raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
     config = load_stored(path / "config.yaml", overrides)
     directory = RunDirectory(path)
-    with _display(config) as display, connect(_cluster(config)) as cluster:
+    if not directory.steps():
+        raise RunDirectoryError(f"{folder} has no checkpoint yet: there is nothing to evaluate")
+    with naming_disk_errors(path), _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
         trainer.graph.send_weights(trainer.progress.step)

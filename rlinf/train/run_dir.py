@@ -15,9 +15,9 @@ from typing import Any, Self
 from rlinf.config import Config, diff
 from rlinf.config.plan.describe import run_directory
 from rlinf.config.stored import environment_digests, load_stored, stored_yaml
-from rlinf.durable import FULL, DiskFullError, write_atomically
+from rlinf.durable import FULL, DiskFullError, file_of, write_atomically
 from rlinf.errors import UserError
-from rlinf.train.checkpoints import Checkpoint, Checkpoints
+from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
 from rlinf.train.run_lock import NAME as _LOCK
 from rlinf.train.run_lock import RunLock
 
@@ -145,6 +145,13 @@ class RunDirectory:
         """The newest whole checkpoint; None where there is none."""
         return self.checkpoints.survey().newest
 
+    def nothing_whole(self, survey: Survey) -> RunDirectoryError:
+        """What to say where checkpoints are there and all of them are damaged."""
+        return RunDirectoryError(
+            f"no checkpoint in {self.checkpoints.path} is whole ({'; '.join(survey.damaged)}): remove that folder to "
+            "start again, or choose another run.dir"
+        )
+
     def steps(self) -> list[int]:
         """The steps that checkpoints were written after, in order; those of a warm start are negative."""
         return self.checkpoints.steps()
@@ -164,11 +171,11 @@ def _no_folder(path: Path) -> RunDirectoryError:
 def _unusable(path: Path, error: OSError) -> UserError:
     """The directory can not be written: why, in words."""
     if error.errno in FULL:
-        return DiskFullError(f"{FULL[error.errno]} at {error.filename or path}: make room, or choose another run.dir")
+        return DiskFullError(f"{FULL[error.errno]} at {file_of(error) or path}: make room, or choose another run.dir")
     if path.exists() and not path.is_dir():
         return _no_folder(path)
     why = error.strerror or str(error)
-    return RunDirectoryError(f"run.dir: {error.filename or path} can not be written ({why}): choose another run.dir")
+    return RunDirectoryError(f"run.dir: {file_of(error) or path} can not be written ({why}): choose another run.dir")
 
 
 def _json_file(path: Path) -> dict[str, Any] | None:

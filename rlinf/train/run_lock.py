@@ -96,6 +96,7 @@ class RunLock:
         if self._handle is not None:
             with suppress(OSError):
                 os.ftruncate(self._handle, 0)
+                fcntl.flock(self._handle, fcntl.LOCK_UN)
             os.close(self._handle)
             self._handle = None
 

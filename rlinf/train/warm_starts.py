@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rlinf.config import Config, flat
 from rlinf.durable import first_folder, remove_folder
-from rlinf.train.checkpoints import intact, write_manifest
+from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
 from rlinf.train.run_dir import machine
 
 # What supervised steps read nothing of. Everything else counts as having a part, rather too much than too little.
@@ -49,8 +49,9 @@ class WarmStartCache:
         """The folder that a learner loads, whole; one that is damaged is removed, and trained again."""
         if self.entry is None or not self.entry.exists():
             return None
-        if intact(self.entry):
-            return self.entry
+        with suppress(DamagedError):
+            if check_manifest(self.entry):
+                return self.entry
         with suppress(OSError):  # another run that found the same may have been faster
             remove_folder(self.entry)
         return None

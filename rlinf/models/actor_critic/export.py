@@ -24,6 +24,7 @@ _NUMPY = {
     *(("numpy", name) for name in ("ndarray", "dtype")),
     *(("numpy.random._pickle", name) for name in _RANDOM),
     ("numpy.random._pcg64", "PCG64"),
+    *(("numpy.random.bit_generator", name) for name in ("__pyx_unpickle_SeedSequence", "SeedSequence")),
 }
 
 
