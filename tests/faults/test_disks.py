@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Stopped
-from damage import copied
 
 from rlinf.cli import main
 from rlinf.durable import DiskFullError, naming_disk_errors, write_atomically
 from rlinf.train.checkpoints import Checkpoints
+from tests.faults.damage import copied
+from tests.faults.stopped_run import Stopped
+
+pytestmark = pytest.mark.faults
 
 ROOM_KB = 4096
 

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from conftest import Stopped
-from damage import DAMAGE, copied
 
 from rlinf.cli import main
 from rlinf.train.checkpoints import Checkpoints
 from rlinf.train.run_dir import RunDirectory
+from tests.faults.damage import DAMAGE, copied
+from tests.faults.stopped_run import Stopped
+
+pytestmark = pytest.mark.faults
 
 CHECKPOINT_FILES = ("driver.pt", "learner.pt", "state.json", "manifest.json")
 FILES = (
