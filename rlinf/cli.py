@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import rlinf
 from rlinf.cluster.errors import WorkerError
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
-from rlinf.errors import is_user_error
+from rlinf.errors import exit_code_of, is_user_error
 from rlinf.terminal import printable
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
@@ -69,7 +69,7 @@ def _guarded(command: Callable[[], int]) -> int:
     except Exception as error:
         if is_user_error(error):
             _complain(str(error))
-            return WRONG_CONFIG
+            return exit_code_of(error)
         # A worker's error brings the worker's traceback: that of the driver would only say who waited for it.
         told = str(error) if isinstance(error, WorkerError) else traceback.format_exc().rstrip()
         _complain(told)

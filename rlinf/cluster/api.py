@@ -172,7 +172,9 @@ class WorkerGroup(ABC):
     def failure(self, rank: int, method: str, failure: Failure) -> WorkerError:
         """The error for a worker that raised, the same words on every backend."""
         if failure.words is not None:
-            return WorkerRefused(failure.words, group=self.name, rank=rank, method=method)
+            refused = WorkerRefused(failure.words, group=self.name, rank=rank, method=method)
+            refused.exit_code = failure.exit_code
+            return refused
         head = f"{self.name} rank {rank} of {self.size} failed in {method}:"
         return WorkerError(f"{head}\n{failure.traceback.rstrip()}", group=self.name, rank=rank, method=method)
 

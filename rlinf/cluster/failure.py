@@ -8,7 +8,7 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from rlinf.errors import is_user_error
+from rlinf.errors import UserError, exit_code_of, is_user_error
 
 _CARRIER = re.compile(r"[/\\](rlinf[/\\]cluster|ray)[/\\]")
 
@@ -22,13 +22,17 @@ class Failure:
     """Unix time, seconds: of several failures the earliest is the cause."""
     words: str | None = None
     """What a person has to change, where it was a user's error: the traceback says nothing more then."""
+    exit_code: int = UserError.exit_code
+    """The command's, where there are words."""
 
 
 def capture(error: BaseException) -> Failure:
     """The failure for an exception caught in a worker, without the frames that led from here to the user's code."""
     when = time.time()
     lines = traceback.format_exception(type(error), error, _users(error.__traceback__))
-    return Failure(traceback="".join(lines), when=when, words=str(error) if is_user_error(error) else None)
+    if is_user_error(error):
+        return Failure("".join(lines), when, words=str(error), exit_code=exit_code_of(error))
+    return Failure("".join(lines), when)
 
 
 def _users(trace: TracebackType | None) -> TracebackType | None:

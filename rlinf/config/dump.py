@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import is_dataclass
 
 import yaml
 
-from rlinf.config.schema import Config
+from rlinf.config.schema import Config, keys
 
 
 def to_mapping(config: Config) -> dict[str, object]:
@@ -37,9 +38,21 @@ def flat(config: Config) -> dict[str, str]:
     return _flat(to_mapping(config), "")
 
 
+def at(plain: object, path: Sequence[str]) -> object:
+    """What lies at a path of plain data (list items by their number); None where there is nothing."""
+    for step in path:
+        if isinstance(plain, dict):
+            plain = plain.get(step)
+        elif isinstance(plain, list) and step.isdecimal() and int(step) < len(plain):
+            plain = plain[int(step)]
+        else:
+            return None
+    return plain
+
+
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+        return {item.name: _plain(getattr(value, item.name)) for item in keys(value)}
     if isinstance(value, dict):
         return {name: _plain(child) for name, child in value.items()}
     if isinstance(value, list | tuple):

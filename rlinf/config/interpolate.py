@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import re
 from collections.abc import Iterator, Sequence
 
 from rlinf.config.compat.aliases import synonyms, translate_values
@@ -17,12 +19,18 @@ from rlinf.config.tree import Branch, Located, locate, merge, origins, put
 Path = tuple[str | int, ...]
 _FIX = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
 
+_VARIABLE = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)")
+_BARE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*\}")
+
 
 def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     """Replace every ``${...}`` of the layers in place, before names of other frameworks become ours.
 
     A name inside of ``${...}`` means the effective value, under whichever name the highest layer wrote it. Returns why
     a value could not be resolved, by the identity of its Located: only what is not overridden is a problem.
+
+    An expression that reads an environment variable, itself or through another key, stays with its value: what is
+    written to disk or sent away holds the expression, so that a secret stays where it is.
     """
     waiting = [(path, located) for layer in layers for path, located in _waiting(layer, ())]
     if not waiting:
@@ -34,6 +42,8 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     written = _effective(layers)
     whole = OmegaConf.create({name: child.plain() for name, child in written.items()})
     failures: dict[int, str] = {}
+    read = {name for _, located in waiting for name in variables(str(located.value))}
+    secrets = [os.environ[name] for name in read if os.environ.get(name)]
     for path, located in waiting:
         if _at(written, path) != located.value:
             continue  # overridden by a higher layer
@@ -45,8 +55,11 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
         except (OmegaConfBaseException, ValueError, TypeError, ArithmeticError, RecursionError) as error:
             failures[id(located)] = _reason(error)
             continue
+        text = str(located.value)
+        if variables(text) or "cluster.env" in text or any(secret in str(plain) for secret in secrets):
+            located.expression = text
         # Environment variables are text; what they hold was meant as it would be in the file.
-        if isinstance(plain, str) and "${oc.env:" in str(located.value):
+        if isinstance(plain, str) and "${oc.env:" in text:
             plain = _typed(plain)
         located.value = locate(plain, located.origin).value
     return failures
@@ -102,6 +115,20 @@ def _reason(error: Exception) -> str:
         return "it goes round in a circle"
     first = str(error).splitlines()[0].partition("resolving interpolation: ")
     return (first[2] or first[0]).rstrip(".")
+
+
+def unset(text: str) -> bool:
+    """Whether an expression names a variable that is not there, and no value in its place."""
+    return any(name not in os.environ for name in _BARE.findall(text))
+
+
+def variables(text: str) -> list[str]:
+    """The environment variables that an expression names.
+
+    >>> variables("${oc.env:HOME}/runs/${oc.env:TEAM,ours}")
+    ['HOME', 'TEAM']
+    """
+    return _VARIABLE.findall(text)
 
 
 def _waiting(value: object, path: Path) -> Iterator[tuple[Path, Located]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlinf.config.checks import run_checks
@@ -12,11 +12,12 @@ from rlinf.config.compat.combined import combine
 from rlinf.config.compat.semantics import adopt, roll_origin
 from rlinf.config.context import Context
 from rlinf.config.defaults import fill_in
+from rlinf.config.dump import at, to_mapping
 from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.schema import Config
-from rlinf.config.tree import Branch, Located, locate, merge, origins
+from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins
 from rlinf.config.values import Builder
 
 
@@ -41,7 +42,7 @@ def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
     reader = Reader()
     reader.read_file(Path(path))
     reader.read_overrides(overrides)
-    return _resolve(reader, Origin(str(path)))
+    return resolve_reader(reader, Origin(str(path)))
 
 
 def load_mapping(mapping: Mapping[str, object], source: str = "mapping") -> Config:
@@ -49,10 +50,11 @@ def load_mapping(mapping: Mapping[str, object], source: str = "mapping") -> Conf
     reader = Reader()
     origin = Origin(source)
     reader.layers.append(locate(mapping, origin).branch or {})
-    return _resolve(reader, origin).config
+    return resolve_reader(reader, origin).config
 
 
-def _resolve(reader: Reader, source: Origin) -> Resolved:
+def resolve_reader(reader: Reader, source: Origin) -> Resolved:
+    """The configuration that the layers of a reader make; problems without a line are cited at ``source``."""
     problems: list[ConfigProblem] = list(reader.problems)
     notes = list(reader.notes)
     tree: Branch = {}
@@ -77,4 +79,12 @@ def _resolve(reader: Reader, source: Origin) -> Resolved:
     problems += builder.problems + context.problems
     if problems:
         raise ConfigErrors(problems)
-    return Resolved(config, notes, context.warnings)
+    return Resolved(_with_expressions(config, tree), notes, context.warnings)
+
+
+def _with_expressions(config: Config, tree: Branch) -> Config:
+    written = dict(expressions(tree))
+    if not written:
+        return config
+    plain = to_mapping(config)
+    return replace(config, expressions={path: (text, at(plain, path)) for path, text in written.items()})

@@ -6,16 +6,16 @@ import difflib
 import functools
 import typing
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 
-from rlinf.config.schema import Config
+from rlinf.config.schema import Config, keys
 
 
 @functools.cache
 def hints(section: type) -> dict[str, object]:
     """The resolved type of every field of a section, in the order of the file."""
     resolved = typing.get_type_hints(section)
-    return {item.name: resolved[item.name] for item in fields(section)}
+    return {item.name: resolved[item.name] for item in keys(section)}
 
 
 @functools.cache

@@ -16,6 +16,8 @@ class Located:
 
     value: object
     origin: Origin
+    expression: str | None = None
+    """The ``${...}`` that the value came from, where it must be stored in its place (it reads the environment)."""
 
     @property
     def branch(self) -> Branch | None:
@@ -90,6 +92,17 @@ def drop(tree: Branch, dotted: str) -> Located | None:
     parent = get(tree, prefix) if prefix else None
     branch = tree if not prefix else parent.branch if parent is not None else None
     return branch.pop(name, None) if branch is not None else None
+
+
+def expressions(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """(path, expression) of every value in a tree that came from one which is kept; list items by their number."""
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, child in steps:
+        here = (*path, str(step))
+        if child.expression is not None:
+            yield here, child.expression
+        else:
+            yield from expressions(child.value, here)
 
 
 def origins(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Origin]]:

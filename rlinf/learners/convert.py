@@ -1,5 +1,7 @@
 """``rlinf convert``: Hugging Face folders to megatron checkpoints of any layout, and learner checkpoints back.
 
+With one folder only, an exported policy of an earlier version, it writes the spaces that were pickled there as JSON.
+
 Under ``torchrun`` every process holds its share only: ``torchrun --nproc-per-node 8 -m rlinf.cli convert IN OUT
 --tensor-parallel 4 --pipeline-parallel 2``. The checkpoint that is written can be loaded at any other layout.
 """
@@ -30,6 +32,12 @@ def main(arguments: Sequence[str]) -> int:
     """Converts and returns the exit code: 0, or 2 where the folders are not what they should be."""
     options = _parser().parse_args(list(arguments))
     folder, out = options.folder, options.out
+    if out is None:
+        from rlinf.models.actor_critic.export import convert_pickled_spaces
+
+        convert_pickled_spaces(folder)
+        print(f"spaces of {folder} written as JSON; spaces.pkl is not needed any more")
+        return 0
     if not (folder / "config.json").exists():
         print(f"{folder} has no config.json: give a Hugging Face folder, or a checkpoint of a megatron learner")
         return 2
@@ -55,7 +63,9 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rlinf convert", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="IN", help="a Hugging Face folder, or a learner's checkpoint")
-    parser.add_argument("out", type=Path, metavar="OUT", help="an empty or new folder")
+    parser.add_argument(
+        "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
+    )
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
     parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
     parser.add_argument("--expert-parallel", type=int, default=1, help="processes that share the experts of a layer")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.config import Config, load
+from rlinf.config import Config
+from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_lines
 from rlinf.report.runs import is_run
@@ -68,7 +69,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     """The rows of a group, generated again; raises :class:`ReplayError` where the weights are not there."""
     if not is_run(folder):
         raise ReplayError(f"{folder} is no run directory: it has no config.yaml")
-    config = load(folder / "config.yaml", ["cluster.backend=local"])
+    config = load_stored(folder / "config.yaml", ["cluster.backend=local"])
     steps = available_steps(folder, config)
     if step not in steps:
         listed = ", ".join(str(one) for one in steps) or "none"

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from rlinf.config.stored import masked
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file, read_json_lines
 
@@ -119,10 +120,11 @@ def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict
 
 
 def _config(path: Path) -> dict[str, Any]:
+    """The run's own copy of its configuration; the values of `cluster.env` stay out, whoever wrote it."""
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ReportError(f"{path} is damaged: {error}") from error
-    if not isinstance(found, dict):
-        raise ReportError(f"{path} is damaged: it holds no configuration")
-    return found
+        content = yaml.safe_load(path.read_bytes())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: {error}") from error
+    if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
+        raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: it holds no sections")
+    return masked(content)

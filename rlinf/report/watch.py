@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rlinf.config import Config, load
+from rlinf.config import Config
+from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
 from rlinf.report.runs import is_run
 
 if TYPE_CHECKING:
-    from rlinf.train.run_dir import Checkpoint, RunDirectory
+    from rlinf.train.checkpoints import Checkpoint
+    from rlinf.train.run_dir import RunDirectory
 
 _POLL_S = 1.0
 
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     options, overrides = _parse(arguments)
     if not is_run(options.run):
         raise UserError(f"{options.run} is no run directory: it has no config.yaml")
-    config = load(options.run / "config.yaml", ["cluster.backend=local", *overrides])
+    config = load_stored(options.run / "config.yaml", ["cluster.backend=local", *overrides])
     show: Show | None = None
     try:
         for checkpoint in checkpoints(options, config):
@@ -110,7 +112,10 @@ def checkpoints(options: WatchOptions, config: Config) -> Iterator[Checkpoint]:
     from rlinf.train.run_dir import RunDirectory
 
     directory = RunDirectory(options.run, only=options.step)
-    newest = directory.latest()
+    survey = directory.checkpoints.survey()
+    newest = survey.newest
+    if newest is None and survey.damaged and not options.follow:
+        raise directory.nothing_whole(survey)
     if newest is None and not options.follow:
         raise UserError(_nothing(directory, options, config))
     waited = time.monotonic()

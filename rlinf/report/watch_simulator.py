@@ -26,7 +26,7 @@ from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import stream_seed
 from rlinf.terminal import printable
 from rlinf.train.build.simulator import evaluation_env_options, make_policy
-from rlinf.train.run_dir import Checkpoint
+from rlinf.train.checkpoints import Checkpoint
 
 _WINDOW_MODE = "human"
 

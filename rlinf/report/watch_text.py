@@ -16,10 +16,11 @@ from rlinf.config import Config
 from rlinf.report.watch import WatchOptions
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
+from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.evaluation.text import sample
 from rlinf.train.loop import Trainer
 from rlinf.train.run import build_graph
-from rlinf.train.run_dir import Checkpoint, RunDirectory
+from rlinf.train.run_dir import RunDirectory
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.transcript import graded
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from rlinf.durable import write_atomically
 from rlinf.report.page import render
 from rlinf.report.payload import runs_payload
 from rlinf.report.runs import ReportError, is_run, read_run
@@ -36,14 +36,11 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         payload = runs_payload(records)
         title = " · ".join(dict.fromkeys(record.name for record in records))
     path = out or (folders[0] if len(folders) == 1 else Path.cwd()) / "report.html"
-    page = render(title, payload)
-    writing = path.with_name(f".{path.name}.writing")
+    # Half of a surrogate pair has no bytes.
+    page = render(title, payload).encode("utf-8", "replace").decode("utf-8")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writing.write_text(page, encoding="utf-8", errors="replace")
-        os.replace(writing, path)
+        write_atomically(path, page)
     except OSError as error:
-        # Half a page would keep a full disk full.
-        writing.unlink(missing_ok=True)
         raise ReportError(f"{path} could not be written: {error.strerror}") from error
     return path

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlinf.errors import RunFailed
 from rlinf.models.distribution import draw
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.streams import stream_key, uniforms
@@ -19,6 +20,10 @@ from rlinf.types import Completion, SampleRequest, SamplingParams
 
 _RANDOM_BLOCK = 64
 """Positions whose random numbers are made in one call."""
+
+
+class NonFiniteLogits(RunFailed):
+    """A policy that gives no distribution to draw from; the message says since which step."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,11 @@ class DecodeBatch:
             logits = self._prefill(step)
         else:
             logits = self._forward(self._tokens[: len(self.rows), step - 1 : step])
+        if not bool(logits.amax(dim=-1).isfinite().all()):
+            raise NonFiniteLogits(
+                f"the policy's logits are not finite after step {version}: the update before made its weights too "
+                "large. Lower learner.optimizer.lr (or sft.lr), or set learner.optimizer.grad_clip"
+            )
         tokens, logprobs = draw(logits, self._params, self._uniforms(step), seen=self._seen)
         live = len(self.rows)
         self._tokens[:live, step] = tokens

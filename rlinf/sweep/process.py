@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from rlinf.config import Config, to_yaml
+from rlinf.config import Config
+from rlinf.config.stored import stored_yaml, written
+from rlinf.durable import write_atomically
 from rlinf.json_files import read_json_lines
 
 
@@ -24,17 +27,18 @@ class RunProcess:
     def __init__(self, folder: Path, config: Config, *, threads: int, hold_every: int = 0) -> None:
         """``hold_every``: after each so many steps the run waits for :meth:`go_on`."""
         self.log = folder / "log.txt"
-        path = folder / "config.yaml"
-        path.write_text(to_yaml(config))
+        write_atomically(folder / "config.yaml", stored_yaml(config))
         self._output: IO[str] = self.log.open("a")
         self._start = self.log.stat().st_size
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rlinf.sweep.trial_process", str(path), str(hold_every)],
+            [sys.executable, "-m", "rlinf.sweep.trial_process", str(folder), str(hold_every)],
             stdin=subprocess.PIPE,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )
+        # Not through the file, which holds no values of `cluster.env`.
+        self._send(json.dumps(written(config)).encode() + b"\n")
 
     @property
     def pid(self) -> int:
@@ -54,9 +58,12 @@ class RunProcess:
 
     def go_on(self) -> None:
         """Lets a run that holds take its next steps; one that has just died is told by :meth:`ended`."""
+        self._send(b".")
+
+    def _send(self, message: bytes) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(b".")
+            self._process.stdin.write(message)
             self._process.stdin.flush()
 
     def stop(self) -> None:

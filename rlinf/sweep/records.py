@@ -10,9 +10,11 @@ from typing import Any
 
 from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.problems import COMMAND_LINE
+from rlinf.config.stored import MASK
+from rlinf.durable import write_atomically
 from rlinf.json_files import read_json_file
 from rlinf.sweep.load import Sweep
-from rlinf.train.run_dir import write_atomically
+from rlinf.sweep.schema import SweepConfig
 
 # What may differ when a sweep goes on: how long, how wide, where, and how often something is tried.
 _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
@@ -83,10 +85,19 @@ def read_sweep(folder: Path) -> SweepRecord:
     )
 
 
+def shown_definition(config: SweepConfig) -> dict[str, Any]:
+    """What `sweep.json` says of a sweep: everything but the values of `cluster.env`."""
+    definition: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    for key, value in definition["set"].items():
+        if f"{key}.".startswith("cluster.env."):
+            definition["set"][key] = dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
+    return definition
+
+
 def open_sweep(sweep: Sweep) -> None:
     """Makes the directory, or checks that it holds this very sweep; raises ConfigErrors."""
     path = sweep.folder / "sweep.json"
-    definition: dict[str, Any] = json.loads(json.dumps(asdict(sweep.config)))
+    definition = shown_definition(sweep.config)
     if path.exists():
         before = json.loads(path.read_text())["definition"]
         names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]

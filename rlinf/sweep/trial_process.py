@@ -1,17 +1,18 @@
-"""The process of one trial: `python -m rlinf.sweep.trial_process CONFIG.yaml [HOLD_EVERY]`.
+"""The process of one trial: `python -m rlinf.sweep.trial_process TRIAL [HOLD_EVERY]`.
 
-It lives no longer than the process that started it: that one holds the other end of its standard input, which closes
+TRIAL is its folder, for the list of processes; the configuration is the first line of its standard input, as JSON. It
+lives no longer than the process that started it: that one holds the other end of its standard input, which closes
 however it ends. With HOLD_EVERY, it stops after each so many steps until a byte arrives there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
-from pathlib import Path
 
-from rlinf.config import load
+from rlinf.config import load_mapping
 
 ORPHANED = 3
 
@@ -35,13 +36,22 @@ class Leash:
         os._exit(ORPHANED)
 
 
-def main(path: Path, hold_every: int = 0) -> None:
-    """Trains what the file says; a finished or half-finished run directory is continued."""
+def main(trial: str, hold_every: int = 0) -> None:
+    """Trains what the first line says; a finished or half-finished run directory is continued."""
+    config = load_mapping(json.loads(_first_line()), source=trial)
     leash = Leash(hold_every)
     from rlinf.train import run
 
-    run(load(path), report=False, after_step=leash.after_step)
+    run(config, report=False, after_step=leash.after_step)
+
+
+def _first_line() -> bytes:
+    """Byte by byte, since what follows is for the leash."""
+    line = bytearray()
+    while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
+        line += byte
+    return bytes(line)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *(int(word) for word in sys.argv[2:]))
+    main(sys.argv[1], *(int(word) for word in sys.argv[2:]))

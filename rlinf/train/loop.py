@@ -6,6 +6,7 @@ import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,16 +18,20 @@ from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
 from rlinf.train.build.graph import Graph
 from rlinf.train.build.options import holds_fragments, needs_values, training_stage
+from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.intervals import masked_mean
 from rlinf.train.evaluation.missing_metric import missing_metric
+from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.prefetch import BatchPrefetcher
-from rlinf.train.run_dir import Checkpoint, RunDirectory
+from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_episodes, write_samples
 from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics
+
+_DRIVER = "driver.pt"
 
 
 class BadBatch(RuntimeError):
@@ -252,7 +257,7 @@ class Trainer:
         """Saves a batch for inspection."""
         path = self.folder.path / "quarantine" / f"step_{self.progress.step:06d}.pt"
         path.parent.mkdir(exist_ok=True)
-        torch.save(vars(batch), path)
+        save_plain(batch, path)
         return str(path)
 
     def due(self, every: int, *, of: int | None = None) -> bool:
@@ -285,35 +290,57 @@ class Trainer:
         state = self.progress
         state.wall_s, self._began = self.wall_s(), time.perf_counter()
         order = state.step if state.stage == "train" else state.step - self.config.sft.steps
-        folder = self.folder.reserve(order)
+        self.folder.checkpoints.write(order, {**vars(state), "stage_step": state.step}, self._fill)
+        self.folder.checkpoints.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
+
+    def _fill(self, folder: Path) -> None:
+        """Writes learner, driver and reward model into the folder of a checkpoint."""
         self.graph.learner.save(folder)
         driver = {
             "rollout": self.graph.rollout.state_dict(),
             "algorithm": self.algorithm.state_dict(),
             "batches": self.batches.state_dict(),
         }
-        torch.save(driver, folder / "driver.pt")
+        save_plain(driver, folder / _DRIVER)
         if self.graph.reward_model is not None:
             self.graph.reward_model.save(folder / "reward_model")
-        self.folder.commit(folder, {**vars(state), "step": order, "stage_step": state.step})
-        self.folder.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
 
     def wall_s(self) -> float:
         """Seconds of training so far, over all sessions."""
         return self.progress.wall_s + time.perf_counter() - self._began
 
     def resume(self) -> None:
-        """Continues from the newest whole checkpoint, bit for bit."""
-        found: Checkpoint | None = self.folder.latest()
-        for note in self.folder.skipped_checkpoints:
+        """Continues from the newest whole checkpoint, bit for bit.
+
+        Raises UserError where checkpoints are there and none of them can be used: starting again would lose the run.
+        """
+        survey = self.folder.checkpoints.survey()
+        for note in survey.damaged:
             self.display.say(f"passed over a damaged checkpoint: {note}", style="yellow")
-        if found is None:
-            return
+        if survey.newest is not None:
+            self._restore(survey.newest)
+        elif survey.damaged:
+            raise self.folder.nothing_whole(survey)
+
+    def _restore(self, found: Checkpoint) -> None:
+        try:
+            self._load(found)
+        except UserError:
+            raise
+        except Exception as error:
+            # Its files are as they were written, or from a version that kept no checksums to tell.
+            reason = str(error).strip().splitlines()
+            raise RunDirectoryError(
+                f"{found.folder} cannot be loaded ({type(error).__name__}: {reason[-1] if reason else ''}): remove it "
+                "to go on from the one before, or choose another run.dir"
+            ) from error
+
+    def _load(self, found: Checkpoint) -> None:
         saved = dict(found.state)
         if saved["stage"] == "train" and self.progress.stage == "sft":
             self.graph.learner.start("train")
         self.graph.learner.load(found.folder)
-        driver = torch.load(found.folder / "driver.pt", weights_only=False)
+        driver = load_plain(found.folder / _DRIVER)
         missing = {"rollout", "algorithm", "batches"} - set(driver)
         if missing:
             raise UserError(

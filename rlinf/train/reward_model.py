@@ -18,6 +18,7 @@ from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
 from rlinf.train.build.graph import StatefulRollout
+from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.pools import LearnerPool
 from rlinf.types import Batch, Metrics, concatenate
 
@@ -131,12 +132,12 @@ class LearnedReward:
     def save(self, folder: Path) -> None:
         """Weights and optimiser into ``folder``, which is of this model alone, and what it remembers."""
         self.learner.save(folder)
-        torch.save({"current": self._current, "history": self._history}, folder / "memory.pt")
+        save_plain({"current": self._current, "history": self._history}, folder / "memory.pt")
 
     def load(self, folder: Path) -> None:
         """Continues bit for bit where :meth:`save` stopped."""
         self.learner.load(folder)
-        memory: dict[str, Any] = torch.load(folder / "memory.pt", weights_only=False)
+        memory: dict[str, Any] = load_plain(folder / "memory.pt")
         self._current, self._history = memory["current"], memory["history"]
 
 

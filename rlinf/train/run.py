@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,11 @@ from pathlib import Path
 from rich.text import Text
 
 from rlinf.cluster import Cluster, connect
-from rlinf.config import Config, load
+from rlinf.config import Config
 from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
+from rlinf.config.stored import load_stored
+from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
 from rlinf.train.build.graph import Graph, gpus_of
@@ -40,9 +41,13 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
     ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
     """
-    began = time.perf_counter()
     require_extras(config)
-    folder = RunDirectory.open(config)
+    with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
+        return _run(config, folder, report=report, after_step=after_step)
+
+
+def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Callable[[int], None] | None) -> RunResult:
+    began = time.perf_counter()
     with _display(config) as display:
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
@@ -103,6 +108,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "notes": dict(graph.notes),
         }
     )
+    folder.share_modes()
 
 
 def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
@@ -132,10 +138,13 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     path = Path(folder)
     if not (path / "config.yaml").exists():
         raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
-    config = load(path / "config.yaml", overrides)
-    changed = changed_settings(load(path / "config.yaml"), config)
-    with _display(config) as display, connect(_cluster(config)) as cluster:
-        trainer = Trainer(config, build_graph(config, cluster, path), RunDirectory(path), display)
+    config = load_stored(path / "config.yaml", overrides)
+    changed = changed_settings(load_stored(path / "config.yaml"), config)
+    directory = RunDirectory(path)
+    if not directory.steps():
+        raise RunDirectoryError(f"{folder} has no checkpoint yet: there is nothing to evaluate")
+    with naming_disk_errors(path), _display(config) as display, connect(_cluster(config)) as cluster:
+        trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
         step = trainer.progress.step
         trainer.graph.send_weights(step)
@@ -158,8 +167,6 @@ def _cluster(config: Config) -> ClusterConfig:
     if config.policy.name != "causal_lm":
         return config.cluster
     needed = environment(config.rollout.sampler, device="cuda" if gpus_of(config)[1] else "cpu")
-    if config.cluster.backend == "local":
-        os.environ.update(needed)
     return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})
 
 

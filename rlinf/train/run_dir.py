@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from rlinf.config import Config, diff, load, to_yaml
+from rlinf.config import Config, diff
 from rlinf.config.facts import run_directory
+from rlinf.config.stored import environment_digests, load_stored, stored_yaml
+from rlinf.durable import FULL, DiskFullError, file_of, write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
+from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
+from rlinf.train.run_lock import NAME as _LOCK
+from rlinf.train.run_lock import RunLock
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
 _MAY_CHANGE = (
@@ -30,7 +34,7 @@ _MAY_CHANGE = (
     "evaluation.video",
     "sft.cache",
 )
-_CONFIG, _MACHINE = "config.yaml", "machine.json"
+_CONFIG, _MACHINE, _ENVIRONMENT, _SUMMARY = "config.yaml", "machine.json", "environment.json", "summary.json"
 _PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
@@ -38,48 +42,66 @@ class RunDirectoryError(UserError):
     """A directory that this run may not use as it is; the message says why and what to do."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A complete checkpoint: its folder, and the driver's own state."""
-
-    folder: Path
-    state: dict[str, Any]
-
-    @property
-    def step(self) -> int:
-        return int(self.state["step"])
-
-
 class RunDirectory:
-    """Paths and files of one run. With ``only`` it is as if the checkpoint of that step were the only one."""
+    """Paths and files of one run. Reading needs no more; the one that writes comes from :meth:`open` and holds a lock.
 
-    def __init__(self, path: Path, *, only: int | None = None) -> None:
+    With ``only`` it is as if the checkpoint of that step were the only one.
+    """
+
+    def __init__(self, path: Path, *, only: int | None = None, lock: RunLock | None = None) -> None:
         self.path = path
-        self._only = only
-        self.checkpoints = path / "checkpoints"
-        self.skipped_checkpoints: list[str] = []
+        self.checkpoints = Checkpoints(path / "checkpoints", only=only)
+        self._lock = lock
 
     @classmethod
     def open(cls, config: Config) -> RunDirectory:
-        """Makes the directory, or checks that it holds this very configuration."""
-        directory = cls(Path(run_directory(config)))
-        directory.require_usable(config)
-        directory.path.mkdir(parents=True, exist_ok=True)
-        (directory.path / _CONFIG).write_text(to_yaml(config))
-        (directory.path / _MACHINE).write_text(json.dumps(machine(), indent=2))
+        """Makes and locks the directory, or checks that it holds this very configuration; close it, or use ``with``.
+
+        Raises:
+            RunLockedError: another process writes there.
+            RunDirectoryError: it holds another run, or can not be written.
+        """
+        path = Path(run_directory(config))
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = RunLock.take(path)
+        except OSError as error:
+            raise _unusable(path, error) from error
+        directory = cls(path, lock=lock)
+        try:
+            directory._begin(config)
+        except OSError as error:
+            directory.close()
+            raise _unusable(path, error) from error
+        except BaseException:
+            directory.close()
+            raise
         return directory
+
+    def close(self) -> None:
+        """Lets go of the lock."""
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def require_usable(self, config: Config) -> None:
         """Raises RunDirectoryError where a run of ``config`` may not start or go on here. Writes nothing."""
+        if self.path.exists() and not self.path.is_dir():
+            raise _no_folder(self.path)
         saved = self.path / _CONFIG
         if saved.exists() and config.run.resume == "never":
             raise RunDirectoryError(f"{self.path} holds a run, and run.resume is never: choose another run.dir")
         if config.run.resume == "must" and self.latest() is None:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
         if saved.exists() and self.begun():
-            changed = [line for line in diff(load(saved), config) if not line.startswith(_MAY_CHANGE)]
-            if changed:
-                raise RunDirectoryError(self.refusal(changed))
+            self._require_the_same(config, load_stored(saved))
 
     def refusal(self, changed: Sequence[str]) -> str:
         """Why a run with these differences does not go on here, and how to go on."""
@@ -93,71 +115,81 @@ class RunDirectory:
             "(the optimiser starts afresh)."
         )
 
+    def _begin(self, config: Config) -> None:
+        self.require_usable(config)
+        self.checkpoints.sweep_up()
+        write_atomically(self.path / _CONFIG, stored_yaml(config))
+        write_atomically(self.path / _MACHINE, json.dumps(machine(), indent=2))
+        digests = environment_digests(config)
+        if digests:
+            write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
+
+    def _require_the_same(self, config: Config, before: Config) -> None:
+        """Raises :class:`RunDirectoryError` that lists what changed since the run began."""
+        changed = [line for line in diff(before, config) if not line.startswith(_MAY_CHANGE)]
+        digests = read_json_file(self.path / _ENVIRONMENT) or {}
+        now = environment_digests(config, digests)
+        changed += [
+            f"{key}: {config.expressions[tuple(key.split('.'))][0]} has another value than it had"
+            for key, digest in now.items()
+            if not key.startswith(_MAY_CHANGE) and digests.get(key, digest) != digest
+        ]
+        if changed:
+            raise RunDirectoryError(self.refusal(changed))
+
     def begun(self) -> bool:
         """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""
-        return any(entry.name not in (_CONFIG, _MACHINE) for entry in self.path.iterdir())
+        return any(entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir())
 
     def summary(self) -> dict[str, Any] | None:
-        """What a finished run wrote at its end."""
-        return read_json_file(self.path / "summary.json")
+        """What a finished run wrote at its end. Raises :class:`RunDirectoryError` for a file that is damaged."""
+        found = read_json_file(self.path / _SUMMARY)
+        if found is not None and not {"steps", "metrics"} <= found.keys():
+            raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
+        return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        write_atomically(self.path / "summary.json", json.dumps(summary, indent=2))
-
-    def reserve(self, step: int) -> Path:
-        """An empty folder to write a checkpoint into; it counts only after :meth:`commit`."""
-        folder = self.checkpoints / f".writing_{step:06d}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        return folder
-
-    def commit(self, folder: Path, state: dict[str, Any]) -> Path:
-        """Adds the driver's state and the sizes of all files, then renames the folder into place."""
-        sizes = {str(p.relative_to(folder)): p.stat().st_size for p in sorted(folder.rglob("*")) if p.is_file()}
-        write_atomically(folder / "state.json", json.dumps({**state, "files": sizes}))
-        final = self.checkpoints / f"step_{int(state['step']):06d}"
-        shutil.rmtree(final, ignore_errors=True)
-        os.replace(folder, final)
-        return final
+        write_atomically(self.path / _SUMMARY, json.dumps(summary, indent=2))
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint whose files are all there; damaged ones are passed over and named."""
-        for folder in reversed(self._by_step()):
-            try:
-                state = json.loads((folder / "state.json").read_text())
-                damaged = [n for n, size in state["files"].items() if (folder / n).stat().st_size != size]
-            except (OSError, ValueError, KeyError) as error:
-                self.skipped_checkpoints.append(f"{folder.name}: {error}")
-                continue
-            if not damaged:
-                return Checkpoint(folder, state)
-            self.skipped_checkpoints.append(f"{folder.name}: cut short: {', '.join(damaged)}")
-        return None
+        """The newest whole checkpoint; None where there is none."""
+        return self.checkpoints.survey().newest
+
+    def nothing_whole(self, survey: Survey) -> RunDirectoryError:
+        """What to say where checkpoints are there and all of them are damaged."""
+        return RunDirectoryError(
+            f"no checkpoint in {self.checkpoints.path} is whole ({'; '.join(survey.damaged)}): remove that folder to "
+            "start again, or choose another run.dir"
+        )
 
     def steps(self) -> list[int]:
         """The steps that checkpoints were written after, in order; those of a warm start are negative."""
-        return sorted(int(folder.name.removeprefix("step_")) for folder in self.checkpoints.glob("step_*"))
+        return self.checkpoints.steps()
 
-    def _by_step(self) -> list[Path]:
-        """Checkpoint folders, oldest first."""
-        steps = [step for step in self.steps() if self._only in (None, step)]
-        return [self.checkpoints / f"step_{step:06d}" for step in steps]
-
-    def prune(self, keep: int, best: int | None) -> None:
-        """Removes all but the newest ``keep`` checkpoints and the best one."""
-        for folder in self._by_step()[: -keep or None]:
-            if best is None or folder.name != f"step_{best:06d}":
-                shutil.rmtree(folder)
+    def share_modes(self) -> None:
+        """Gives every file the permissions that the run's configuration has: some libraries make theirs private."""
+        mode = (self.path / _CONFIG).stat().st_mode & 0o777
+        for path in self.path.rglob("*"):
+            if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
+                path.chmod(mode)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Writes aside, flushes to disk, renames: a reader sees the old file or the new one."""
-    aside = path.with_name(f".{path.name}.writing")
-    with aside.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+def _no_folder(path: Path) -> RunDirectoryError:
+    return RunDirectoryError(f"run.dir: {path} is a file: choose another run.dir")
+
+
+def _unusable(path: Path, error: OSError) -> UserError:
+    """The directory can not be written: why, in words."""
+    if error.errno in FULL:
+        return DiskFullError(f"{FULL[error.errno]} at {file_of(error) or path}: make room, or choose another run.dir")
+    if path.exists() and not path.is_dir():
+        return _no_folder(path)
+    why = error.strerror or str(error)
+    return RunDirectoryError(f"run.dir: {file_of(error) or path} can not be written ({why}): choose another run.dir")
+
+
+def _damaged(path: Path, why: str) -> RunDirectoryError:
+    return RunDirectoryError(f"{path} is damaged ({why}): remove it, and give the command again")
 
 
 def machine() -> dict[str, Any]:

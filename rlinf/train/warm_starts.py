@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rlinf.config import Config, flat
+from rlinf.durable import first_folder, remove_folder
+from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
 from rlinf.train.run_dir import machine
 
 # What supervised steps read nothing of. Everything else counts as having a part, rather too much than too little.
@@ -45,23 +46,28 @@ class WarmStartCache:
         self.entry = Path(config.sft.cache).absolute() / digest(config) if config.sft.cache is not None else None
 
     def found(self) -> Path | None:
-        """The folder that a learner loads."""
-        return self.entry if self.entry is not None and self.entry.exists() else None
+        """The folder that a learner loads, whole; one that is damaged is removed, and trained again."""
+        if self.entry is None or not self.entry.exists():
+            return None
+        with suppress(DamagedError):
+            if check_manifest(self.entry):
+                return self.entry
+        with suppress(OSError):  # another run that found the same may have been faster
+            remove_folder(self.entry)
+        return None
 
     def keep(self, save: Callable[[Path], None]) -> None:
         """Writes aside, then renames; of runs that finish the same warm start at once the first one's stays."""
         if self.entry is None or self.entry.exists():
             return
-        aside = self.entry.with_name(f".{self.entry.name}.{os.getpid()}")
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir(parents=True)
-        save(aside)
-        try:
-            os.rename(aside, self.entry)
-        except OSError:
-            if not self.entry.exists():
-                raise
-            shutil.rmtree(aside)
+
+        def write(aside: Path) -> None:
+            aside.mkdir()
+            save(aside)
+            write_manifest(aside)
+
+        self.entry.parent.mkdir(parents=True, exist_ok=True)
+        first_folder(self.entry, write)
 
 
 def digest(config: Config) -> str:

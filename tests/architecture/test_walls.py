@@ -31,7 +31,7 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams", "granularity", "portions", "spaces", "terminal", "json_files"},
+    {"streams", "granularity", "portions", "spaces", "space_description", "terminal", "json_files", "durable"},
     {"interfaces"},
     {"types"},
     {"errors"},

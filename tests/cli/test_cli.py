@@ -147,7 +147,8 @@ def test_a_mistake_in_a_worker_is_told_without_a_traceback(tmp_path: Path, capsy
     assert "Traceback" not in told
     # Nothing was begun, so the corrected file may take the directory.
     corrected = load(file, ["env.id=CartPole-v1"])
-    assert RunDirectory.open(corrected).path == tmp_path / "run"
+    with RunDirectory.open(corrected) as directory:
+        assert directory.path == tmp_path / "run"
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     with pytest.raises(RunDirectoryError, match="another configuration") as refused:
         RunDirectory.open(load(file))

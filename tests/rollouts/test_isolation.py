@@ -21,8 +21,8 @@ from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation import wire
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError
-from rlinf.rollouts.isolation.space_wire import describe, rebuild
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
+from rlinf.space_description import describe, rebuild
 
 TROUBLE = '''
 import ctypes, os, signal, sys, time

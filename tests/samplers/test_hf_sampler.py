@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
+from rlinf.errors import RunFailed
 from rlinf.interfaces import Sampler
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.weights import WeightUpdateError
@@ -246,3 +247,14 @@ def test_architectures_of_other_kinds(make_sampler: Callable[..., HFSampler]) ->
         for done in make_sampler(model).sample(requests):
             expected = forward_logprobs(model, prompts[done.request_id], done.token_ids)
             torch.testing.assert_close(torch.tensor(done.logprobs), expected, atol=5e-5, rtol=0)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_logits_that_are_not_finite_are_named_with_their_step(
+    make_sampler: Callable[..., HFSampler], model: PreTrainedModel, bad: float
+) -> None:
+    sampler = make_sampler()
+    weights = {name: torch.full_like(tensor, bad) for name, tensor in model.state_dict().items()}
+    sampler.load(WeightUpdate(5, weights))
+    with pytest.raises(RunFailed, match="the policy's logits are not finite after step 5"):
+        sampler.sample(make_requests(PARAMS))

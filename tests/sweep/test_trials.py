@@ -25,6 +25,8 @@ from rlinf.sweep.settings import plan_trials
 from rlinf.sweep.validate import trial_config
 from rlinf.train.evaluation.missing_metric import missing_metric
 
+STATE = {"stage": "train", "stage_step": 3, "wall_s": 0.0, "initial": {}, "evaluation": {}, "best": None}
+
 
 class StandIn:
     """A process that has trained as soon as it is started."""
@@ -42,7 +44,7 @@ class StandIn:
         (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (run / "checkpoints" / "step_000003").mkdir(parents=True, exist_ok=True)
         (run / "checkpoints" / "step_000003" / "weights").write_text(folder.name)
-        (run / "checkpoints" / "step_000003" / "state.json").write_text(json.dumps({"step": 3, "files": {}}))
+        (run / "checkpoints" / "step_000003" / "state.json").write_text(json.dumps({**STATE, "step": 3, "files": {}}))
         if not StandIn.fails:
             (run / "summary.json").write_text(json.dumps({"steps": config.run.max_steps}))
 

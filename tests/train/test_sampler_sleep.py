@@ -11,7 +11,7 @@ import pytest
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
 from rlinf.train.build.text import _sleeps
-from rlinf.train.workers.text_workers import SamplerWorker
+from rlinf.train.workers.text_workers import LearnerWorker, SamplerWorker
 from tests.train.tiny_runs import config
 
 
@@ -60,3 +60,35 @@ def test_auto_is_where_a_card_is_shared(
     cluster = replace(given.cluster, placement=placement, gpus_per_learner=gpus, gpus_per_sampler=gpus)  # type: ignore[arg-type]
     rollout = replace(given.rollout, sleep=sleep, ahead=ahead)  # type: ignore[arg-type]
     assert _sleeps(replace(given, cluster=cluster, rollout=rollout)) is expected
+
+
+class Sleeper:
+    """A learner that counts how often it is woken."""
+
+    woken = 0
+    rank_name = "rank 0"
+
+    def sleep(self, *, keep_weights: bool) -> dict[str, float]:
+        return {}
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def update(self, step: int) -> int:
+        """One step."""
+        return step + 1
+
+
+def test_looking_at_a_sleeping_learner_does_not_wake_it() -> None:
+    """Closing a group asks its workers for `close`; a debugger asks for anything. Only a call is work."""
+    learner = Sleeper()
+    worker = LearnerWorker(learner, rank=0)
+    worker.sleep(keep_weights=False)
+    assert not hasattr(worker, "close")
+    assert hasattr(worker, "update")
+    assert worker.rank_name == "rank 0"
+    assert worker.update.__doc__ == "One step."
+    assert learner.woken == 0
+    assert worker.update(3) == 4
+    assert worker.update(step=4) == 5
+    assert learner.woken == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
 
 from rlinf.config.schema.algorithm import (
     AlgorithmConfig,
@@ -45,6 +47,7 @@ __all__ = [
     "TowerConfig",
     "VlaConfig",
     "VllmConfig",
+    "keys",
 ]
 
 
@@ -65,3 +68,12 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
+    expressions: Mapping[tuple[str, ...], tuple[str, object]] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"key": False}
+    )
+    # No key of the file: path -> (the ``${oc.env:...}`` written there, its value), for copies that must not hold it.
+
+
+def keys(section: Any) -> list[Field[Any]]:
+    """The fields of a section, or of its class, that a file can set."""
+    return [item for item in fields(section) if item.metadata.get("key", True)]

@@ -1,4 +1,4 @@
-"""Simulator policies on disk: weights as safetensors, options as JSON, the two spaces pickled."""
+"""Simulator policies on disk: weights as safetensors, options and the two spaces as JSON. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import json
 import pickle
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rlinf.errors import UserError
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.space_description import read_spaces, write_spaces
 
-_SPACES = "spaces.pkl"
+_SPACES, _PICKLED = "spaces.json", "spaces.pkl"
+_RANDOM = ("__generator_ctor", "__bit_generator_ctor", "__pcg64_ctor")
+# What a pickled space may name beside the spaces: its arrays, and the generator that it drew samples from.
+_NUMPY = {
+    *((f"numpy.{core}.multiarray", name) for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    *(("numpy", name) for name in ("ndarray", "dtype")),
+    *(("numpy.random._pickle", name) for name in _RANDOM),
+    ("numpy.random._pcg64", "PCG64"),
+    *(("numpy.random.bit_generator", name) for name in ("__pyx_unpickle_SeedSequence", "SeedSequence")),
+}
 
 
 def save_policy(
@@ -29,7 +41,7 @@ def save_policy(
 
 
 def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOptions, dict[str, Tensor]]:
-    """Spaces, options and weights. Spaces are unpickled, which can run code: load only folders that you trust."""
+    """Spaces, options and weights."""
     source = Path(folder)
     written = json.loads((source / "policy.json").read_text())
     written["hidden_sizes"] = tuple(written["hidden_sizes"])
@@ -38,10 +50,45 @@ def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOpt
 
 def save_spaces(folder: Path, both: tuple[spaces.Space, spaces.Space]) -> None:
     """Writes what :func:`load_spaces` reads."""
-    (folder / _SPACES).write_bytes(pickle.dumps(both))
+    write_spaces(folder / _SPACES, observation=both[0], action=both[1])
 
 
 def load_spaces(folder: Path) -> tuple[spaces.Space, spaces.Space]:
-    """Observation and action space that an exported policy of any kind was made for; unpickled, as above."""
-    observation_space, action_space = pickle.loads((folder / _SPACES).read_bytes())
-    return observation_space, action_space
+    """Observation and action space that an exported policy of any kind was made for. Raises UserError without them."""
+    if not (folder / _SPACES).exists() and (folder / _PICKLED).exists():
+        raise UserError(
+            f"{folder} was exported by an earlier version, with its spaces pickled, and pickles are not read: "
+            f"`rlinf convert {folder}` writes {_SPACES} beside them"
+        )
+    try:
+        found = read_spaces(folder / _SPACES)
+        return found["observation"], found["action"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{folder} is no exported policy of a simulator: {error}") from error
+
+
+class _SpacesOnly(pickle.Unpickler):
+    """Makes gymnasium's spaces and numpy's arrays, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        plain = "." not in name
+        if plain and module.partition(".")[0] == "gymnasium":
+            found = super().find_class(module, name)
+            if isinstance(found, type) and issubclass(found, spaces.Space):
+                return found
+        if plain and (module, name) in _NUMPY:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"{module}.{name} is no space")
+
+
+def convert_pickled_spaces(folder: Path) -> None:
+    """Writes `spaces.json` from the `spaces.pkl` of an earlier version, of which spaces and numbers alone are read.
+
+    Raises UserError where there is none, or where it holds anything else.
+    """
+    try:
+        with (folder / _PICKLED).open("rb") as file:
+            observation_space, action_space = _SpacesOnly(file).load()
+        save_spaces(folder, (observation_space, action_space))
+    except (OSError, pickle.UnpicklingError, ImportError, TypeError, ValueError, EOFError) as error:
+        raise UserError(f"{folder / _PICKLED} can not be converted: {error}") from error

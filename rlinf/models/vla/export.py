@@ -30,7 +30,7 @@ def save_exported(policy: nn.Module, folder: str, both: Spaces, options: VlaOpti
 
 
 def load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tensor]]:
-    """Spaces, options, tokenizer and weights. Spaces are unpickled, which can run code: only folders that you trust."""
+    """Spaces, options, tokenizer and weights."""
     source = Path(folder)
     written = json.loads((source / "vla.json").read_text())
     for name in ("image_mean", "image_std"):

@@ -76,8 +76,8 @@ class Host:
     def _make(self, message: Message) -> Message:
         from rlinf.rollouts.envs.make_env import make_env
         from rlinf.rollouts.envs.vec_env import SyncVecEnv
-        from rlinf.rollouts.isolation.space_wire import describe
         from rlinf.rollouts.isolation.wire import Message
+        from rlinf.space_description import describe
 
         options, make = _options(message), make_env
         if message.fields["draws"]:

@@ -11,8 +11,8 @@ from rlinf.rollouts.envs.env_checker import Remark
 from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.vec_env import StepResult
 from rlinf.rollouts.isolation.process import START_TIMEOUT_S, EnvProcess, EnvProcessError, EnvProcessTimeoutError
-from rlinf.rollouts.isolation.space_wire import rebuild
 from rlinf.rollouts.isolation.wire import Message
+from rlinf.space_description import rebuild
 from rlinf.spaces import Arrays, empty_leaves
 
 # The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other lanes. Only what no

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rlinf.durable import first_folder
+from rlinf.errors import UserError
+from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
+
 
 def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
-    """The one in ``folder``; where there is none, what ``make`` gives is written there (aside, then renamed)."""
+    """The one in ``folder``; where there is none, what ``make`` gives is written there, unless somebody is faster.
+
+    Raises UserError where its files are not what was written.
+    """
     from rlinf.models.loading import load_tokenizer
 
     if not folder.exists():
-        writing = folder.with_name(f".{folder.name}_writing")
-        make().save_pretrained(str(writing))
-        os.replace(writing, folder)
+
+        def write(aside: Path) -> None:
+            make().save_pretrained(str(aside))
+            write_manifest(aside)
+
+        first_folder(folder, write)
+    try:
+        check_manifest(folder)
+    except DamagedError as error:
+        raise UserError(f"{folder}: {error}: remove that folder, and the same tokenizer is made again") from error
     return load_tokenizer(str(folder))

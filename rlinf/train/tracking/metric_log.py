@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from rlinf.config import Config, to_mapping
+from rlinf.durable import write_atomically
 from rlinf.json_files import read_json_lines
 from rlinf.report.first_steps import FirstSteps
-from rlinf.train.run_dir import write_atomically
 from rlinf.train.tracking.sinks import Sink, start_sinks
 
 

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlinf.config import Config, to_mapping
+from rlinf.config import Config
 from rlinf.config.defaults import default_of, value_of
+from rlinf.config.dump import at
 from rlinf.config.names import leaves
+from rlinf.config.stored import stored
+from rlinf.durable import write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
 
@@ -51,7 +54,7 @@ class WandB:
         self._run = wandb.init(
             project=project,
             name=config.run.name,
-            config=to_mapping(config),
+            config=stored(config),
             dir=str(folder),
             id=kept(folder).get("wandb"),
             resume="allow",
@@ -77,9 +80,10 @@ class MLflow:
         run = mlflow.start_run(run_id=known, run_name=config.run.name)
         keep(folder, "mlflow", run.info.run_id)
         if known is None:
-            values = {key: value_of(config, key) for key in leaves()}
-            changed = [(key, value) for key, value in values.items() if value != default_of(config, key)]
-            mlflow.log_params(dict(changed[:_MOST_PARAMS]))
+            shown = stored(config)
+            keys = [key for key in leaves() if value_of(config, key) != default_of(config, key)]
+            changed = {key: at(shown, key.split(".")) for key in keys}
+            mlflow.log_params(dict(list(changed.items())[:_MOST_PARAMS]))
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._mlflow.log_metrics({mlflow_name(name): value for name, value in metrics.items()}, step=step)
@@ -127,4 +131,4 @@ def kept(folder: Path) -> dict[str, str]:
 
 
 def keep(folder: Path, service: str, name: str) -> None:
-    (folder / _KEPT).write_text(json.dumps({**kept(folder), service: name}))
+    write_atomically(folder / _KEPT, json.dumps({**kept(folder), service: name}))

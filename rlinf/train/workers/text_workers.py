@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +23,7 @@ class LearnerWorker:
     """A rank of the learner, as :class:`~rlinf.train.build.learner.StagedLearner` has it, with ways to send weights.
 
     Methods about weights are called on all ranks, since gathering a sharded model takes them all; rank 0 sends, part
-    after part. A learner that sleeps is woken by whatever is asked of it: for its weights, it keeps the rest asleep.
+    after part. A learner that sleeps is woken by any call of its methods: for its weights, it keeps the rest asleep.
     """
 
     def __init__(self, learner: Any, *, rank: int, bucket_bytes: int | None = None) -> None:
@@ -127,7 +128,16 @@ class LearnerWorker:
         return self.weights(version=version, part=part)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._awake(), name)
+        """The learner's own attribute. Looking one up wakes nobody; calling a method does."""
+        found = getattr(self._learner, name)
+        if not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def awake(*args: Any, **options: Any) -> Any:
+            return getattr(self._awake(), name)(*args, **options)
+
+        return awake
 
 
 class SamplerWorker:

@@ -1,0 +1,129 @@
+"""The copy of a configuration that a run keeps, shows and sends to trackers: complete, but without secrets.
+
+What came from an environment variable is stored as the ``${oc.env:...}`` that was written, and values of `cluster.env`
+are masked. A copy that is read again resolves its expressions against the environment of then; masked variables, and
+those of `cluster.env` that are not set any more, are left to the environment of the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlinf.config.dump import at, to_mapping
+from rlinf.config.interpolate import unset
+from rlinf.config.loading import Resolved, resolve_reader
+from rlinf.config.problems import ConfigErrors, Origin
+from rlinf.config.reader import Reader
+from rlinf.config.schema import Config
+from rlinf.config.tree import Branch
+from rlinf.errors import UserError
+
+MASK = "***"
+_REFERENCE = re.compile(r"\$\{oc\.env:\s*\w+\s*\}")
+
+
+class StoredConfigError(UserError):
+    """A run's own copy of its configuration that can not be read; the message names the file."""
+
+
+def stored(config: Config) -> dict[str, Any]:
+    """Plain nested data to keep, show and send: expressions in the place of their values, `cluster.env` masked."""
+    return masked(written(config))
+
+
+def stored_yaml(config: Config) -> str:
+    """The same as YAML text, in the order of the schema."""
+    return yaml.safe_dump(stored(config), sort_keys=False, allow_unicode=True, width=120)
+
+
+def written(config: Config) -> dict[str, Any]:
+    """As :func:`stored`, but with the values of `cluster.env`: what another process of this user can start from."""
+    plain: dict[str, Any] = to_mapping(config)
+    for path, (expression, value) in config.expressions.items():
+        around: Any = at(plain, path[:-1])
+        if at(plain, path) != value:
+            continue  # exchanged since: a later value is not what the expression says
+        if isinstance(around, dict):
+            around[path[-1]] = expression
+        elif isinstance(around, list):
+            around[int(path[-1])] = expression
+    return plain
+
+
+def masked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored configuration without the values of `cluster.env`; those that only name a variable stay."""
+    cluster = config.get("cluster")
+    env = cluster.get("env") if isinstance(cluster, Mapping) else None
+    if not isinstance(cluster, Mapping) or not isinstance(env, Mapping):
+        return dict(config)
+    hidden = {name: text if _REFERENCE.fullmatch(str(text)) else MASK for name, text in env.items()}
+    return {**config, "cluster": {**cluster, "env": hidden}}
+
+
+def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in a run's own copy, with overrides. Raises :class:`StoredConfigError`, or ConfigErrors for
+    overrides that do not fit."""
+    _require_whole(path)
+    reader = Reader()
+    reader.read_file(path)
+    for layer in reader.layers:
+        _leave_to_the_environment(layer)
+    try:
+        return _resolved(reader, path, overrides).config
+    except ConfigErrors as errors:
+        own = [str(problem) for problem in errors.problems if problem.file == str(path)]
+        if not own:
+            raise
+        raise StoredConfigError(f"{path}, the run's own copy of its configuration, does not hold: {own[0]}") from errors
+
+
+def environment_digests(config: Config, salts: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Dotted key -> salted digest of the value that its expression has now, so that a later session can tell a change.
+
+    ``salts`` are the digests to compare with: theirs are taken.
+    """
+    known = salts or {}
+    found = {}
+    for path, (_, value) in config.expressions.items():
+        key = ".".join(path)
+        salt = known[key].partition("$")[0] if key in known else secrets.token_hex(16)
+        text = json.dumps(value, sort_keys=True, default=str).encode()
+        found[key] = f"{salt}${hashlib.scrypt(text, salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
+    return found
+
+
+def _resolved(reader: Reader, path: Path, overrides: Sequence[str]) -> Resolved:
+    reader.read_overrides(overrides)
+    return resolve_reader(reader, Origin(str(path)))
+
+
+def _require_whole(path: Path) -> None:
+    """Raises :class:`StoredConfigError` where the file is not what a run wrote."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        why = "it is empty" if content is None else "it holds no sections"
+    except OSError as error:
+        content, why = None, error.strerror or str(error)
+    except (ValueError, yaml.YAMLError) as error:
+        content, why = None, str(error).splitlines()[0]
+    if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
+        raise StoredConfigError(
+            f"{path}, the run's own copy of its configuration, is damaged ({why}): put the file that the run was "
+            "started with in its place"
+        )
+
+
+def _leave_to_the_environment(tree: Branch) -> None:
+    cluster = tree["cluster"].branch if "cluster" in tree else None
+    env = cluster["env"].branch if cluster is not None and "env" in cluster else None
+    for name, located in list((env or {}).items()):
+        if env is not None and (located.value == MASK or unset(str(located.value))):
+            del env[name]

@@ -1,0 +1,130 @@
+"""Files that survive a crash: written aside, flushed to the disk, renamed; what a full disk is called."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rlinf.errors import RunFailed, UserError
+
+FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "disk quota used up"}
+"""What an error number says where no room is left."""
+_PROBE_BYTES = 2**20
+
+
+class DiskFullError(RunFailed):
+    """No room is left where the run writes; the message names the place."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes aside, flushes to disk, renames: a reader sees the old file or the new one, never a part."""
+
+    def write(aside: Path) -> None:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    replace_whole(path, write)
+
+
+def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Has ``write`` make a file aside, then renames it to ``path``; a failure leaves no part file behind."""
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
+    try:
+        write(aside)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or the entries of a folder, to the disk. File systems without the call are left alone."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(handle)
+
+
+def first_folder(path: Path, write: Callable[[Path], object]) -> None:
+    """Has ``write`` make a folder aside, then renames it to ``path``; of several processes the first one's stays.
+
+    The name aside is this process's own, on this machine and on any other.
+    """
+    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        write(aside)
+        os.rename(aside, path)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder under another name, so that a crash on the way leaves nothing that looks like the folder."""
+    leaving = folder.with_name(f".removing_{folder.name}.{os.getpid()}")
+    shutil.rmtree(leaving, ignore_errors=True)
+    os.replace(folder, leaving)
+    shutil.rmtree(leaving, ignore_errors=True)
+
+
+@contextmanager
+def naming_disk_errors(folder: Path) -> Iterator[None]:
+    """Turns what the disk under ``folder`` did not do into one sentence: :class:`DiskFullError`, or RunFailed.
+
+    Libraries hide that a disk is full (torch reports an unexpected position in its archive, a worker's error is text),
+    so after any failure a probe asks the disk itself.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        place = file_of(error) if isinstance(error, OSError) else None
+        problem = FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+        problem = problem or full(folder)
+        if problem is not None:
+            raise DiskFullError(
+                f"{problem} at {place or folder}: the run stopped, and its checkpoints are whole: make room, then give "
+                "the same command to go on"
+            ) from error
+        if isinstance(error, OSError) and place is not None and Path(place).is_relative_to(folder):
+            raise RunFailed(f"{place}: {error.strerror}") from error
+        raise
+
+
+def file_of(error: OSError) -> str | None:
+    """The file that an error is about; of a rename, the name that it should have got."""
+    name = error.filename2 or error.filename
+    return str(name) if name else None
+
+
+def full(folder: Path) -> str | None:
+    """What keeps ``folder`` from taking another MiB, in words; None where there is room."""
+    probe = folder / f".probe.{os.getpid()}"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return FULL.get(error.errno or 0)
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return None

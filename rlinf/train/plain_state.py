@@ -1,0 +1,109 @@
+"""What the driver keeps between sessions, as plain data: files of it are read without running anything.
+
+Tensors, numbers, texts, lists, tuples and mappings go into a file as they are. Arrays, and the few classes of the
+driver's own state, are written as mappings that say what they are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlinf.errors import UserError
+from rlinf.rollouts.text.over_sampling import OpenGroup
+from rlinf.rollouts.text.rows import Row
+from rlinf.types import Batch, Completion
+
+_CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenGroup, Row)}
+_KIND, _ARRAY = "$kind", "array"
+_SCALARS = (bool, int, float, str, bytes)
+
+
+class PickledStateError(UserError):
+    """A file whose content would have to be unpickled; nothing of it was read."""
+
+
+def save_plain(value: object, path: Path) -> None:
+    """Writes ``value`` so that :func:`load_plain` reads it. Raises TypeError for what has no plain form."""
+    torch.save(_plain(value, path.stem), path)
+
+
+def load_plain(path: Path) -> Any:
+    """What :func:`save_plain` wrote, or an earlier version did where that is numbers and the classes named above.
+
+    Raises :class:`PickledStateError` for anything else: nothing in the file is ever run.
+    """
+    try:
+        with torch.serialization.safe_globals(_earlier_classes()):
+            return _rebuilt(torch.load(path, map_location="cpu", weights_only=True))
+    except pickle.UnpicklingError as error:
+        raise PickledStateError(
+            f"{path} holds objects that would have to be unpickled, which could run code, so it is not read: go on "
+            "from another checkpoint, or start a new run from the policy with policy.path"
+        ) from error
+
+
+def _plain(value: Any, name: str) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (Tensor, torch.dtype)) or type(value) in _SCALARS:
+        return value
+    if isinstance(value, np.ndarray):
+        return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}
+    if is_dataclass(value) and type(value).__name__ in _CLASSES:
+        kept = {item.name: _plain(getattr(value, item.name), f"{name}.{item.name}") for item in fields(value)}
+        return {_KIND: type(value).__name__, "fields": kept}
+    if isinstance(value, dict):
+        return {_plain(key, name): _plain(child, f"{name}.{key}") for key, child in value.items()}
+    if isinstance(value, (list, tuple)):
+        plain = [_plain(child, name) for child in value]
+        return tuple(plain) if isinstance(value, tuple) else plain
+    raise TypeError(f"{name}: a {type(value).__name__} has no plain form for a checkpoint")
+
+
+def _rebuilt(value: Any) -> Any:
+    if isinstance(value, dict):
+        kind = value.get(_KIND)
+        if kind == _ARRAY:
+            return value["values"].numpy().reshape(value["shape"])
+        if kind in _CLASSES:
+            return _CLASSES[kind](**{name: _rebuilt(child) for name, child in value["fields"].items()})
+        return {key: _rebuilt(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_rebuilt(child) for child in value]
+    if isinstance(value, tuple):
+        return tuple(_rebuilt(child) for child in value)
+    return value
+
+
+def _earlier_classes() -> list[Any]:
+    """What checkpoints of earlier versions pickled: arrays, and our own classes where they stood then.
+
+    Making these runs none of their code beyond setting their fields.
+    """
+    # What numpy's pickles name; the module has another name in other versions of it.
+    multiarray: Any = importlib.import_module("numpy._core.multiarray")
+    arrays = [
+        *(
+            (getattr(multiarray, name), f"{module}.multiarray.{name}")
+            for module in ("numpy.core", "numpy._core")
+            for name in ("_reconstruct", "scalar")
+        ),
+        np.ndarray,
+        np.dtype,
+        *{type(np.dtype(code)) for code in "?bBhHiIlLqQefd"},
+    ]
+    return [
+        *arrays,
+        Batch,
+        Completion,
+        (Row, "rlinf.rollouts.rows.Row"),
+        (OpenGroup, "rlinf.rollouts.partial.OpenGroup"),
+    ]

@@ -1,0 +1,21 @@
+"""One tiny run for all faults: made once, copied for each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rlinf.config import load_mapping
+from rlinf.train import run
+from tests.faults.stopped_run import SMALL, Stopped
+from tests.train.tiny_runs import mapping
+
+
+@pytest.fixture(scope="session")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    base = tmp_path_factory.mktemp("faults")
+    for name, steps in (("straight", 3), ("run", 2)):
+        run(load_mapping(mapping(base / name, run={"max_steps": steps}, **SMALL)), report=False)
+    summary = json.loads((base / "straight" / "summary.json").read_text())
+    return Stopped(base / "run", summary["params_sha256"])
