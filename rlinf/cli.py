@@ -1,6 +1,7 @@
 """The command line. Handlers import what they run, so that everything else answers at once.
 
-Exit codes: 0 done, 1 the run failed, 2 the configuration is wrong, 130 interrupted.
+Exit codes: 0 done, 1 the run failed, 2 the configuration is wrong, 130 interrupted, 143 stopped by SIGTERM, 129 by
+SIGHUP.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import traceback
 from collections.abc import Callable, Sequence
 
 import rlinf
-from rlinf.cluster.errors import WorkerError
+from rlinf.cluster.errors import ClusterError
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
 from rlinf.errors import UserError
+from rlinf.stopping import Stopped
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
@@ -61,6 +63,12 @@ def _guarded(command: Callable[[], int]) -> int:
     except UserError as error:
         _complain(str(error))
         return WRONG_CONFIG
+    except Stopped as stop:
+        _complain(str(stop))
+        return stop.exit_code
+    except ClusterError as error:  # its words name the worker and hold that one's traceback; ours would say nothing
+        _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
+        return FAILED
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return INTERRUPTED
@@ -68,10 +76,8 @@ def _guarded(command: Callable[[], int]) -> int:
         # `rlinf list envs | head`: the reader has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
-        # A worker's error brings the worker's traceback: that of the driver would only say who waited for it.
-        told = str(error) if isinstance(error, WorkerError) else traceback.format_exc().rstrip()
-        _complain(told)
+    except Exception:
+        _complain(traceback.format_exc().rstrip())
         return FAILED
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlinf.cluster import Cluster, connect
+from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config, load
 from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
+from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.graph import Graph, gpus_of
 from rlinf.train.loop import Progress, Trainer
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
@@ -36,6 +38,8 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
 
     ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
+
+    :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
     began = time.perf_counter()
     require_extras(config)
@@ -46,7 +50,7 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
         display.say(f"[bold]{config.run.name}[/]: starting workers ({config.cluster.backend})")
-        with connect(_cluster(config)) as cluster:
+        with _resumable(folder), connect(_cluster(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step)
             state = trainer.train()
@@ -64,6 +68,26 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
     if report:
         write_page(folder, display)
     return RunResult(state.evaluation, folder.path)
+
+
+@contextmanager
+def _resumable(folder: RunDirectory) -> Iterator[None]:
+    """Stop signals end what is in here in good order; those and lost workers say what the same command does next."""
+    try:
+        with stop_signals():
+            yield
+    except Stopped as stop:
+        stop.outlook = stop.outlook or _outlook(folder)
+        raise
+    except ClusterError as error:
+        error.add_note(f"What there is is kept: {_outlook(folder)}.")
+        raise
+
+
+def _outlook(folder: RunDirectory) -> str:
+    """What the same command does next, going by the checkpoints."""
+    steps = folder.steps()
+    return f"the same command continues from step {max(steps[-1], 0)}" if steps else "the same command starts again"
 
 
 def require_extras(config: Config) -> None:
@@ -132,7 +156,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
         raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
     config = load(path / "config.yaml", overrides)
     directory = RunDirectory(path)
-    with _display(config) as display, connect(_cluster(config)) as cluster:
+    with stop_signals(), _display(config) as display, connect(_cluster(config)) as cluster:
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
         trainer.graph.send_weights(trainer.progress.step)

@@ -34,7 +34,7 @@ LAYERS = (
     {"streams", "granularity", "portions", "spaces"},
     {"interfaces"},
     {"types"},
-    {"errors"},
+    {"errors", "stopping"},
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}

@@ -1,0 +1,69 @@
+"""Ends what is left of a Ray cluster when the process that started it ends, however that happens.
+
+Run as a file, with the interpreter's bare minimum: `python -I -S watchdog.py FOLDER`. Its standard input is a pipe
+whose other end only the driver holds; when it closes, every process that carries FOLDER in the environment variable
+:data:`MARK` is killed, and FOLDER, where Ray keeps its sockets and logs, is removed. Without this Ray's agents outlive
+a driver that was killed by a minute, and hold on to its standard output all the while.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+MARK = "RLINF_RAY_FOLDERS"
+"""Folders of the clusters that a process belongs to; several where a driver runs inside another's worker."""
+_PATIENCE_S = 20.0
+_QUIET_S = 0.5  # a process that was being started during one look is there at the next
+_POLL_S = 0.1
+
+
+def main(folder: str) -> None:
+    """Waits for the end of standard input, then cleans up."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    while os.read(0, 1):
+        pass
+    end_marked(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_marked(folder: str) -> None:
+    """Kills the processes of the cluster until none has been seen for a moment."""
+    give_up = time.monotonic() + _PATIENCE_S
+    last_seen = time.monotonic()
+    while time.monotonic() < give_up and time.monotonic() - last_seen < _QUIET_S:
+        for pid in marked(folder):
+            last_seen = time.monotonic()
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:  # it has just ended
+                continue
+        time.sleep(_POLL_S)
+
+
+def marked(folder: str) -> list[int]:
+    """Process ids that carry the folder, without zombies. Empty on a system without `/proc`."""
+    try:
+        entries = [entry for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+    except OSError:
+        return []
+    return [int(entry) for entry in entries if folder in _folders(entry)]
+
+
+def _folders(entry: str) -> list[str]:
+    try:
+        with open(f"/proc/{entry}/environ", "rb") as file:
+            variables = file.read().split(b"\0")
+    except OSError:  # it ended, is a zombie, or is somebody else's
+        return []
+    prefix = f"{MARK}=".encode()
+    values = [variable[len(prefix) :] for variable in variables if variable.startswith(prefix)]
+    return [folder for value in values for folder in os.fsdecode(value).split(os.pathsep)]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
