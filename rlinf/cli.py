@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import rlinf
 from rlinf.cluster.errors import ClusterError
+from rlinf.commands.closed_pipes import outlasting_readers
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
 from rlinf.errors import UserError
 from rlinf.stopping import Stopped
@@ -30,13 +33,23 @@ DELEGATED = {
     "convert": ("rlinf.learners.convert", "checkpoints from one layout to another"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
+_TRAINING = ("train", "sft", "eval", "sweep")
+"""Commands that go on when nobody reads their output any more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
+    if "RLINF_LOG" in os.environ:  # a level: `RLINF_LOG=debug` tells phases and processes as they come
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("rlinf").setLevel(os.environ["RLINF_LOG"].upper())
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with outlasting_readers() if words[:1] and words[0] in _TRAINING else nullcontext():
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
     if words and words[0] in DELEGATED:
         # Not through argparse, which would take `--help` for itself.
         return _guarded(lambda: _delegate(words[0], words[1:]))

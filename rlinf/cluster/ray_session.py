@@ -131,12 +131,11 @@ def _check_reachable(address: str) -> None:
 
 @contextmanager
 def _patient(timeout_s: float) -> Iterator[None]:
-    """Lets each of Ray's own waits at its start, of 30 s and 60 s, take as long as the whole may."""
+    """Lets each of Ray's own waits at its start, of 30 s or 60 s, take as long as the whole may."""
     seconds = str(int(timeout_s))
     waits = {
         "RAY_raylet_start_wait_time_s": seconds,
         "RAY_gcs_server_port_wait_time_s": seconds,
-        "RAY_gcs_server_request_timeout_seconds": seconds,
         "RAY_worker_register_timeout_seconds": seconds,
         "RAY_agent_register_timeout_ms": str(int(timeout_s * 1000)),
     }

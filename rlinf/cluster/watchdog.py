@@ -1,9 +1,13 @@
 """Ends what is left of a Ray cluster when the process that started it ends, however that happens.
 
 Run as a file, with the interpreter's bare minimum: `python -I -S watchdog.py FOLDER`. Its standard input is a pipe
-whose other end only the driver holds; when it closes, every process that carries FOLDER in the environment variable
-:data:`MARK` is killed, and FOLDER, where Ray keeps its sockets and logs, is removed. Without this Ray's agents outlive
-a driver that was killed by a minute, and hold on to its standard output all the while.
+whose other end only the driver holds; when it closes, every process of the cluster is killed, and FOLDER, where Ray
+keeps its sockets and logs, is removed. Without this Ray's agents outlive a driver that was killed by a minute, and hold
+on to its standard output all the while.
+
+A process belongs to the cluster where it has a file in FOLDER open for writing, or carries FOLDER in the environment
+variable :data:`MARK`. Either alone would miss some: processes that a simulator starts with an output of their own, and
+Ray's agents, whose title is written over a part of their environment.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import sys
 import time
 
@@ -36,7 +41,7 @@ def end_marked(folder: str) -> None:
     give_up = time.monotonic() + _PATIENCE_S
     last_seen = time.monotonic()
     while time.monotonic() < give_up and time.monotonic() - last_seen < _QUIET_S:
-        for pid in marked(folder):
+        for pid in members(folder):
             last_seen = time.monotonic()
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -45,13 +50,25 @@ def end_marked(folder: str) -> None:
         time.sleep(_POLL_S)
 
 
-def marked(folder: str) -> list[int]:
-    """Process ids that carry the folder, without zombies. Empty on a system without `/proc`."""
+def members(folder: str) -> list[int]:
+    """Ids of the cluster's processes, without zombies. Empty on a system without `/proc`."""
     try:
         entries = [entry for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
     except OSError:
         return []
-    return [int(entry) for entry in entries if folder in _folders(entry)]
+    return [int(entry) for entry in entries if folder in _folders(entry) or _writes_into(folder, entry)]
+
+
+def _writes_into(folder: str, entry: str) -> bool:
+    path = f"/proc/{entry}/fd"
+    try:
+        for name in os.listdir(path):
+            link = os.path.join(path, name)
+            if os.readlink(link).startswith(folder + os.sep) and os.lstat(link).st_mode & stat.S_IWUSR:
+                return True
+    except OSError:  # as below
+        pass
+    return False
 
 
 def _folders(entry: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_episodes, write_samples
 from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics
+
+_log = logging.getLogger(__name__)
 
 
 class BadBatch(RuntimeError):
@@ -125,6 +128,7 @@ class Trainer:
         """One optimisation step, up to new weights in the samplers. Until its update begins it can be broken off."""
         config, state = self.config, self.progress
         began = time.perf_counter()
+        _log.debug("step %d: collect", state.step)
         batch, metrics = self.batches.take(state.step)
         if not self.batches.ahead:
             self.graph.sleep()
@@ -132,6 +136,7 @@ class Trainer:
             self.batches.begin(state.step + 1)
         batch, prepared = self.prepare(batch)
         with held():
+            _log.debug("step %d: update", state.step)
             metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
             state.step += 1
             metrics |= self.send_weights(state.step) | self.refresh_reward_model(state.step)
@@ -223,6 +228,7 @@ class Trainer:
         if self.graph.evaluate is None:
             return {}
         began = time.perf_counter()
+        _log.debug("step %d: evaluate", self.progress.step)
         step, film = self.progress.step, self.graph.film
         if film is not None and self.due(self.config.evaluation.video_every):
             evaluation = film(step)
@@ -261,6 +267,7 @@ class Trainer:
         self.mark()
         while state.step < steps:
             batch = make_batch(state.step)
+            _log.debug("step %d of the warm start: update", state.step)
             with held():
                 numbers = self.graph.learner.update(batch, step=state.step)
                 state.step += 1
@@ -338,6 +345,7 @@ class Trainer:
         state = self.progress
         state.wall_s, self._began = self.wall_s(), time.perf_counter()
         order = self.order()
+        _log.debug("step %d: checkpoint", order)
         folder = self.folder.reserve(order)
         self.graph.learner.save(folder)
         torch.save(self._marked, folder / "driver.pt")

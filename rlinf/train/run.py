@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import fingerprint, show
 from rlinf.types import Metrics
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
 
     if not plotting_installed():
         return
+    _log.debug("report")
     try:
         display.say(f"Report: {write_run_report(folder.path)}")
     except Exception as error:
