@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -96,3 +96,32 @@ def held() -> Iterator[None]:
     if _state.holds == 0 and _state.waiting is not None:
         number, _state.waiting = _state.waiting, None
         raise Stopped(number)
+
+
+@contextmanager
+def as_interrupts(outlook: str) -> Iterator[Callable[[], int]]:
+    """Turns SIGTERM and SIGHUP into Ctrl-C, for libraries that know no other way to be stopped.
+
+    Gives a function that returns the exit code for the signal that came. An interrupt that nobody catches becomes
+    :class:`Stopped` with ``outlook``.
+    """
+    came = [int(signal.SIGINT)]
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        came[0] = number
+        signal.raise_signal(signal.SIGINT)
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in _SIGNALS if main and number != signal.SIGINT}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield lambda: 128 + came[0]
+    except KeyboardInterrupt:
+        stopped = Stopped(came[0])
+        stopped.outlook = outlook
+        raise stopped from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -16,7 +16,7 @@ import pytest
 
 from rlinf.cli import main
 from rlinf.config import Config, load_mapping
-from rlinf.stopping import Stopped, held, stop_signals
+from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
 from rlinf.train import run
 from rlinf.train.loop import Trainer
 
@@ -128,3 +128,19 @@ def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_libraries_that_know_only_ctrl_c_hear_of_other_signals() -> None:
+    def stopped_inside(*, caught: bool) -> int:
+        with as_interrupts("the same command goes on") as exit_code:
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except KeyboardInterrupt:
+                if not caught:
+                    raise
+            return exit_code()
+
+    assert stopped_inside(caught=True) == 143
+    with pytest.raises(Stopped) as stopped:
+        stopped_inside(caught=False)
+    assert str(stopped.value) == "Stopped by SIGTERM; the same command goes on."
