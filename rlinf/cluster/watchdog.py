@@ -30,18 +30,20 @@ def main(folder: str) -> None:
     """Waits for the end of standard input, then cleans up."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    driver = os.getppid()
     while os.read(0, 1):
         pass
-    end_marked(folder)
+    end_members(folder, driver)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def end_marked(folder: str) -> None:
-    """Kills the processes of the cluster until none has been seen for a moment."""
+def end_members(folder: str, driver: int) -> None:
+    """Kills the processes of the cluster until none has been seen for a moment. The driver, which writes a log there
+    too, may still have a report to make."""
     give_up = time.monotonic() + _PATIENCE_S
     last_seen = time.monotonic()
     while time.monotonic() < give_up and time.monotonic() - last_seen < _QUIET_S:
-        for pid in members(folder):
+        for pid in members(folder, driver):
             last_seen = time.monotonic()
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -50,17 +52,17 @@ def end_marked(folder: str) -> None:
         time.sleep(_POLL_S)
 
 
-def members(folder: str) -> list[int]:
-    """Ids of the cluster's processes, without zombies. Empty on a system without `/proc`."""
+def members(folder: str, driver: int) -> list[int]:
+    """Ids of the cluster's processes, without the driver and zombies. Empty on a system without `/proc`."""
     try:
-        entries = [entry for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+        pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - {driver, os.getpid()}
     except OSError:
         return []
-    return [int(entry) for entry in entries if folder in _folders(entry) or _writes_into(folder, entry)]
+    return [pid for pid in pids if folder in _folders(pid) or _writes_into(folder, pid)]
 
 
-def _writes_into(folder: str, entry: str) -> bool:
-    path = f"/proc/{entry}/fd"
+def _writes_into(folder: str, pid: int) -> bool:
+    path = f"/proc/{pid}/fd"
     try:
         for name in os.listdir(path):
             link = os.path.join(path, name)
@@ -71,9 +73,9 @@ def _writes_into(folder: str, entry: str) -> bool:
     return False
 
 
-def _folders(entry: str) -> list[str]:
+def _folders(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{entry}/environ", "rb") as file:
+        with open(f"/proc/{pid}/environ", "rb") as file:
             variables = file.read().split(b"\0")
     except OSError:  # it ended, is a zombie, or is somebody else's
         return []
