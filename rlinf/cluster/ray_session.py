@@ -76,9 +76,7 @@ class RaySession:
         ray.shutdown()
         self._restore_sigterm()
         if self._watchdog is not None:
-            assert self._watchdog.stdin is not None
-            self._watchdog.stdin.close()
-            self._watchdog.wait(_CLEAN_S)
+            self._watchdog.communicate(b".", timeout=_CLEAN_S)
 
     def _restore_sigterm(self) -> None:
         """Ray puts handlers of its own when it starts, and the system's when it ends; neither is what ours would do."""

@@ -27,12 +27,20 @@ _POLL_S = 0.1
 
 
 def main(folder: str) -> None:
-    """Waits for the end of standard input, then cleans up."""
+    """Waits for the end of standard input, then cleans up. A driver that ends in good order sends a byte before."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     driver = os.getppid()
-    while os.read(0, 1):
+    farewell = os.read(0, 1)
+    while farewell and os.read(0, 1):
         pass
+    if not farewell:
+        print(
+            f"The program (pid {driver}) ended without a word: it was killed, crashed in native code, or was "
+            "ended by Ray because its raylet was lost; the same command continues from the last checkpoint.",
+            file=sys.stderr,
+            flush=True,
+        )
     end_members(folder, driver)
     shutil.rmtree(folder, ignore_errors=True)
 
