@@ -151,7 +151,7 @@ def _to_itself(folder: Path) -> Iterator[None]:
     """
     marks = os.environ.get(watchdog.MARK)
     mark = os.pathsep.join([*([marks] if marks else []), str(folder)])
-    ports = dict(
+    ports: dict[str, Any] = dict(
         zip(
             ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port"), _free_ports(3), strict=True
         )
