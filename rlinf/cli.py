@@ -1,21 +1,26 @@
 """The command line. Handlers import what they run, so that everything else answers at once.
 
-Exit codes: 0 done, 1 the run failed, 2 the configuration is wrong, 130 interrupted.
+Exit codes: 0 done, 1 the run failed, 2 the configuration is wrong, 130 interrupted, 143 stopped by SIGTERM, 129 by
+SIGHUP.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 import rlinf
-from rlinf.cluster.errors import WorkerError
+from rlinf.cluster.errors import ClusterError
+from rlinf.commands.closed_pipes import outlasting_readers
 from rlinf.config import Config, ConfigErrors, Resolved, resolve
 from rlinf.errors import exit_code_of, is_user_error
+from rlinf.stopping import Stopped
 from rlinf.terminal import printable
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
@@ -29,13 +34,23 @@ DELEGATED = {
     "convert": ("rlinf.learners.convert", "checkpoints from one layout to another"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
+_TRAINING = ("train", "sft", "eval", "sweep")
+"""Commands that go on when nobody reads their output any more."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
+    if "RLINF_LOG" in os.environ:  # a level: `RLINF_LOG=debug` tells phases and processes as they come
+        logging.basicConfig(format="%(name)s: %(message)s")
+        logging.getLogger("rlinf").setLevel(os.environ["RLINF_LOG"].upper())
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with outlasting_readers() if words[:1] and words[0] in _TRAINING else nullcontext():
+        return _run(words)
+
+
+def _run(words: list[str]) -> int:
     if words and words[0] in DELEGATED:
         # Not through argparse, which would take `--help` for itself.
         return _guarded(lambda: _delegate(words[0], words[1:]))
@@ -59,6 +74,12 @@ def _guarded(command: Callable[[], int]) -> int:
         count = len(errors.problems)
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
         return WRONG_CONFIG
+    except Stopped as stop:
+        _complain(str(stop))
+        return stop.exit_code
+    except ClusterError as error:  # its words name the worker and hold that one's traceback; ours would say nothing
+        _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
+        return FAILED
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return INTERRUPTED
@@ -70,9 +91,7 @@ def _guarded(command: Callable[[], int]) -> int:
         if is_user_error(error):
             _complain(str(error))
             return exit_code_of(error)
-        # A worker's error brings the worker's traceback: that of the driver would only say who waited for it.
-        told = str(error) if isinstance(error, WorkerError) else traceback.format_exc().rstrip()
-        _complain(told)
+        _complain(traceback.format_exc().rstrip())
         return FAILED
 
 

@@ -10,6 +10,8 @@ from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import (
     WORKER_LOST,
     ClusterError,
+    ClusterLost,
+    ClusterStartError,
     PlacementError,
     UnreachableError,
     WorkerDied,
@@ -21,6 +23,8 @@ __all__ = [
     "WORKER_LOST",
     "Cluster",
     "ClusterError",
+    "ClusterLost",
+    "ClusterStartError",
     "Handle",
     "PlacementError",
     "RankInfo",

@@ -10,11 +10,15 @@ def connect(config: ClusterConfig) -> Cluster:
     """Starts Ray, joins the running cluster at ``config.address``, or makes the local one; use it with ``with``.
 
     :raises UnreachableError: nothing answers at the address.
+    :raises ClusterStartError: Ray did not come up on this machine.
     """
     if config.backend == "local":
         from rlinf.cluster.local import LocalCluster
 
         return LocalCluster(config)
+    from rlinf.cluster.ray_settings import apply_settings
+
+    apply_settings()
     from rlinf.cluster.ray_cluster import RayCluster
 
     return RayCluster(config)

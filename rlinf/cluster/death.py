@@ -12,7 +12,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rlinf.cluster.host import Place
 
-_LINES = 20
+_LINES = 10
+_NATIVE_LOG = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\]|\[(failure_signal|.*core_worker)|\*\*\* SIG")
+"""How lines begin that Ray's own native code writes into a worker's standard error."""
 _READ_S = 5.0
 
 
@@ -29,9 +31,14 @@ def _cause(error: RayError) -> str:
     text = str(error)
     if isinstance(error, OutOfMemoryError) or "memory monitor" in text or "low on memory" in text:
         return "killed because its node ran out of memory"
-    if re.search(r"\bnode (has died|was dead|is dead)", text):  # "worker process has died" is said of one process
+    if node_was_lost(error):
         return "its node was lost"
     return "its process ended (killed, out of memory, or crashed in native code)"
+
+
+def node_was_lost(error: RayError) -> bool:
+    """Whether Ray says so; "worker process has died" is said of one process."""
+    return re.search(r"\bnode (has died|was dead|is dead)", str(error)) is not None
 
 
 def _last_words(place: Place) -> str:
@@ -50,6 +57,6 @@ def _last_words(place: Place) -> str:
 def _tail(path: str) -> str:
     try:
         with Path(path).open(errors="replace") as lines:
-            return "".join(deque(lines, maxlen=_LINES)).rstrip()
+            return "".join(deque((line for line in lines if not _NATIVE_LOG.match(line)), maxlen=_LINES)).rstrip()
     except OSError:
         return ""

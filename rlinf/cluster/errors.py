@@ -13,6 +13,14 @@ class UnreachableError(ClusterError, UserError):
     """There is no cluster at the address."""
 
 
+class ClusterStartError(ClusterError):
+    """Ray did not come up on this machine."""
+
+
+class ClusterLost(ClusterError):
+    """What holds the workers together on this machine is gone, and all of them with it: none can be restarted."""
+
+
 class PlacementError(ClusterError, UserError):
     """The workers asked for do not fit on the machines; the message carries the arithmetic."""
 

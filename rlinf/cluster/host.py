@@ -31,6 +31,8 @@ class Place:
     node_id: str
     address: str
     pid: int
+    raylet: int
+    """Process id of Ray's own daemon on that node, whose child the worker is."""
     stderr: str
     """Path of the file on that node that takes its standard error; empty where that is not a file."""
 
@@ -50,7 +52,7 @@ class Host:
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         node_id = ray.get_runtime_context().get_node_id()
-        self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), _stderr_path())
+        self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
         self._target: object | None = None
         self._running: tuple[str, int, float] | None = None
         self._stopped_streams: set[int] = set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -12,29 +11,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
+
+from rlinf.cluster import waiting
 from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Stream, WorkerGroup
-from rlinf.cluster.errors import ClusterError, UnreachableError
+from rlinf.cluster.errors import ClusterError
+from rlinf.cluster.host import Host
+from rlinf.cluster.packing import pack
+from rlinf.cluster.placement import Placement
+from rlinf.cluster.ray_group import CONTROL, RayGroup, RayHandle, RayStream, Shared
+from rlinf.cluster.ray_session import RaySession
 from rlinf.config.schema.cluster import ClusterConfig
 
-# Read by Ray when it is imported or started; what the user has set stays.
-for _name, _value in {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_IGNORE_UNHANDLED_ERRORS": "1",  # every failure is raised by our own waiting, with the worker's name
-    "RAY_prestart_worker_first_driver": "0",  # our workers have their own environment; idle ones only cost
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a worker without GPUs sees none
-}.items():
-    os.environ.setdefault(_name, _value)
-
-import ray  # noqa: E402
-
-from rlinf.cluster import waiting  # noqa: E402
-from rlinf.cluster.host import Host  # noqa: E402
-from rlinf.cluster.packing import pack  # noqa: E402
-from rlinf.cluster.placement import Placement  # noqa: E402
-from rlinf.cluster.ray_group import CONTROL, RayGroup, RayHandle, RayStream, Shared  # noqa: E402
-
 _STORE_MB = 256
-_REACH_S = 10.0
 _WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each asks for only keeps the books
 
 
@@ -46,17 +35,12 @@ class RayCluster(Cluster):
         self._groups: dict[str, RayGroup] = {}
         self._placement = Placement()
         self._closed = False
-        self._owned = not ray.is_initialized()
-        self._sigterm_before = signal.getsignal(signal.SIGTERM)
-        if self._owned:
-            _check_reachable(config.address)
-            try:
-                ray.init(**_init_options(config))
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise UnreachableError(f"cannot reach Ray at cluster.address={config.address!r}: {error}") from None
-            except BaseException:  # Ctrl-C while Ray starts
-                self.close()
-                raise
+        self._session = RaySession(
+            config.address,
+            start_timeout_s=config.start_timeout_s,
+            options=_init_options(config),
+            local_options=_local_options(),
+        )
 
     def spawn(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
@@ -107,27 +91,10 @@ class RayCluster(Cluster):
         try:
             for group in list(self._groups.values()):
                 group.close()
-            if self._owned:
-                ray.shutdown()
-                if main:
-                    signal.signal(signal.SIGTERM, self._sigterm_before)  # Ray had put its own
+            self._session.close()
         finally:
             if main:
                 signal.signal(signal.SIGINT, before)
-
-
-def _check_reachable(address: str | None) -> None:
-    """Ray itself tries for minutes before it gives up on an address where nobody answers.
-
-    :raises UnreachableError: nothing accepts a connection at ``host:port`` (``auto`` and null name no such place).
-    """
-    host, _, port = (address or "").partition("?")[0].rpartition(":")
-    if not port.isdecimal():
-        return
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
-    except OSError as error:
-        raise UnreachableError(f"nothing answers at cluster.address={address!r}: {error}") from None
 
 
 def _handle(pending: Handle | Stream) -> RayHandle:
@@ -161,19 +128,19 @@ def _source_paths() -> list[str]:
 
 
 def _init_options(config: ClusterConfig) -> dict[str, Any]:
-    """What ``ray.init`` is given; ``RLINF_OBJECT_STORE_MB`` sets the size of an object store started here."""
-    options: dict[str, Any] = {
+    """What ``ray.init`` is given."""
+    return {
         "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
         "logging_level": "ERROR",
         "runtime_env": {"env_vars": worker_environment(config)},
     }
-    if config.address is not None:
-        return options | {"address": config.address}
+
+
+def _local_options() -> dict[str, Any]:
+    """More of it for a cluster that is started here; ``RLINF_OBJECT_STORE_MB`` sets the size of its object store."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    store = int(os.environ.get("RLINF_OBJECT_STORE_MB", _STORE_MB)) << 20
-    return options | {
-        "address": "local",
+    return {
         "num_cpus": cores * _WORKERS_PER_CORE,
         "include_dashboard": False,
-        "object_store_memory": store,
+        "object_store_memory": int(os.environ.get("RLINF_OBJECT_STORE_MB", _STORE_MB)) << 20,
     }

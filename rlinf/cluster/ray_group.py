@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +17,18 @@ from ray.exceptions import GetTimeoutError, RayError
 
 from rlinf.cluster import waiting
 from rlinf.cluster.api import Handle, RankInfo, Stream, WorkerGroup
-from rlinf.cluster.death import describe_death
-from rlinf.cluster.errors import ClusterError, WorkerDied
+from rlinf.cluster.death import describe_death, node_was_lost
+from rlinf.cluster.errors import ClusterError, ClusterLost, WorkerDied, WorkerTimeout
 from rlinf.cluster.host import Place, SharedArgument
 from rlinf.cluster.packing import Packed, pack
+from rlinf.cluster.vital_signs import VitalSigns, is_alive
 from rlinf.config.schema.cluster import ClusterConfig
 
 CONTROL = "control"
 _ANSWER_S = 5.0  # how long a live worker may take to answer from its second thread
 _CLOSE_S = 2.0  # how long workers may take to close what they hold, before they are ended anyway
 _tokens = itertools.count()
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,23 @@ class Shared:
     """A value in the object store, as ``share`` returns it."""
 
     ref: ray.ObjectRef
+
+
+class _Ping:
+    """A question to a worker's second thread that is not answered yet."""
+
+    def __init__(self, ref: ray.ObjectRef, now: float) -> None:
+        self.ref = ref
+        self._still_since = now
+        self._signs: VitalSigns | None = None
+
+    def silent_s(self, place: Place) -> float:
+        """Seconds for which the process has neither answered nor run; of one on another node nothing is known: 0."""
+        now = time.monotonic()
+        signs = VitalSigns.of(place.pid) if _is_here(place) else None
+        if signs is None or signs.advanced(self._signs):
+            self._still_since, self._signs = now, signs
+        return now - self._still_since
 
 
 class RayHandle(Handle):
@@ -106,7 +128,7 @@ class RayGroup(WorkerGroup):
         self._release = release
         self._rendezvous = rendezvous
         self._restarts_left = [config.max_restarts] * size
-        self._pings: dict[int, ray.ObjectRef] = {}
+        self._pings: dict[int, _Ping] = {}
         self._closed = False
         self._places: list[Place] = []
         self._infos: list[RankInfo] = []
@@ -127,6 +149,7 @@ class RayGroup(WorkerGroup):
             local = seen.get(place.node_id, 0)
             seen[place.node_id] = local + 1
             threads = self.config.threads_per_worker
+            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, place.pid, place.raylet)
             self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, place.address))
         refs = [host.build.remote(packed, info) for host, info in zip(self._hosts, self._infos, strict=True)]
         waiting.gather([self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)])
@@ -178,7 +201,8 @@ class RayGroup(WorkerGroup):
         if not self._restarts_left[rank]:
             raise self.no_restart_left(rank)
         self._restarts_left[rank] -= 1
-        ray.kill(host)
+        _end(host, self._places[rank])
+        self._pings.pop(rank, None)
         self._hosts[rank] = host = self._start(rank)
         deadline = time.monotonic() + self.config.start_timeout_s
         self._places[rank] = waiting.gather([self._starting(rank, "start", host.place.remote(), deadline)])[0]
@@ -197,24 +221,46 @@ class RayGroup(WorkerGroup):
                 ray.kill(host)
             self._release()
 
-    def check_alive(self) -> None:
-        """Where fates are tied, asks every rank for a sign of life: a call waits for all, also those it is not made on.
-
-        Silence proves nothing, since native code may hold the interpreter. Elsewhere a dead worker's own calls end.
+    def check_alive(self, waited_for: Sequence[int]) -> None:
+        """Asks workers for a sign of life from their second thread: those a call is under way on, and where fates are
+        tied every rank, since a call waits for all.
 
         :raises WorkerDied: a process is gone.
+        :raises WorkerTimeout: a process has neither answered nor run for ``heartbeat_timeout_s``. Silence alone proves
+            nothing, since native code may hold the interpreter; but then it uses the processor.
         """
-        if not self._rendezvous or self._closed:
+        if self._closed:
             return
-        for rank in range(self.size):
-            if rank not in self._pings:
-                self._pings[rank] = self._control(rank, "ping")
-        answered = set(ray.wait(list(self._pings.values()), num_returns=self.size, timeout=0)[0])
-        for rank in [rank for rank, ref in self._pings.items() if ref in answered]:
-            try:
-                ray.get(self._pings.pop(rank))
-            except RayError as error:
+        for rank in range(self.size) if self._rendezvous else set(waited_for):
+            if rank not in self._pings and rank < len(self._infos):
+                self._pings[rank] = _Ping(self._control(rank, "ping"), time.monotonic())
+        if not self._pings:
+            return
+        refs = [ping.ref for ping in self._pings.values()]
+        answered = set(ray.wait(refs, num_returns=len(refs), timeout=0)[0])
+        for rank, ping in list(self._pings.items()):
+            if ping.ref in answered:
+                del self._pings[rank]
+                self._heard(rank, ping.ref)
+            elif ping.silent_s(self._places[rank]) > self.config.heartbeat_timeout_s:
+                raise self._stalled(rank)
+
+    def _heard(self, rank: int, ping: ray.ObjectRef) -> None:
+        try:
+            ray.get(ping)
+        except RayError as error:
+            if self._rendezvous:  # elsewhere the dead worker's own calls end
                 raise self.died(rank, "a call", error) from None
+
+    def _stalled(self, rank: int) -> WorkerTimeout:
+        """The error for a process that stands still."""
+        place = self._places[rank]
+        message = (
+            f"{self.name} rank {rank} of {self.size} (pid {place.pid} on {place.address}) has stood still for "
+            f"{self.config.heartbeat_timeout_s:g} s (cluster.heartbeat_timeout_s): its process is stopped or frozen"
+        )
+        del self._pings[rank]
+        return WorkerTimeout(message, group=self.name, rank=rank, method="ping")
 
     def stacks(self, ranks: Sequence[int]) -> list[str]:
         """Where workers are, in words, for the message of a timeout."""
@@ -223,10 +269,19 @@ class RayGroup(WorkerGroup):
         return [_answer(ref) for ref in refs]
 
     def died(self, rank: int, method: str, error: RayError) -> WorkerDied:
-        """The error for a process that is gone."""
+        """The error for a process that is gone.
+
+        :raises ClusterLost: Ray itself is gone from this machine, and the worker with it.
+        """
         place = self._places[rank] if rank < len(self._places) else None
-        head = f"{self.name} rank {rank} of {self.size} died in {method}"
-        return WorkerDied(f"{head} {describe_death(place, error)}", group=self.name, rank=rank, method=method)
+        who = f"{self.name} rank {rank} of {self.size}"
+        if place is not None and _is_here(place) and (node_was_lost(error) or not is_alive(place.raylet)):
+            raise ClusterLost(
+                f"Ray is lost on this machine: its raylet (pid {place.raylet}) ended or does not answer (killed, "
+                f"stopped, or out of memory), and all workers went with it. {who} was in {method}."
+            )
+        message = f"{who} died in {method} {describe_death(place, error)}"
+        return WorkerDied(message, group=self.name, rank=rank, method=method)
 
     def _host(self, rank: int) -> Any:
         self.check_rank(rank)
@@ -237,6 +292,19 @@ class RayGroup(WorkerGroup):
     def _control(self, rank: int, method: str, *args: Any) -> ray.ObjectRef:
         """Calls a control method, which is answered while another method runs."""
         return getattr(self._hosts[rank], method).options(concurrency_group=CONTROL).remote(*args)
+
+
+def _is_here(place: Place) -> bool:
+    return bool(place.node_id == ray.get_runtime_context().get_node_id())
+
+
+def _end(host: Any, place: Place) -> None:
+    """Ends a worker's process, also one that is stopped and cannot follow Ray's request."""
+    ray.kill(host)
+    signs = VitalSigns.of(place.pid) if _is_here(place) else None
+    if signs is not None and signs.parent == place.raylet:
+        with suppress(OSError):  # it has just ended
+            os.kill(place.pid, signal.SIGKILL)
 
 
 def _answer(ref: ray.ObjectRef) -> str:

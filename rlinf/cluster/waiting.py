@@ -23,7 +23,7 @@ _GRACE_S = 1.0  # for failures that come on the heels of the first one seen, so 
 def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> list[RayHandle]:
     """All handles that are done once at least one is; none when the clock (monotonic) passes ``limit``.
 
-    :raises WorkerTimeout: one of them is past its deadline.
+    :raises WorkerTimeout: one of them is past its deadline, or a worker's process stands still.
     :raises WorkerDied: a worker whose group is tied together has died.
     """
     refs = [handle.ref for handle in handles]
@@ -42,7 +42,7 @@ def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> lis
         if now >= limit:
             return []
         for group in {handle.workers for handle in handles}:
-            group.check_alive()
+            group.check_alive([handle.rank for handle in handles if handle.workers is group])
 
 
 def gather(handles: Sequence[RayHandle], *, unpacked: bool = True) -> list[Any]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.config import ConfigErrors
+from rlinf.stopping import as_interrupts
 from rlinf.sweep.load import Sweep, read_sweep_file
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import validate
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
 _MAKE_TRIALS = ("", "base", "set", "space", "search", "budget")
 
 
@@ -51,7 +52,7 @@ def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[Tri
 
 
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
-    """Runs a validated sweep; 1 where a trial failed for good, 130 where someone interrupted, else 0."""
+    """Runs a validated sweep; 1 where a trial failed for good, 130, 143 or 129 where someone interrupted, else 0."""
     from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_report
     from rlinf.sweep.engine import run_trials
@@ -60,7 +61,8 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     from rlinf.sweep.summary import summarise
 
     open_sweep(sweep)
-    outcome = run_trials(sweep, plans)
+    with as_interrupts("the same command goes on with the trials that are not at their end") as exit_code:
+        outcome = run_trials(sweep, plans)
     summary = summarise(read_sweep(sweep.folder))
     write_tables(summary, sweep.folder)
     print(summary.verdict)
@@ -71,7 +73,7 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.md; settings, trials and curves as .csv and .parquet")
     if outcome.interrupted:
-        return INTERRUPTED
+        return exit_code()
     return FAILED if failed else 0
 
 

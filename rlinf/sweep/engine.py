@@ -23,6 +23,7 @@ _QUIET = {
 
 # Of each trial of a population: enough that one is still there when a trial that waits for a core wants it.
 _CHECKPOINTS = 4
+_START_TIMEOUT_S = 180.0
 _DONE = ("finished", "stopped")
 
 
@@ -61,22 +62,25 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
 def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    import ray
+    from rlinf.cluster.ray_settings import apply_settings
+
+    apply_settings()
+    from rlinf.cluster.ray_session import RaySession
 
     # A failure is told by the live view, with the run's own traceback instead of that of the actor around it.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # A trial's process is new after each copy, so that an actor which is used again would save little.
     warnings.filterwarnings("ignore", message="Consider boosting PBT performance")
-    started = not ray.is_initialized()
-    if started:
-        ray.init(
-            address=sweep.config.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-        )
+    session = RaySession(
+        sweep.config.address,
+        start_timeout_s=_START_TIMEOUT_S,
+        options={"log_to_driver": False, "logging_level": logging.ERROR},
+        local_options={"include_dashboard": False},
+    )
     try:
         _run_tune(sweep, waiting, view)
     finally:
-        if started:
-            ray.shutdown()
+        session.close()
 
 
 def _run_tune(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from rlinf.config import Config
 from rlinf.config.plan.memory import needs_reference
 from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
+from rlinf.stopping import Stopped, held
 from rlinf.train.build.graph import Graph
 from rlinf.train.build.options import holds_fragments, needs_values, training_stage
 from rlinf.train.checkpoints import Checkpoint
@@ -32,6 +35,7 @@ from rlinf.train.warm_starts import WarmStartCache
 from rlinf.types import Batch, Metrics
 
 _DRIVER = "driver.pt"
+_log = logging.getLogger(__name__)
 
 
 class BadBatch(RuntimeError):
@@ -50,6 +54,8 @@ class Progress:
     evaluation: Metrics = field(default_factory=dict)
     best: tuple[float, int] | None = None
     """(value of checkpoint.best_metric, step)."""
+    unfinished: Metrics | None = None
+    """Metrics so far of a step whose update is done, while its evaluation and its line in the log are not."""
 
 
 class Trainer:
@@ -71,45 +77,77 @@ class Trainer:
         self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
         self.samples: list[dict[str, Any]] = []
         self._began = time.perf_counter()
+        self._marked: dict[str, Any] = {}
+        self._saved: dict[str, Any] | None = None
 
     def train(self) -> Progress:
-        """From wherever the run stands to its last step."""
+        """From wherever the run stands to its last step; a stop signal leaves a checkpoint.
+
+        :raises Stopped: with the step that the same command continues from.
+        """
         self.resume()
         for name, note in self.graph.notes.items():
             if note:
                 self.display.say(f"{name}: {note}")
-        if self.progress.stage == "sft":
-            self.warm_start()
+        try:
+            if self.progress.stage == "sft":
+                self.warm_start()
+            self.train_steps()
+        except Stopped as stop:
+            self.save_stopped(stop)
+            raise
+        return self.progress
+
+    def train_steps(self) -> None:
+        """The steps of reinforcement learning. A stop signal is held back where the run's state is between two."""
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
-        with self.log(state.step) as log:
+        with self.log(state.step if state.unfinished is None else state.step - 1) as log:
+            self.mark()
             self.graph.send_weights(state.step)
             if state.step == 0 and not state.initial:
-                state.initial = self.evaluate()
-                log.write(0, state.initial | self.fit_reward_model())
-            while state.step < config.run.max_steps:
-                began = time.perf_counter()
-                batch, metrics = self.batches.take(state.step)
-                if not self.batches.ahead:
-                    self.graph.sleep()
-                elif state.step + 1 < config.run.max_steps:
-                    self.batches.begin(state.step + 1)
-                batch, prepared = self.prepare(batch)
-                metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
-                state.step += 1
-                metrics |= self.send_weights(state.step) | self.refresh_reward_model(state.step)
-                metrics |= speed(metrics, time.perf_counter() - began)
-                metrics |= {name: float(count) for name, count in self.graph.restarts().items()}
+                initial = self.evaluate()
+                with held():
+                    log.write(0, initial | self.fit_reward_model())
+                    state.initial = initial
+                    self.mark()
+            while state.step < config.run.max_steps or state.unfinished is not None:
+                if state.unfinished is None:
+                    self.advance()
+                metrics = dict(state.unfinished or {})
                 if self.due(config.evaluation.every):
                     metrics |= self.evaluate()
-                log.write(state.step, metrics)
-                self.display.step(state.step, metrics)
-                self.keep_samples(batch)
-                if self.due(config.checkpoint.every):
-                    self.save()
+                with held():
+                    log.write(state.step, metrics)
+                    self.display.step(state.step, metrics)
+                    state.unfinished = None
+                    self.mark()
+                    if self.due(config.checkpoint.every):
+                        self.save()
                 if self.after_step is not None and state.step < config.run.max_steps:
                     self.after_step(state.step)
-        return state
+
+    def advance(self) -> None:
+        """One optimisation step, up to new weights in the samplers. Until its update begins it can be broken off."""
+        config, state = self.config, self.progress
+        began = time.perf_counter()
+        _log.debug("step %d: collect", state.step)
+        batch, metrics = self.batches.take(state.step)
+        if not self.batches.ahead:
+            self.graph.sleep()
+        elif state.step + 1 < config.run.max_steps:
+            self.batches.begin(state.step + 1)
+        batch, prepared = self.prepare(batch)
+        with held():
+            _log.debug("step %d: update", state.step)
+            metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
+            state.step += 1
+            metrics |= self.send_weights(state.step) | self.refresh_reward_model(state.step)
+            metrics |= speed(metrics, time.perf_counter() - began)
+            metrics |= {name: float(count) for name, count in self.graph.restarts().items()}
+            self.keep_samples(batch)
+            state.unfinished = metrics
+            self.mark()
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The batch of a step; with dynamic sampling, from as many rollouts as it takes."""
@@ -193,6 +231,7 @@ class Trainer:
         if self.graph.evaluate is None:
             return {}
         began = time.perf_counter()
+        _log.debug("step %d: evaluate", self.progress.step)
         step, film = self.progress.step, self.graph.film
         if film is not None and self.due(self.config.evaluation.video_every):
             evaluation = film(step)
@@ -228,17 +267,24 @@ class Trainer:
             state.step = steps
             self.display.say(f"warm start taken from {found}")
         self.display.phase("warm start", total=steps, done=state.step)
+        self.mark()
         while state.step < steps:
-            numbers = self.graph.learner.update(make_batch(state.step), step=state.step)
-            state.step += 1
-            self.display.warm(state.step, numbers)
-            if self.due(self.config.checkpoint.every, of=max(1, steps)):
-                self.save()
-        cache.keep(self.graph.learner.save)
-        self.graph.learner.start("train")
-        self.progress = Progress("train", wall_s=self.wall_s())
-        self._began = time.perf_counter()
-        self.save()
+            batch = make_batch(state.step)
+            _log.debug("step %d of the warm start: update", state.step)
+            with held():
+                numbers = self.graph.learner.update(batch, step=state.step)
+                state.step += 1
+                self.display.warm(state.step, numbers)
+                self.mark()
+                if self.due(self.config.checkpoint.every, of=max(1, steps)):
+                    self.save()
+        with held():
+            cache.keep(self.graph.learner.save)
+            self.graph.learner.start("train")
+            self.progress = Progress("train", wall_s=self.wall_s())
+            self._began = time.perf_counter()
+            self.mark()
+            self.save()
 
     def check(self, batch: Batch) -> None:
         """Numbers that are none must not reach the weights."""
@@ -285,25 +331,49 @@ class Trainer:
         say = functools.partial(self.display.say, style="yellow")
         return MetricLog(self.folder.path, self.config, from_step=from_step, say=say)
 
+    def mark(self) -> None:
+        """Remembers what the driver holds beside the learner, which has just come to a state that can be saved."""
+        rollout, algorithm = self.graph.rollout.state_dict(), self.algorithm.state_dict()
+        # Copies: they change in place while the next batch is collected. A batch that waits does not.
+        self._marked = {
+            "rollout": copy.deepcopy(rollout),
+            "algorithm": copy.deepcopy(algorithm),
+            "batches": self.batches.state_dict(),
+        }
+
     def save(self) -> None:
-        """Writes a checkpoint aside, then renames it: a kill at any point leaves the one before."""
+        """Writes a checkpoint of what was marked last aside, then renames it: a kill leaves the one before."""
         state = self.progress
         state.wall_s, self._began = self.wall_s(), time.perf_counter()
-        order = state.step if state.stage == "train" else state.step - self.config.sft.steps
+        order = self.order()
+        _log.debug("step %d: checkpoint", order)
         self.folder.checkpoints.write(order, {**vars(state), "stage_step": state.step}, self._fill)
         self.folder.checkpoints.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
+        self._saved = self._marked
 
     def _fill(self, folder: Path) -> None:
         """Writes learner, driver and reward model into the folder of a checkpoint."""
         self.graph.learner.save(folder)
-        driver = {
-            "rollout": self.graph.rollout.state_dict(),
-            "algorithm": self.algorithm.state_dict(),
-            "batches": self.batches.state_dict(),
-        }
-        save_plain(driver, folder / _DRIVER)
+        save_plain(self._marked, folder / _DRIVER)
         if self.graph.reward_model is not None:
             self.graph.reward_model.save(folder / "reward_model")
+
+    def order(self) -> int:
+        """The step that a checkpoint of now is named after; those of a warm start are negative."""
+        state = self.progress
+        return state.step if state.stage == "train" else state.step - self.config.sft.steps
+
+    def save_stopped(self, stop: Stopped) -> None:
+        """Saves what was marked last, where it is not saved yet; at a second signal the checkpoint before has to do."""
+        if self._marked is not self._saved:
+            self.display.say("saving a checkpoint")
+            self.save()
+        stop.outlook = f"the same command continues from {self.where()}"
+
+    def where(self) -> str:
+        """The place of the run in words."""
+        state = self.progress
+        return f"step {state.step}" + (" of the warm start" if state.stage == "sft" else "")
 
     def wall_s(self) -> float:
         """Seconds of training so far, over all sessions."""
@@ -358,6 +428,7 @@ class Trainer:
             initial=saved["initial"],
             evaluation=saved["evaluation"],
             best=tuple(saved["best"]) if saved["best"] else None,
+            unfinished=saved.get("unfinished"),
         )
         self.display.say(f"continuing from {found.folder.name} of stage {saved['stage']}")
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
 
-from rlinf.cluster import Cluster, connect
+from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
@@ -18,6 +20,7 @@ from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError
 from rlinf.samplers.build import environment
+from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.graph import Graph, gpus_of
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.loop import Progress, Trainer
@@ -25,6 +28,8 @@ from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import contents, fingerprint, show
 from rlinf.types import Metrics
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,8 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
 
     ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
+
+    :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
     require_extras(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
@@ -54,7 +61,7 @@ def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Call
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
-        with connect(_cluster(config)) as cluster:
+        with _resumable(folder), connect(_cluster(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step)
             state = trainer.train()
@@ -68,6 +75,26 @@ def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Call
     if report:
         write_page(folder, display)
     return RunResult(state.evaluation, folder.path)
+
+
+@contextmanager
+def _resumable(folder: RunDirectory) -> Iterator[None]:
+    """Stop signals end what is in here in good order; those and lost workers say what the same command does next."""
+    try:
+        with stop_signals():
+            yield
+    except Stopped as stop:
+        stop.outlook = stop.outlook or _outlook(folder)
+        raise
+    except ClusterError as error:
+        error.add_note(f"What there is is kept: {_outlook(folder)}.")
+        raise
+
+
+def _outlook(folder: RunDirectory) -> str:
+    """What the same command does next, going by the checkpoints."""
+    steps = folder.steps()
+    return f"the same command continues from step {max(steps[-1], 0)}" if steps else "the same command starts again"
 
 
 def require_extras(config: Config) -> None:
@@ -85,6 +112,7 @@ def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
 
     if not plotting_installed():
         return
+    _log.debug("report")
     try:
         display.say(f"Report: {write_run_report(folder.path, display.say)}")
     except Exception as error:
@@ -143,7 +171,12 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     directory = RunDirectory(path)
     if not directory.steps():
         raise RunDirectoryError(f"{folder} has no checkpoint yet: there is nothing to evaluate")
-    with naming_disk_errors(path), _display(config) as display, connect(_cluster(config)) as cluster:
+    with (
+        stop_signals(),
+        naming_disk_errors(path),
+        _display(config) as display,
+        connect(_cluster(config)) as cluster,
+    ):
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
         step = trainer.progress.step

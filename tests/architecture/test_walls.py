@@ -34,7 +34,7 @@ LAYERS = (
     {"streams", "granularity", "portions", "spaces", "space_description", "terminal", "json_files", "durable"},
     {"interfaces"},
     {"types"},
-    {"errors"},
+    {"errors", "stopping"},
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}

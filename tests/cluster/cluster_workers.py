@@ -36,6 +36,12 @@ class Worker:
     def setting(self, name: str) -> str | None:
         return os.environ.get(name)
 
+    def hold_the_interpreter(self, seconds: float) -> None:
+        """Native code that lets no other thread in for most of the time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            sum(range(50_000_000))
+
     def count(self) -> int:
         self.calls += 1
         return self.calls

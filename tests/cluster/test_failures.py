@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import time
 from dataclasses import replace
 
@@ -21,7 +22,8 @@ from rlinf.cluster import (
     WorkerTimeout,
     connect,
 )
-from rlinf.cluster.ray_cluster import _check_reachable
+from rlinf.cluster.ray_session import _check_reachable
+from rlinf.cluster.vital_signs import is_alive
 
 
 def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_cluster: Cluster) -> None:
@@ -52,6 +54,28 @@ def test_a_stalled_call_is_named_with_the_place_where_it_is(hasty: Cluster) -> N
         assert message.startswith("env rank 0 of 1: not through with stall after 2 s (cluster.call_timeout_s)")
         assert "time.sleep(seconds)" in message  # the very line
         assert "host.py" not in message
+
+
+def test_a_process_that_stands_still_is_noticed_and_replaced(ray_cluster: Cluster) -> None:
+    with (
+        connect(replace(CONFIG, heartbeat_s=0.2, heartbeat_timeout_s=2.0)) as cluster,
+        cluster.spawn("env", Worker) as group,
+    ):
+        pid = group.call_one(0, "pid")
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(WorkerTimeout, match=rf"^env rank 0 of 1 \(pid {pid} on .*\) has stood still for 2 s"):
+            group.call("add", 1)
+        group.restart(0)
+        assert group.call("add", 1) == [1]
+        assert not is_alive(pid)
+
+
+def test_a_process_that_computes_in_silence_is_left_alone(ray_cluster: Cluster) -> None:
+    with (
+        connect(replace(CONFIG, heartbeat_s=0.2, heartbeat_timeout_s=1.0)) as cluster,
+        cluster.spawn("env", Worker) as group,
+    ):
+        assert group.call("hold_the_interpreter", 4.0) == [None]
 
 
 def test_waiting_a_while_for_a_result_does_not_end_the_call(ray_cluster: Cluster, ray_pair: WorkerGroup) -> None:
@@ -109,5 +133,4 @@ def test_an_address_where_nobody_answers_is_refused_at_once() -> None:
     with pytest.raises(UnreachableError, match=r"nothing answers at cluster.address='127.0.0.1:1'"):
         _check_reachable("127.0.0.1:1")
     assert time.monotonic() - started < 15
-    _check_reachable(None)
     _check_reachable("auto")

@@ -9,9 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from rlinf.cluster.vital_signs import is_alive
+
 # What runs in the background of a script has SIGINT ignored, and its children inherit that; in a terminal it is not.
+MINE = "rlinf-ray-*/session_*_"
 DRIVER = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,11 +53,10 @@ def _descendants(pid: int) -> set[int]:
     return found
 
 
-def _alive(pid: int) -> bool:
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+def _listening(pids: set[int]) -> set[str]:
+    """The addresses on which the processes listen."""
+    listed = psutil.net_connections(kind="tcp")
+    return {one.laddr.ip.removeprefix("::ffff:") for one in listed if one.pid in pids and one.status == "LISTEN"}
 
 
 @pytest.mark.parametrize(
@@ -72,12 +75,13 @@ def test_a_driver_that_is_stopped_leaves_no_process_behind(tmp_path: Path, kind:
         worker = int(driver.stdout.readline())
         family = _descendants(driver.pid)
         assert worker in family
+        assert _listening(family) == {"127.0.0.1"}
+        assert os.getpgid(driver.pid) not in {os.getpgid(pid) for pid in family}  # a terminal's signals pass them by
         # As a terminal does: Ctrl-C goes to the whole foreground group.
         os.killpg(driver.pid, kind) if kind == signal.SIGINT else driver.kill()
         assert driver.wait(timeout=90) == code
-        # After kill -9 Ray's two agents take a minute to notice, since they first try to report.
-        give_up = time.monotonic() + (20 if kind == signal.SIGINT else 120)
-        while left := {pid for pid in family if _alive(pid)}:
+        give_up = time.monotonic() + 10
+        while left := {pid for pid in family if is_alive(pid)} or list(Path("/tmp").glob(f"{MINE}{driver.pid}")):
             assert time.monotonic() < give_up, left
             time.sleep(0.2)
     finally:

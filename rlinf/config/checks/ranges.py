@@ -104,6 +104,7 @@ ABOVE: Mapping[str, float] = {
     "cluster.start_timeout_s": 0,
     "cluster.call_timeout_s": 0,
     "cluster.heartbeat_s": 0,
+    "cluster.heartbeat_timeout_s": 0,
     "env.step_timeout_s": 0,
     "algorithm.huber_delta": 0,
     "algorithm.target_kl": 0,

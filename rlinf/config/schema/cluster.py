@@ -32,6 +32,9 @@ class ClusterConfig:
     """How long any one call may take; past it the error names the worker and the call."""
     heartbeat_s: float = 10.0
     """How often waiting looks whether the workers still live."""
+    heartbeat_timeout_s: float = 60.0
+    """How long a worker's process may stand still: it does not answer, and uses no processor time (SIGSTOP, a frozen
+    container). One that computes without a pause is never taken for that, however long it is silent."""
     max_restarts: int = 1
     """How often a sampler or env worker that died is started anew."""
     env: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,176 @@
+"""This process's connection to Ray: a cluster that it starts, and that ends with all it left, or one that it joins.
+
+A cluster that is started here lives in a folder of its own, listens on 127.0.0.1 alone, and hears none of the signals
+that a terminal or a scheduler sends to the driver's process group.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import ray
+import ray._private.parameter as ray_parameter
+import ray._private.ray_constants as ray_constants
+import ray._private.services as ray_services
+
+from rlinf.cluster import watchdog
+from rlinf.cluster.errors import ClusterStartError, UnreachableError
+
+_REACH_S = 10.0
+_CLEAN_S = 30.0
+
+
+class RaySession:
+    """Starts Ray on this machine, or joins the cluster at ``address``; where this process is in Ray already, nothing.
+
+    ``options`` go to ``ray.init``; ``local_options`` too, where a cluster is started.
+
+    :raises UnreachableError: nothing answers at the address.
+    :raises ClusterStartError: Ray did not come up in ``start_timeout_s`` seconds.
+    """
+
+    def __init__(
+        self,
+        address: str | None,
+        *,
+        start_timeout_s: float,
+        options: Mapping[str, Any],
+        local_options: Mapping[str, Any],
+    ) -> None:
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._owned = not ray.is_initialized()
+        if not self._owned:
+            return
+        main = threading.current_thread() is threading.main_thread()
+        self._sigterm = signal.getsignal(signal.SIGTERM) if main else None
+        try:
+            if address is None:
+                self._start({**options, **local_options}, start_timeout_s)
+            else:
+                _join(address, options)
+        except BaseException as error:  # Ctrl-C while Ray starts is one of them
+            self.close()
+            if isinstance(error, SystemExit) and error.code == signal.SIGTERM:
+                signal.raise_signal(signal.SIGTERM)  # Ray's own handler had it; now it is for ours
+            raise
+        self._restore_sigterm()
+
+    def close(self) -> None:
+        """Leaves Ray. Of a cluster that was started here nothing is left then: no process, no file."""
+        if not self._owned:
+            return
+        self._owned = False
+        ray.shutdown()
+        self._restore_sigterm()
+        if self._watchdog is not None:
+            self._watchdog.communicate(b".", timeout=_CLEAN_S)
+
+    def _restore_sigterm(self) -> None:
+        """Ray puts handlers of its own when it starts, and the system's when it ends; neither is what ours would do."""
+        if self._sigterm is not None:
+            signal.signal(signal.SIGTERM, self._sigterm)
+
+    def _start(self, options: Mapping[str, Any], timeout_s: float) -> None:
+        # Not in TMPDIR, which may be too long for the sockets in there.
+        self._folder = Path(tempfile.mkdtemp(prefix="rlinf-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp")))
+        self._watchdog = subprocess.Popen(
+            [sys.executable, "-I", "-S", watchdog.__file__, str(self._folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        with _patient(timeout_s), _to_itself(self._folder):
+            try:
+                ray.init(
+                    address="local", _temp_dir=str(self._folder), _metrics_export_port=_free_ports(1)[0], **options
+                )
+            except Exception as error:
+                first = str(error).strip().splitlines()[:1] or [type(error).__name__]
+                raise ClusterStartError(
+                    f"Ray did not start within {timeout_s:g} s: {first[0]} "
+                    f"Raise cluster.start_timeout_s where the machine is busy, or use cluster.backend=local."
+                ) from error
+
+
+def _join(address: str, options: Mapping[str, Any]) -> None:
+    _check_reachable(address)
+    try:
+        ray.init(address=address, **options)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UnreachableError(f"cannot reach Ray at cluster.address={address!r}: {error}") from None
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for minutes before it gives up on an address where nobody answers.
+
+    :raises UnreachableError: nothing accepts a connection at ``host:port`` (``auto`` names no such place).
+    """
+    host, _, port = address.partition("?")[0].rpartition(":")
+    if not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+    except OSError as error:
+        raise UnreachableError(f"nothing answers at cluster.address={address!r}: {error}") from None
+
+
+@contextmanager
+def _patient(timeout_s: float) -> Iterator[None]:
+    """Lets each of Ray's own waits at its start, of 30 s or 60 s, take as long as the whole may."""
+    seconds = str(int(timeout_s))
+    waits = {
+        "RAY_raylet_start_wait_time_s": seconds,
+        "RAY_gcs_server_port_wait_time_s": seconds,
+        "RAY_worker_register_timeout_seconds": seconds,
+        "RAY_agent_register_timeout_ms": str(int(timeout_s * 1000)),
+    }
+    with mock.patch.dict(os.environ, {name: value for name, value in waits.items() if name not in os.environ}):
+        yield
+
+
+@contextmanager
+def _to_itself(folder: Path) -> Iterator[None]:
+    """What Ray starts in here carries the watchdog's mark, is in a session of its own, and listens on 127.0.0.1 alone.
+
+    Ray has options for none of that, nor for the ports of its agents: where it has to find them itself, the raylet
+    gives up when the agents, which import a lot, are not up after 30 s. It takes 127.0.0.1 for the node's address only
+    where it believes that there are no clusters (macOS, Windows).
+    """
+    marks = os.environ.get(watchdog.MARK)
+    mark = os.pathsep.join([*([marks] if marks else []), str(folder)])
+    ports: dict[str, Any] = dict(
+        zip(
+            ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port"), _free_ports(3), strict=True
+        )
+    )
+    with (
+        mock.patch.dict(os.environ, {watchdog.MARK: mark}),
+        mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False),
+        mock.patch.object(
+            ray_services, "ConsolePopen", functools.partial(ray_services.ConsolePopen, start_new_session=True)
+        ),
+        mock.patch.object(ray_parameter, "RayParams", functools.partial(ray_parameter.RayParams, **ports)),
+    ):
+        yield
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]

@@ -1,0 +1,146 @@
+"""Ctrl-C, SIGTERM and SIGHUP in every phase of a run: a checkpoint of that moment, one sentence, and a run that goes on
+from there to the weights and metrics of one that nobody disturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlinf.cli import main
+from rlinf.config import Config, load_mapping
+from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
+from rlinf.train import run
+from rlinf.train.loop import Trainer
+
+sys.path.append(str(Path(__file__).parents[1] / "train"))
+from tiny_runs import mapping
+
+TEXT: dict[str, Any] = {"run": {"max_steps": 3}, "checkpoint": {"every": 100}, "evaluation": {"every": 1}}
+
+
+def _config(folder: Path) -> Config:
+    return load_mapping(mapping(folder, **TEXT), source="test")
+
+
+def _outcome(folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The final weights, and the metrics of each step without those that a clock made."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    clocks = re.compile(r"time/|speed/|.*_s$")
+    kept = [{key: value for key, value in line.items() if not clocks.match(key)} for line in lines]
+    return json.loads((folder / "summary.json").read_text())["params_sha256"], kept
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, Any]]]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run(_config(folder), report=False)
+    return _outcome(folder)
+
+
+def _signal_once(monkeypatch: pytest.MonkeyPatch, method: str, number: int, *, at: int, after: bool = False) -> None:
+    """Sends this process a signal in the ``at``-th call of a method of the trainer."""
+    original: Callable[..., Any] = getattr(Trainer, method)
+    calls = iter(range(1, 1000))
+
+    def disturbed(trainer: Trainer, *args: Any) -> Any:
+        now = next(calls) == at
+        if now and not after:
+            signal.raise_signal(number)
+        result = original(trainer, *args)
+        if now and after:
+            signal.raise_signal(number)
+        return result
+
+    monkeypatch.setattr(Trainer, method, disturbed)
+
+
+@pytest.mark.parametrize(
+    ("method", "at", "number", "place"),
+    [
+        ("mark", 2, signal.SIGTERM, "step 1 of the warm start"),
+        ("evaluate", 1, signal.SIGINT, "step 0"),
+        ("collect", 2, signal.SIGTERM, "step 1"),
+        ("prepare", 2, signal.SIGHUP, "step 1"),
+        ("update", 2, signal.SIGTERM, "step 2"),
+        ("evaluate", 3, signal.SIGTERM, "step 2"),
+    ],
+)
+def test_a_stopped_run_goes_on_to_the_very_same_end(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    undisturbed: tuple[str, list[dict[str, Any]]],
+    method: str,
+    at: int,
+    number: int,
+    place: str,
+) -> None:
+    with monkeypatch.context() as disturbance:
+        _signal_once(disturbance, method, number, at=at)
+        with pytest.raises(Stopped) as stopped:
+            run(_config(tmp_path), report=False)
+    assert stopped.value.exit_code == 128 + number
+    assert str(stopped.value).endswith(f"; the same command continues from {place}.")
+    run(_config(tmp_path), report=False)
+    assert _outcome(tmp_path) == undisturbed
+
+
+def test_the_command_line_says_it_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(json.dumps(mapping(tmp_path / "run", **TEXT)))
+    _signal_once(monkeypatch, "prepare", signal.SIGTERM, at=1)
+    assert main(["train", str(file)]) == 143
+    assert capfd.readouterr().err.strip() == "Stopped by SIGTERM; the same command continues from step 0."
+
+
+def test_a_signal_waits_for_the_end_of_a_held_section_and_the_second_does_not() -> None:
+    reached = []
+
+    def send(times: int) -> None:
+        with held():
+            for number in range(times):
+                signal.raise_signal(signal.SIGTERM)
+                reached.append(number)
+
+    with stop_signals():
+        with pytest.raises(Stopped):
+            send(1)
+        with pytest.raises(Stopped):
+            send(2)
+    assert reached == [0, 0]
+
+
+def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_libraries_that_know_only_ctrl_c_hear_of_other_signals() -> None:
+    def stopped_inside(*, caught: bool) -> int:
+        with as_interrupts("the same command goes on") as exit_code:
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except KeyboardInterrupt:
+                if not caught:
+                    raise
+            return exit_code()
+
+    assert stopped_inside(caught=True) == 143
+    with pytest.raises(Stopped) as stopped:
+        stopped_inside(caught=False)
+    assert str(stopped.value) == "Stopped by SIGTERM; the same command goes on."
