@@ -70,7 +70,9 @@ def test_a_text_environment_that_hangs_costs_its_conversation(tmp_path: Path, cl
         pool.reset("train", [0, 1])
         assert [one.reward for one in pool.grade("train", 2, [Response(0, "ab?", False)])] == [0.0]
         assert [one.lost for one in pool.grade("train", 2, [Response(1, "hang", False)])] == [True]
-        assert [one.reward for one in pool.grade("train", 2, [Response(0, "ab", False)])] == [1.0], "it was brought back"
+        assert [one.reward for one in pool.grade("train", 2, [Response(0, "ab", False)])] == [1.0], (
+            "it was brought back"
+        )
         assert pool.timeouts == 1
 
 
@@ -84,7 +86,8 @@ def here() -> Iterator[Cluster]:
 def test_only_the_response_that_hangs_is_lost_of_those_that_were_graded_together(tmp_path: Path, here: Cluster) -> None:
     pool = text_pool(here, tmp_path)
     pool.reset("train", [0, 1, 2])
-    graded = {one.place: one for one in pool.grade("train", 3, [Response(at, text, False) for at, text in enumerate(["ab", "hang", "abc"])])}
+    responses = [Response(place, text, False) for place, text in enumerate(["ab", "hang", "abc"])]
+    graded = {one.place: one for one in pool.grade("train", 3, responses)}
     assert [graded[place].lost for place in range(3)] == [False, True, False]
     assert [graded[place].reward for place in (0, 2)] == [1.0, 0.0]
     pool.reset("train", [3])
