@@ -58,8 +58,12 @@ class Sampler(Protocol):
 class Rollout(Protocol):
     """Drives environments with a policy and makes a batch."""
 
-    def collect(self, step: int) -> tuple[Batch, Metrics]:
-        """The batch of optimiser step ``step``: a function of the seed, the step and the weights alone."""
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+        """A batch for training iteration ``step``: a function of the seed, the step, the round and the weights.
+
+        Each round of a step has tasks, start states and random streams of its own. Round 0 is the batch of the step;
+        dynamic sampling collects rounds 1, 2, ...; what is collected before the first step are rounds -1, -2, ... of
+        step 0."""
 
 
 @runtime_checkable

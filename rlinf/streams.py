@@ -36,6 +36,15 @@ def stream_seed(seed: int, *keys: int | str) -> int:
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
+def rollout_key(step: int, round: int) -> tuple[int, ...]:
+    """The part of a stream's name that says which rollout it belongs to: ``(step,)``, or ``(step, round)``.
+
+    >>> rollout_key(7, 0), rollout_key(7, 2)
+    ((7,), (7, 2))
+    """
+    return (step, round) if round else (step,)
+
+
 def torch_generator(seed: int, *keys: int | str, device: torch.device | str = "cpu") -> torch.Generator:
     """A fresh torch generator at the start of the stream."""
     return torch.Generator(device).manual_seed(stream_seed(seed, *keys))

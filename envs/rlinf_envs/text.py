@@ -74,17 +74,23 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         """
         if num_envs < 1 or max_turns < 1:
             raise SettingError(f"num_envs and max_turns must be at least 1, got {num_envs} and {max_turns}")
-        self.num_envs = num_envs
-        self.single_observation_space = FreeText(max_chars)
-        self.single_action_space = FreeText(max_chars)
-        self.observation_space = batched(self.single_observation_space, num_envs)
-        self.action_space = batched(self.single_action_space, num_envs)
+        self._text = self.single_observation_space = self.single_action_space = FreeText(max_chars)
         self.system_prompt = system_prompt
         self.max_turns = max_turns
         self._source, self._judge = source, judge
         self._template = prompt_template(prompt_template_text, few_shot)
         self._rewards = rewards or RewardSum()
         self._step_grader, self._dialogue = step_grader, dialogue
+        self.resize(num_envs)
+
+    def resize(self, num_envs: int) -> None:
+        """Makes room for ``num_envs`` conversations; the next call must be :meth:`reset`.
+
+        The tasks stay as they are, so one environment serves batches of any size.
+        """
+        self.num_envs = num_envs
+        self.observation_space = batched(self._text, num_envs)
+        self.action_space = batched(self._text, num_envs)
         self._streams: list[np.random.Generator] | None = None
         self._task_ids = np.zeros(num_envs, dtype=np.int64)
         self._tasks: list[Task] = []

@@ -154,8 +154,10 @@ class WorkerGroup(ABC):
         """The address of each rank's node."""
 
     @abstractmethod
-    def restart(self, rank: int) -> None:
+    def restart(self, rank: int, *, counted: bool = True) -> None:
         """Ends one worker and builds it anew, at most ``max_restarts`` times a rank.
+
+        Restarts that are not ``counted`` are for callers with a limit of their own.
 
         :raises WorkerError: when that number is used up, or the group has a rendezvous (spawn such a group anew).
         """

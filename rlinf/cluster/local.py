@@ -108,11 +108,12 @@ class LocalGroup(WorkerGroup):
     def nodes(self) -> list[str]:
         return [info.node for info in self._infos]
 
-    def restart(self, rank: int) -> None:
+    def restart(self, rank: int, *, counted: bool = True) -> None:
         self.check_rank(rank)
-        if not self._restarts_left[rank]:
-            raise self.no_restart_left(rank)
-        self._restarts_left[rank] -= 1
+        if counted:
+            if not self._restarts_left[rank]:
+                raise self.no_restart_left(rank)
+            self._restarts_left[rank] -= 1
         self._start(rank)
 
     def close(self) -> None:

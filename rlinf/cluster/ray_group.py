@@ -194,13 +194,14 @@ class RayGroup(WorkerGroup):
                 self._end()
             raise
 
-    def restart(self, rank: int) -> None:
+    def restart(self, rank: int, *, counted: bool = True) -> None:
         host = self._host(rank)
         if self._rendezvous:
             raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group anew")
-        if not self._restarts_left[rank]:
-            raise self.no_restart_left(rank)
-        self._restarts_left[rank] -= 1
+        if counted:
+            if not self._restarts_left[rank]:
+                raise self.no_restart_left(rank)
+            self._restarts_left[rank] -= 1
         _end(host, self._places[rank])
         self._pings.pop(rank, None)
         self._hosts[rank] = host = self._start(rank)

@@ -18,7 +18,8 @@ from rlinf.errors import UserError
 from rlinf.report.watch import WatchOptions
 from rlinf.rollouts.envs.make_env import EnvOptions, make_env
 from rlinf.rollouts.envs.offscreen import has_display, offscreen
-from rlinf.rollouts.envs.vec_env import SyncVecEnv, VecEnv
+from rlinf.rollouts.envs.sync import SyncVecEnv
+from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeTask
 from rlinf.rollouts.simulator.records import EpisodeRecord, tell_success
 from rlinf.rollouts.video.filmable import filming_problem
@@ -81,7 +82,7 @@ def _opens_windows(env: EnvOptions) -> bool:
 
 def _window(env: EnvOptions) -> SyncVecEnv:
     """One environment that draws itself into a window, at its own pace."""
-    return SyncVecEnv(partial(make_env, env, render_mode=_WINDOW_MODE), 1, env.success_key, env.step_timeout_s)
+    return SyncVecEnv(env, 1, partial(make_env, render_mode=_WINDOW_MODE))
 
 
 def _film(env: EnvOptions, episodes: int) -> FilmedVecEnv:

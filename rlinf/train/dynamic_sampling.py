@@ -9,21 +9,25 @@ import torch
 from rlinf.algorithms.filters import dynamic_sampling
 from rlinf.types import Batch, Metrics, concatenate
 
+_SUMMED = {"rollout/tokens", "rollout/env_steps"}
+"""Metrics of a rollout by which a step's speed is measured."""
+
 
 def collect_nonconstant_groups(
-    collect: Callable[[], tuple[Batch, Metrics]], *, groups: int, max_rounds: int
+    collect: Callable[[int], tuple[Batch, Metrics]], *, groups: int, max_rounds: int
 ) -> tuple[Batch, Metrics]:
     """The first ``groups`` groups whose members differ in reward, from at most ``1 + max_rounds`` rollouts.
 
-    Fewer where there are no more; the first rollout as it is where there is none at all.
+    Fewer where there are no more; the first rollout as it is where there is none at all. ``collect`` takes the number
+    of the round, from 0.
     """
-    batch, metrics = collect()
+    batch, metrics = collect(0)
     kept = [_varied(batch)]
     rounds = 0
     while _groups(kept) < groups and rounds < max_rounds:
-        more, again = collect()
-        if "rollout/tokens" in again:
-            metrics["rollout/tokens"] += again["rollout/tokens"]
+        more, again = collect(rounds + 1)
+        for name in _SUMMED & again.keys():
+            metrics[name] += again[name]
         offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
         kept.append(_varied(more.replace(group_ids=more.group_ids + offset)))
         rounds += 1

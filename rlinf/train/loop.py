@@ -151,12 +151,16 @@ class Trainer:
 
     def collect(self, step: int) -> tuple[Batch, Metrics]:
         """The batch of a step; with dynamic sampling, from as many rollouts as it takes."""
-        wanted, once = self.config.algorithm, functools.partial(self.graph.rollout.collect, step)
+        wanted, rollout = self.config.algorithm, self.graph.rollout
         if not self.batches.ahead:
             self.graph.learner.sleep()  # an evaluation or a checkpoint may have woken it
         if not wanted.dynamic_sampling:
-            return once()
-        return collect_nonconstant_groups(once, groups=self.config.rollout.batch_size, max_rounds=wanted.max_resample)
+            return rollout.collect(step)
+        return collect_nonconstant_groups(
+            lambda number: rollout.collect(step, round=number),
+            groups=self.config.rollout.batch_size,
+            max_rounds=wanted.max_resample,
+        )
 
     def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
         """What the learner says of the batch (proximal, reference, critic), then rewards and advantages."""

@@ -38,7 +38,7 @@ class LearnedReward:
             weights = {name: t for part in policy.weights_in_parts(version=0) for name, t in part.tensors.items()}
             self.learner.group.call("adopt", weights)
         for number in range(self.options.fit_batches):
-            batch, _ = rollout.collect(-1 - number)
+            batch, _ = rollout.collect(0, round=-1 - number)
             self._current.append(self.examples(batch))
         return self.train(0) if self._current else {}
 

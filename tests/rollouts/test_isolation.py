@@ -244,9 +244,9 @@ def test_what_can_not_be_built_says_why(trouble: EnvOptions) -> None:
     with pytest.raises(EnvProcessError, match="no such robot"):
         IsolatedVecEnv(EnvOptions(trouble.id, {"refuse": True}, isolation="process"), 1)
     with pytest.raises(EnvProcessError, match="/no/python can not be started"):
-        EnvProcess("/no/python")
+        EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
-        EnvProcess("/bin/false")
+        EnvProcess("/bin/false", 20.0).ask(wire.Message("make"), 20.0)
 
 
 def test_the_checker_runs_over_there(trouble: EnvOptions) -> None:

@@ -12,9 +12,10 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
+from rlinf.rollouts.deadline import DeadlineExceededError, deadline
 from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, EnvOptions, make_env
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
-from rlinf.rollouts.envs.vec_env import DeadlineExceededError, SyncVecEnv, deadline
+from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
 from rlinf.rollouts.wrappers import TokenizeText

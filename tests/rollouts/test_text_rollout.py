@@ -20,6 +20,7 @@ from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
+from tests.rollouts import text_envs
 
 EOS, PAD, VOCABULARY = 1, 0, 128
 
@@ -43,14 +44,17 @@ class Echo:
     def __init__(self, turns: int) -> None:
         self.turns, self.turn = turns, 0
 
-    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
+    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
+        return [f"task {task}" for task in task_ids]
+
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
         self.turn = 0
         count = len(task_ids)
-        return [f"task {task}" for task in task_ids], {"domain": ["echo"] * count, "answer": [""] * count}
+        return self.prompts(split, task_ids), {"domain": ["echo"] * count, "answer": [""] * count}
 
     busy_s = 0.0
 
-    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
         self.turn += 1
         for place, answer, _ in responses:
             reward, over = float(len(answer) % 2 == 0), self.turn >= self.turns
@@ -84,12 +88,15 @@ class Script:
 
 def rollout(sampler: Any, envs: Any, *, turns: int, **more: Any) -> TextRollout:
     settings: dict[str, Any] = {"prompts": 2, "group_size": 2, "max_new_tokens": 80, **more}
+    turn = settings.pop("max_new_tokens")
+    whole = settings.pop("max_conversation_tokens", turns * turn + 40)
     return TextRollout(
         sampler,
         envs,
         PromptRenderer(Letters()),
         TaskOrder(settings.pop("tasks", 5), seed=0, shuffle=True),
-        params=SamplingParams(max_new_tokens=settings.pop("max_new_tokens")),
+        params=SamplingParams(max_new_tokens=turn),
+        max_conversation_tokens=whole,
         seed=0,
         max_turns=turns,
         max_prompt_length=200,
@@ -198,14 +205,83 @@ def test_the_environment_hears_which_responses_the_length_limit_ended() -> None:
     heard: list[Response] = []
 
     class Hears(Echo):
-        def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
             heard.extend(responses)
-            return super().grade(side, count, heard)
+            return super().grade(split, count, heard)
 
-    class Cut(Script):
+    class Halved(Script):
         def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
             for done in self.sample(requests):
                 yield replace(done, finish_reason="length") if done.sample_index else done
 
-    rollout(Cut(["ab"]), Hears(1), turns=1).collect(0)
+    rollout(Halved(["ab"]), Hears(1), turns=1).collect(0)
     assert [response.cut for response in sorted(heard)] == [False, True] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "turns", "limits", "reason", "spoken"),
+    [
+        ("abc", 1, {"max_new_tokens": 9}, "stop", [4]),
+        ("abc?", 3, {"max_new_tokens": 9}, "turns", [5, 5, 5]),
+        ("abc?", 3, {"max_new_tokens": 9, "max_conversation_tokens": 17}, "conversation_length", [5]),
+        ("abc?", 3, {"max_new_tokens": 9, "max_conversation_tokens": 13}, "conversation_length", [5]),
+    ],
+)
+def test_a_limit_that_ends_a_conversation_is_named(
+    tmp_path: Path, line: str, turns: int, limits: dict[str, int], reason: str, spoken: list[int]
+) -> None:
+    envs = TextEnvWorker(text_envs.ID, {"train": {**text_envs.lines(tmp_path), "max_turns": turns}}, max_turns=turns)
+    batch, metrics = rollout(Cut([line] * turns), envs, turns=turns, prompts=1, **limits).collect(0)
+    assert batch.metadata["finish_reason"] == [reason] * 2
+    assert int(batch.mask[0].sum()) >= sum(spoken)
+    assert metrics["rollout/cut_by_length"] == float(reason == "conversation_length")
+    assert metrics["rollout/cut_by_turns"] == float(reason == "turns")
+    assert batch.truncated is not None
+    assert bool(batch.truncated.any()) == (reason == "conversation_length")
+
+
+class Cut(Script):
+    """Keeps to the limit of the request, as every sampler does."""
+
+    def _say(self, request: SampleRequest, sample: int) -> Completion:
+        whole = super()._say(request, sample)
+        count = request.params.max_new_tokens
+        if len(whole.token_ids) <= count:
+            return whole
+        return Completion(
+            whole.request_id, sample, whole.token_ids[:count], whole.logprobs[:count], "length", (0,) * count
+        )
+
+
+def test_the_limit_of_a_turn_is_not_shared_by_the_turns(tmp_path: Path) -> None:
+    envs = TextEnvWorker(text_envs.ID, {"train": {**text_envs.lines(tmp_path), "max_turns": 3}}, max_turns=3)
+    batch, _ = rollout(Cut(["abcd?"] * 3), envs, turns=3, prompts=1, max_new_tokens=6).collect(0)
+    assert int(batch.mask[0].sum()) == 18
+    assert batch.metadata["finish_reason"] == ["turns"] * 2
+
+
+class Deaf(Echo):
+    """Hangs over the responses of some conversations."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        super().__init__(1)
+        self.places = places
+
+    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        for graded in super().grade(split, count, responses):
+            yield Graded(graded.place, "", 0.0, True, lost=True) if graded.place in self.places else graded
+
+
+def test_a_lost_conversation_is_masked_and_counts_in_no_group() -> None:
+    settings: dict[str, Any] = {"turns": 1, "prompts": 2, "group_size": 3}
+    batch, metrics = rollout(Script(["ab"]), Deaf([1]), **settings).collect(0)
+    assert batch.mask.any(1).tolist() == [True, False, True, True, True, True]
+    assert batch.group_ids.tolist() == [0, 2, 0, 1, 1, 1]
+    assert batch.metadata["finish_reason"][1] == "env_timeout"
+    assert metrics["reward/mean"] == 0.0 if len("ab") % 2 else 1.0
+    prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="grpo"), AlgorithmState.of(AlgorithmConfig()))
+    assert prepared.advantages is not None
+    alone, _ = rollout(Script(["ab"]), Deaf([0, 2]), **settings).collect(0)
+    assert alone.mask.any(1).tolist() == [False] * 3 + [True] * 3, "one row alone has nothing to be compared with"
+    nothing, _ = rollout(Script(["ab"]), Deaf(range(6)), **settings).collect(0)
+    assert not nothing.mask.any()

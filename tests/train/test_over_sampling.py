@@ -55,6 +55,7 @@ class Run:
             TaskOrder(50, seed=0, shuffle=True),
             extra=extra,
             params=SamplingParams(max_new_tokens=CAP),
+            max_conversation_tokens=CAP,
             prompts=PROMPTS,
             group_size=GROUP,
             seed=0,

@@ -11,8 +11,9 @@ from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.grading import GradedColumns, Response
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.pools import TextEnvPool, shares
+from rlinf.train.workers.pools import shares
 from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
@@ -59,7 +60,7 @@ class Group:
         items = getattr(self.workers[rank], method)(*args)
         return Items(rank, method, items, self.dies.pop((rank, method), None))
 
-    def restart(self, rank: int) -> None:
+    def restart(self, rank: int, *, counted: bool = True) -> None:
         self.workers[rank] = self.make()
         self.restarted.append(rank)
 
@@ -107,16 +108,15 @@ class SetsVersion:
 class Counter:
     """Conversations that count their turns: a replay must bring them back to the same count."""
 
-    def facts(self, side: str) -> EnvFacts:
+    def facts(self, split: str) -> EnvFacts:
         return EnvFacts(num_tasks=100, system_prompt=None, max_turns=2, notes={}, steps_in_part=True)
 
-    def reset(self, side: str, task_ids: list[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def reset(self, split: str, task_ids: list[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
         self.turns = [0] * len(task_ids)
         self.tasks = task_ids
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
-    def answer(self, side: str, count: int, responses: list[Response]) -> GradedColumns:
-        assert count == len(self.tasks)
+    def answer(self, split: str, responses: list[Response]) -> GradedColumns:
         for row, _, _ in responses:
             self.turns[row] += 1
         said = [f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}" for row, text, cut in responses]
@@ -165,7 +165,7 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
 
 
 def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlinf.train.workers.pools._GATHER_S", 0.0)
+    monkeypatch.setattr("rlinf.train.workers.text_env_pool._GATHER_S", 0.0)
     pool = TextEnvPool(Group(Counter, 2, {}))  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
     sent: list[int] = []
@@ -194,7 +194,7 @@ class Doomed:
     def result(self) -> Any:
         raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
 
-    def restart(self, rank: int) -> None:
+    def restart(self, rank: int, *, counted: bool = True) -> None:
         if not self.restarts:
             raise WorkerError("env rank 0 of 1 has used up its restarts", group="env", rank=0, method="restart")
 
@@ -208,3 +208,35 @@ def test_an_environment_that_ends_its_worker_again_is_told_with_a_way_out(restar
     with pytest.raises(UserError, match=rf"(?s)rank 0 of 1 {words}.*env\.isolation: process"):
         pool.call("collect", 0)
     assert pool.restarts == restarts
+
+
+class Names(Speaker):
+    """Remembers which groups it was asked for."""
+
+    def __init__(self) -> None:
+        self.groups: list[int | None] = []
+
+    def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
+        self.groups += [request.group for request in requests]
+        return super().stream_portions(requests)
+
+
+def test_a_conversation_stays_with_its_sampler() -> None:
+    def talk(size: int) -> tuple[list[Completion], list[Names]]:
+        group = Group(Names, size, {})
+        pool = SamplerPool(group, Waits(), SetsVersion(group))  # type: ignore[arg-type]
+        pool.send_weights(1)
+        params = SamplingParams(max_new_tokens=1)
+        said: list[Completion] = []
+        for turn, open_groups in enumerate([range(6), [0, 3, 4, 5], [3, 5]]):
+            said += pool.sample(
+                [SampleRequest(i, (1,), 2, params, (0, g, turn), group=g) for i, g in enumerate(open_groups)]
+            )
+        return said, group.workers
+
+    one, _ = talk(1)
+    two, workers = talk(2)
+    assert one == two
+    first, second = (set(worker.groups) for worker in workers)
+    assert first | second == set(range(6))
+    assert not first & second, "a group was moved between turns"

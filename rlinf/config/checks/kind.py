@@ -23,6 +23,7 @@ _TEXT = (
     "policy.lora",
     "reward_model",
     "rollout.generation_batch_size",
+    "rollout.max_conversation_tokens",
     "rollout.max_new_tokens",
     "rollout.over_sampling",
     "rollout.sleep",

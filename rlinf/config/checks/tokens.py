@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.lengths import conversation_tokens
 from rlinf.config.plan.architecture import read_architecture
+from rlinf.config.schema import Config
 
-_LENGTHS = ("data.max_prompt_length", "rollout.max_new_tokens")
+_LENGTHS = ("data.max_prompt_length", "rollout.max_new_tokens", "rollout.max_conversation_tokens", "env.max_turns")
 
 
 def check_tokens(context: Context) -> None:
@@ -14,9 +16,10 @@ def check_tokens(context: Context) -> None:
     if not is_text(context):
         return
     config = context.config
-    prompt, response = config.data.max_prompt_length, config.rollout.max_new_tokens
+    prompt, response, key = config.data.max_prompt_length, conversation_tokens(config), _limit(config)
     total = prompt + response
-    sum_words = f"data.max_prompt_length {prompt} + rollout.max_new_tokens {response} = {total} tokens"
+    sum_words = f"data.max_prompt_length {prompt} + {key} {response} = {total} tokens"
+    _check_conversation(context)
     if total > config.learner.micro_batch_tokens:
         limit = config.learner.micro_batch_tokens
         message = f"learner.micro_batch_tokens {limit} can not hold one row of {sum_words}."
@@ -25,8 +28,8 @@ def check_tokens(context: Context) -> None:
     positions = read_architecture(config.policy).get("max_position_embeddings")
     if isinstance(positions, int) and total > positions:
         message = f"the model sees at most {positions} tokens (max_position_embeddings), but {sum_words}."
-        fix = f"Set rollout.max_new_tokens to {positions - prompt} or less." if positions > prompt else "Shorten both."
-        context.error("rollout.max_new_tokens", message, fix, reads=(*_LENGTHS, "policy.architecture"))
+        fix = f"Set {key} to {positions - prompt} or less." if positions > prompt else "Shorten both."
+        context.error(key, message, fix, reads=(*_LENGTHS, "policy.architecture"))
     longest = config.rollout.vllm.max_model_len
     if longest is not None and total > longest:
         message = f"rollout.vllm.max_model_len {longest} can not hold {sum_words}."
@@ -34,8 +37,25 @@ def check_tokens(context: Context) -> None:
     _check_overlong(context)
 
 
+def _limit(config: Config) -> str:
+    """The key that limits a row after its first prompt."""
+    return "rollout.max_new_tokens" if config.env.max_turns == 1 else "rollout.max_conversation_tokens"
+
+
+def _check_conversation(context: Context) -> None:
+    config, key = context.config, "rollout.max_conversation_tokens"
+    limit, turn = config.rollout.max_conversation_tokens, config.rollout.max_new_tokens
+    if limit is None:
+        return
+    if config.env.max_turns == 1:
+        context.unread(key, "is not read with env.max_turns: 1.", "Set rollout.max_new_tokens.", reads=_LENGTHS)
+    if limit < turn:
+        message = f"{key} {limit} is less than one response may have (rollout.max_new_tokens {turn})."
+        context.error(key, message, f"Set it to {turn} or more, or to null.", reads=("rollout.max_new_tokens",))
+
+
 def _check_overlong(context: Context) -> None:
-    penalty, response = context.config.algorithm.overlong_penalty, context.config.rollout.max_new_tokens
+    penalty, response = context.config.algorithm.overlong_penalty, conversation_tokens(context.config)
     key = "algorithm.overlong_penalty"
     if penalty.coef == 0:
         return

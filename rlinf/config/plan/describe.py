@@ -8,6 +8,7 @@ from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.defaults import conditional, value_of
 from rlinf.config.extras import needed_extras
 from rlinf.config.facts import collects_episodes, run_directory
+from rlinf.config.lengths import conversation_tokens
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.memory import Memory, estimate, needs_reference
@@ -101,11 +102,11 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
 def _text_batch(config: Config) -> Rows:
     prompts, size = config.rollout.batch_size, config.algorithm.group_size
     rows, cuts = prompts * size, config.algorithm.num_minibatches
-    tokens = config.data.max_prompt_length + config.rollout.max_new_tokens
+    tokens = config.data.max_prompt_length + conversation_tokens(config)
     updates = config.algorithm.update_epochs * cuts
     return [
         ("prompts x responses", f"{prompts} x {size} = {rows} rows"),
-        ("tokens of a row", f"at most {config.data.max_prompt_length} + {config.rollout.max_new_tokens} = {tokens}"),
+        ("tokens of a row", f"at most {config.data.max_prompt_length} + {conversation_tokens(config)} = {tokens}"),
         ("tokens of a step", f"at most {rows * tokens:,}"),
         ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches = {updates}"),
         ("rows of an optimiser step", f"{rows // cuts}, {-(-rows // cuts // config.learner.num_workers)} per rank"),

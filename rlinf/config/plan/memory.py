@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlinf.algorithms import catalog
+from rlinf.config.lengths import conversation_tokens
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.parallel import Split
 from rlinf.config.schema import Config
@@ -137,7 +138,7 @@ def recomputes(config: Config) -> bool:
 
 def micro_batch_tokens(config: Config) -> int:
     """Of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
-    row = config.data.max_prompt_length + config.rollout.max_new_tokens
+    row = config.data.max_prompt_length + conversation_tokens(config)
     rows = config.rollout.batch_size * config.algorithm.group_size
     return max(row, min(config.learner.micro_batch_tokens, rows * row))
 
@@ -148,7 +149,7 @@ def _tokens_at_once(config: Config) -> int:
     at_once = min(-(-rows // config.rollout.num_samplers), config.rollout.generation_batch_size)
     if config.rollout.sampler == "vllm":
         at_once = min(at_once, config.rollout.vllm.max_num_seqs)
-    return at_once * (config.data.max_prompt_length + config.rollout.max_new_tokens)
+    return at_once * (config.data.max_prompt_length + conversation_tokens(config))
 
 
 def _adapter_parameters(config: Config, decoder: Decoder) -> int:

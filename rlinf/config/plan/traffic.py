@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlinf.config.lengths import conversation_tokens
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.memory import bytes_per_value, micro_batch_tokens, needs_reference, recomputes
 from rlinf.config.plan.parallel import Split
@@ -38,7 +39,7 @@ def traffic(config: Config, decoder: Decoder, gpus: int) -> dict[str, int]:
     """Bytes that a rank sends in a step, by what for; what there is nothing of is left out."""
     size, split, passes = bytes_per_value(config, gpus), Split.of(config), Passes.of(config)
     rows = config.rollout.batch_size * config.algorithm.group_size
-    tokens = rows * (config.data.max_prompt_length + config.rollout.max_new_tokens)
+    tokens = rows * (config.data.max_prompt_length + conversation_tokens(config))
     # Of one data-parallel and context-parallel rank.
     here = tokens // (split.data * split.context)
     layers = -(-decoder.layers // split.pipeline)

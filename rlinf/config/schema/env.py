@@ -50,9 +50,11 @@ class EnvConfig:
     success_key: str = "success"
     """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics)."""
     step_timeout_s: float = 60.0
-    """A step or reset that takes longer is a hang: the env is restarted and its episode dropped."""
+    """A step or reset that takes longer is a hang: the env is restarted and its episode, or conversation, is dropped.
+
+    0 sets no limit; on Ray, simulators then step in the env worker's own process, which spares cheap ones a message."""
     max_failures: int = 100
-    """Training stops with a clear message when envs were restarted more often than this."""
+    """Training stops with a clear message when more episodes, or conversations, than this failed."""
 
 
 @dataclass(frozen=True)

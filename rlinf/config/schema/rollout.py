@@ -60,7 +60,13 @@ class RolloutConfig:
     When enough groups are complete, unfinished responses are kept and continued in the next step, under its weights.
     """
     max_new_tokens: int = 256
-    """Text: a response is cut after so many tokens."""
+    """Text: the longest response in tokens; in a conversation of several turns, of each turn. A longer one is cut."""
+    max_conversation_tokens: int | None = None
+    """Text of several turns: the most tokens after the first prompt, what the environment says in between included.
+
+    null: `max_new_tokens` for every turn, and `data.max_prompt_length` for each answer of the environment between two.
+    A conversation that has no room left ends there (`conversation_length`).
+    """
     temperature: float = 1.0
     """Of sampling in training: 1 samples from the policy itself, below 1 sharpens it, 0 is greedy."""
     top_k: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from typing import Any, Literal
 import gymnasium
 
 from rlinf.errors import UserError
+from rlinf.rollouts.deadline import DeadlineExceededError
+from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
 
 Vectorization = Literal["auto", "native", "sync", "async"]
@@ -35,11 +38,17 @@ class EnvOptions:
     frame_stack: int = 1
     success_key: str = "success"
     step_timeout_s: float = 60.0
+    start_timeout_s: float = 300.0
+    """For constructors; simulators that compile or load scenes take minutes."""
     max_failures: int = 100
 
 
 class EnvNotFoundError(UserError):
     """An id, module or wrapper that does not exist; the message says which, and what would help."""
+
+
+class EnvConstructionError(UserError):
+    """An environment's constructor raised, or took too long."""
 
 
 class EnvArgumentsError(UserError):
@@ -68,8 +77,12 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
     except TypeError as error:
         # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
         if "argument" not in str(error):
-            raise
+            raise _not_constructed(options, error) from error
         raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {error}") from error
+    except (UserError, DeadlineExceededError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise _not_constructed(options, error) from error
     if options.reset_state_ids:
         env = ResetStateIds(env, options.reset_state_ids)
     for wrapper in options.wrappers:
@@ -79,6 +92,10 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
     if options.frame_stack > 1:
         env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
     return env
+
+
+def _not_constructed(options: EnvOptions, error: BaseException) -> EnvConstructionError:
+    return EnvConstructionError(f"env.id {options.id!r} could not be constructed: {account_of(error)}")
 
 
 def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
@@ -104,14 +121,19 @@ def wrapper_class(name: str) -> Any:
 
 
 def native_entry_point(env_id: str) -> str | None:
-    """The vector implementation that the id is registered with ("module:Class"), if there is one."""
+    """The vector implementation that the id is registered with ("module:Class"), if there is one.
+
+    Of a `functools.partial` it is the function that is called in the end.
+    """
     _import_module_of(env_id)
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
-    entry = None if spec is None else spec.vector_entry_point
+    entry: Any = None if spec is None else spec.vector_entry_point
+    while isinstance(entry, functools.partial):
+        entry = entry.func
     if entry is None or isinstance(entry, str):
         return entry
-    made_by: Any = entry
-    return f"{made_by.__module__}:{made_by.__qualname__}"
+    named = entry if hasattr(entry, "__qualname__") else type(entry)
+    return f"{named.__module__}:{named.__qualname__}"
 
 
 def _import_module_of(env_id: str) -> None:

@@ -1,8 +1,8 @@
 """Environments that bring a vector implementation of their own: one call steps them all.
 
-Such environments reset their lanes themselves, from one stream of their own. So their episodes have no seeds: groups
-of equal starts, evaluation on fixed starts and exact resuming need the other kinds of lanes (`seeded_native.py` for the
-vector implementations that it knows).
+Such environments reset their sub-environments from one stream of their own. So their episodes have no seeds: groups of
+equal starts, evaluation on fixed starts and exact resuming need the other kinds of vector envs (`seeded_native.py` for
+the vector implementations that it knows).
 """
 
 from __future__ import annotations
@@ -13,59 +13,124 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from rlinf.errors import UserError
 from rlinf.rollouts.envs.make_env import EnvOptions, make_native_env
 from rlinf.rollouts.envs.vec_env import StepResult, mark_not_a_number
-from rlinf.spaces import stacked_leaves
+from rlinf.spaces import Arrays, stacked_leaves
+
+
+class AutoresetError(UserError):
+    """A vector env that does not say how it resets, or does not give what its way of resetting needs."""
 
 
 class NativeVecEnv:
-    """Fits `VecEnv` for fragments: all lanes step together, and a lane's reset takes a step of its own."""
+    """Fits `VecEnv` for fragments: all sub-environments step together. Every autoreset mode of gymnasium is read:
+
+    * NEXT_STEP: a reset takes a step of its own, which is marked ``idle``.
+    * SAME_STEP: the step that ends an episode returns the next one's first observation, and the last one of the ended
+      episode in ``info["final_obs"]``. The latter is shown until :meth:`reset` is called, as everywhere else.
+    * DISABLED: :meth:`reset` resets those that are named (``options={"reset_mask": ...}``).
+    """
 
     def __init__(self, options: EnvOptions, num_lanes: int) -> None:
         self._options = options
         self._env = make_native_env(options, num_lanes)
-        mode = self._env.metadata.get("autoreset_mode")
-        if mode not in (AutoresetMode.NEXT_STEP, None):
-            raise ValueError(f"{options.id}: native vector env with autoreset mode {mode}; only NEXT_STEP is read here")
+        self._mode = _autoreset_mode(options.id, self._env.metadata)
         self.num_lanes = num_lanes
         self.last_failure = ""
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.observations = stacked_leaves(self._env.observation_space.sample())
         self._over = np.zeros(num_lanes, dtype=bool)
+        self._begun: Arrays = {}
+        """SAME_STEP: the newest observations with the first ones of new episodes."""
         self._started = False
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
-        """The first call seeds the environment's stream with the first seed; later ones are done by the environment."""
+        """The first call seeds the environment's stream with the first seed; later episodes follow from that."""
         if not self._started:
             observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
             self._take(observations)
             self._started = True
+        elif self._mode is AutoresetMode.DISABLED and len(lanes):
+            mask = np.zeros(self.num_lanes, dtype=bool)
+            mask[list(lanes)] = True
+            observations, _ = self._env.reset(options={"reset_mask": mask})
+            self._take(observations, mask)
+        elif self._mode is AutoresetMode.SAME_STEP:
+            for name, leaf in self._begun.items():
+                self.observations[name][list(lanes)] = leaf[list(lanes)]
         return {}
 
     def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
-        """All lanes at once; ``idle`` where the environment spent the step on a reset."""
+        """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._take(observations)
-        told = told_of_success(info, self._options.success_key, self.num_lanes)
+        over = np.asarray(terminated | truncated, dtype=bool)
+        success, told = told_of_success(info, self._options.success_key, self.num_lanes)
+        if self._mode is AutoresetMode.SAME_STEP and over.any():
+            self._show_final(info, over)
+            at_end = told_of_success(info.get("final_info", {}), self._options.success_key, self.num_lanes)
+            success, told = np.where(over, at_end[0], success), np.where(over, at_end[1], told)
+        idle = self._over if self._mode is AutoresetMode.NEXT_STEP else None
+        self._over = over
         result = StepResult(
-            np.asarray(rewards, dtype=np.float64), terminated, truncated, *told, failed={}, idle=self._over.copy()
+            np.asarray(rewards, dtype=np.float64), terminated, truncated, success, told, failed={}, idle=idle
         )
-        self._over = terminated | truncated
         wrong = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
         if wrong:
-            raise FloatingPointError(f"{self._options.id}: {wrong}, and a native vector env can not restart one lane")
+            raise UserError(f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one lane")
         return result
 
     def restart(self, lane: int) -> None:
-        raise RuntimeError(f"{self._options.id}: a native vector env can not restart one of its lanes")
+        raise RuntimeError(f"{self._options.id}: a native vector env cannot restart one of its lanes")
 
     def close(self) -> None:
         self._env.close()
 
-    def _take(self, observations: Any) -> None:
+    def _take(self, observations: Any, mask: np.ndarray | None = None) -> None:
+        """Enters new observations, of the sub-environments under ``mask`` (None: all)."""
         for name, leaf in stacked_leaves(observations).items():
-            self.observations[name] = leaf.copy()
+            if mask is None:
+                self.observations[name] = leaf.copy()
+            else:
+                self.observations[name][mask] = leaf[mask]
+
+    def _show_final(self, info: Mapping[str, Any], over: np.ndarray) -> None:
+        """Puts the last observations of ended episodes in place, and keeps the first ones of the next for the reset."""
+        finals = info.get("final_obs")
+        if finals is None:
+            raise AutoresetError(
+                f"env.id {self._options.id!r} resets in the same step and does not give the last observation of an "
+                'episode in info["final_obs"], from which truncated episodes are valued: use env.vectorization: sync'
+            )
+        self._begun = {name: leaf.copy() for name, leaf in self.observations.items()}
+        for lane in np.nonzero(over)[0].tolist():
+            final = stacked_leaves(_at(finals, lane))
+            for name, leaf in self.observations.items():
+                leaf[lane] = final[name]
+
+
+def _at(finals: Any, lane: int) -> Any:
+    """One sub-environment's observation in ``final_obs``: an array of objects, or a batch like any observation."""
+    if isinstance(finals, Mapping):
+        return {name: _at(leaf, lane) for name, leaf in finals.items()}
+    return tuple(_at(leaf, lane) for leaf in finals) if isinstance(finals, tuple) else finals[lane]
+
+
+def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
+    """How the environment resets, as it says in its metadata."""
+    modes = ", ".join(mode.name for mode in AutoresetMode)
+    said = metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(said)
+    except ValueError as error:
+        what = "does not say" if said is None else f"says {said!r} of"
+        raise AutoresetError(
+            f"env.id {env_id!r}: its vector env {what} how it resets (metadata['autoreset_mode'], one of {modes} of "
+            "gymnasium.vector.AutoresetMode), and a wrong guess would train on wrong transitions. Add it to the class, "
+            "or use env.vectorization: sync"
+        ) from error
 
 
 def told_of_success(info: Mapping[str, Any], key: str, num_lanes: int) -> tuple[np.ndarray, np.ndarray]:

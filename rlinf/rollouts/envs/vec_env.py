@@ -7,28 +7,19 @@ reset with the episode's seed and repeat its actions.
 
 from __future__ import annotations
 
-import signal
-import threading
-import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from rlinf.errors import UserError
-from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
+from rlinf.spaces import Arrays, observation_leaves
 
 FAILURE_KINDS = ("failures", "timeouts", "nan")
 """What can go wrong with an episode: the env raised, hung past its deadline, or returned a number that is none."""
-
-# A viewer that is closed calls sys.exit in some simulators; in here that must not end more than an episode.
-_RAISED = (Exception, SystemExit)
 
 
 @dataclass
@@ -62,7 +53,7 @@ class VecEnv(Protocol):
 
     @property
     def last_failure(self) -> str:
-        """The traceback of the newest failure, or another account of it; empty before the first."""
+        """What was raised, or went wrong, in the newest failure; empty before the first."""
 
     def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Starts an episode in each of ``lanes``; returns position -> kind for those that failed to."""
@@ -74,98 +65,6 @@ class VecEnv(Protocol):
         """Throws the environment of a lane away and makes a new one. It must be reset next."""
 
     def close(self) -> None: ...
-
-
-class DeadlineExceededError(Exception):
-    """An environment did not come back in time."""
-
-
-class SyncVecEnv:
-    """Environments stepped one after the other in this process: the fastest where a step costs little.
-
-    Hangs in Python code and in interruptible system calls are broken off by an interval timer (main thread of a
-    process only, which is where an actor runs its methods). A hang inside C code that never returns to the
-    interpreter can not be broken off from within; `vectorization: async` can, at the price of processes.
-    """
-
-    def __init__(self, build: Callable[[], gymnasium.Env], num_lanes: int, success_key: str, timeout_s: float) -> None:
-        self._build = build
-        self._success_key = success_key
-        self._timeout_s = timeout_s
-        self.last_failure = ""
-        self._envs = [build() for _ in range(num_lanes)]
-        self.num_lanes = num_lanes
-        self.observation_space = self._envs[0].observation_space
-        self.action_space = self._envs[0].action_space
-        for lane, env in enumerate(self._envs):
-            spaces = env.observation_space, env.action_space
-            require_alike((self.observation_space, self.action_space), spaces, f"environment {lane}")
-        self.metadata = self._envs[0].metadata
-        self.observations = empty_leaves(self.observation_space, (num_lanes,))
-        # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
-        self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
-
-    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
-        failed: dict[int, str] = {}
-        for position, (lane, seed) in enumerate(zip(lanes, seeds, strict=True)):
-            try:
-                with deadline(self._timeout_s):
-                    observation, _ = self._envs[lane].reset(seed=int(seed) % 2**31)
-                self._keep(lane, observation)
-            except _RAISED as error:
-                failed[position] = self._account(error)
-        self.last_failure = mark_not_a_number(failed, lanes, self.observations) or self.last_failure
-        return failed
-
-    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
-        count = len(lanes)
-        rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
-        key = self._success_key
-        position = 0
-        while position < count:
-            try:
-                with deadline(self._timeout_s):
-                    # One timer for all lanes of a step: it is re-armed only after a failure.
-                    while position < count:
-                        lane = lanes[position]
-                        observation, reward, terminated, truncated, info = self._envs[lane].step(actions[position])
-                        if self._single is not None:
-                            self._single[lane] = observation
-                        else:
-                            self._keep(lane, observation)
-                        rewards[position] = reward
-                        flags[0, position] = terminated
-                        flags[1, position] = truncated
-                        if key in info:
-                            flags[2:, position] = bool(np.any(info[key])), True
-                        position += 1
-            except _RAISED as error:
-                failed[position] = self._account(error)
-                position += 1
-        result = StepResult(rewards, *flags, failed=failed)
-        self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
-        return result
-
-    def render(self, lane: int) -> Any:
-        """What the environment draws of itself, in the render mode that it was built with."""
-        with deadline(self._timeout_s):
-            return self._envs[lane].render()
-
-    def restart(self, lane: int) -> None:
-        close_quietly(self._envs[lane])
-        self._envs[lane] = self._build()
-
-    def close(self) -> None:
-        for env in self._envs:
-            close_quietly(env)
-
-    def _account(self, error: BaseException) -> str:
-        """The kind of a failure; its traceback (the place where it hung, for a hang) is kept."""
-        self.last_failure = "".join(traceback.format_exception(error))
-        return "timeouts" if isinstance(error, DeadlineExceededError) else "failures"
-
-    def _keep(self, lane: int, observation: object) -> None:
-        write_observation(self.observations, lane, observation)
 
 
 class SpacesDifferError(UserError):
@@ -247,29 +146,3 @@ def close_quietly(env: gymnasium.Env) -> None:
         env.close()
     except Exception:
         return
-
-
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Raises :class:`DeadlineExceededError` inside the block after ``seconds``. Does nothing outside the main thread.
-
-    A timer that was running before (a test's time limit, say) goes on afterwards with what was left of it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    started = time.monotonic()
-    handler_before = signal.signal(signal.SIGALRM, _raise_deadline)
-    left_before, interval_before = signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, handler_before)
-        if left_before > 0.0:
-            left = max(left_before - (time.monotonic() - started), 0.001)
-            signal.setitimer(signal.ITIMER_REAL, left, interval_before)
-
-
-def _raise_deadline(signum: int, frame: FrameType | None) -> None:
-    raise DeadlineExceededError

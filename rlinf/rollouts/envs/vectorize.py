@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import gymnasium
 import numpy as np
 
 from rlinf.rollouts.envs.make_env import EnvOptions, Vectorization, make_env, takes_env_as_it_is
 from rlinf.rollouts.envs.native import NativeVecEnv
-from rlinf.rollouts.envs.processes import SubprocessVecEnv
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv, can_be_seeded
-from rlinf.rollouts.envs.vec_env import SyncVecEnv, VecEnv, close_quietly
-from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+from rlinf.rollouts.envs.sync import SyncVecEnv
+from rlinf.rollouts.envs.vec_env import VecEnv, close_quietly
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
 
 # What a message to a process and back costs, measured at 30 to 60 microseconds a lane; below ten times that, processes
 # can not win even on many cores.
@@ -43,19 +42,18 @@ class VectorizationChoice:
 def make_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VecEnv:
     """``num_lanes`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_vec_env` finds).
 
-    Isolated environments share one process of the other interpreter, or have one each with `async`.
+    `sync` ones share a process: this one, or one of their own where that is needed (:func:`needs_process`).
     """
     kind = options.vectorization
-    if options.isolation == "process":
-        return IsolatedVecEnv(options, num_lanes, processes=num_lanes if kind == "async" else 1)
     if kind == "auto":
         kind = choose_vec_env(options, num_lanes, cores=cores).kind
+    if kind == "async":
+        return IsolatedVecEnv(options, num_lanes, processes=num_lanes)
     if kind == "native":
         if takes_env_as_it_is(options) and can_be_seeded(options):
             return SeededNativeVecEnv(options, num_lanes)
         return NativeVecEnv(options, num_lanes)
-    make = SubprocessVecEnv if kind == "async" else SyncVecEnv
-    return make(partial(make_env, options), num_lanes, options.success_key, options.step_timeout_s)
+    return IsolatedVecEnv(options, num_lanes) if needs_process(options) else SyncVecEnv(options, num_lanes)
 
 
 def choose_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VectorizationChoice:
@@ -82,7 +80,8 @@ def _native_or_not(options: EnvOptions, num_lanes: int) -> VectorizationChoice:
     Native lanes are timed together and the others one by one, which is how their costs grow.
     """
     probed = min(num_lanes, _PROBE_LANES)
-    single = make_vec_env(replace(options, vectorization="sync"), probed)
+    # What gets here is an environment of gymnasium's own, which needs no time limit.
+    single = SyncVecEnv(replace(options, step_timeout_s=0.0), probed)
     native = make_vec_env(replace(options, vectorization="native"), num_lanes)
     try:
         native_s, seen_native = _play(native, probed)

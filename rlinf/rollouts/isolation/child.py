@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -28,7 +27,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlinf.rollouts.envs.vec_env import SyncVecEnv
+    from rlinf.rollouts.envs.sync import SyncVecEnv
     from rlinf.rollouts.isolation.wire import Message
 
 
@@ -75,15 +74,12 @@ class Host:
 
     def _make(self, message: Message) -> Message:
         from rlinf.rollouts.envs.make_env import make_env
-        from rlinf.rollouts.envs.vec_env import SyncVecEnv
+        from rlinf.rollouts.envs.sync import SyncVecEnv
         from rlinf.rollouts.isolation.wire import Message
         from rlinf.space_description import describe
 
-        options, make = _options(message), make_env
-        if message.fields["draws"]:
-            make = _drawing()
-        build = functools.partial(make, options)
-        self.lanes = SyncVecEnv(build, message.fields["num_lanes"], options.success_key, options.step_timeout_s)
+        make = _drawing() if message.fields["draws"] else make_env
+        self.lanes = SyncVecEnv(_options(message), message.fields["num_lanes"], make)
         arrays: dict[str, Any] = {}
         spaces = {
             "observation": describe(self.lanes.observation_space, "observation", arrays),
@@ -170,6 +166,7 @@ def _drawing() -> Any:
 
 def serve(connection: socket.socket) -> None:
     """Says hello, then answers until the run closes the connection."""
+    from rlinf.errors import UserError
     from rlinf.rollouts.isolation.wire import HungUpError, Message, receive, send
 
     host = Host()
@@ -181,7 +178,9 @@ def serve(connection: socket.socket) -> None:
             break
         try:
             answer = host.answer(message)
-        except Exception:
+        except UserError as error:
+            answer = Message("refused", {"words": str(error)})
+        except (Exception, SystemExit):
             answer = Message("error", {"traceback": traceback.format_exc()})
         send(connection, answer)
     if host.lanes is not None:

@@ -14,10 +14,9 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlinf.errors import UserError
 from rlinf.rollouts.isolation.wire import HungUpError, Message, WireError, receive, send
 
-START_TIMEOUT_S = 300.0
-"""For the interpreter to come up, and for constructors; simulators that compile or load scenes take minutes."""
 _CLOSE_TIMEOUT_S = 3.0
 _LAST_LINES = 30
 _CHILD = Path(__file__).with_name("child.py")
@@ -26,8 +25,8 @@ _LENT = ("rlinf", "rlinf_envs")
 _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 
 
-class EnvProcessError(RuntimeError):
-    """An environment process could not be started, died, or said something that is no answer."""
+class EnvProcessError(RuntimeError, UserError):
+    """An environment process could not be started, died, refused, or said something that is no answer."""
 
 
 class EnvProcessTimeoutError(EnvProcessError):
@@ -35,10 +34,14 @@ class EnvProcessTimeoutError(EnvProcessError):
 
 
 class EnvProcess:
-    """``python`` is the interpreter of the environment's virtual environment; None takes the one of this process."""
+    """``python`` is the interpreter of the environment's virtual environment; None takes the one of this process.
 
-    def __init__(self, python: str | None) -> None:
+    It is up, within ``start_timeout_s``, when its first answer comes, so that several processes can start side by side.
+    """
+
+    def __init__(self, python: str | None, start_timeout_s: float) -> None:
         self.python = python or sys.executable
+        self._start_timeout_s = start_timeout_s
         here, there = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         command = [self.python, str(_CHILD), str(there.fileno()), str(lifeline)]
@@ -49,7 +52,7 @@ class EnvProcess:
                 stdin=subprocess.DEVNULL,  # an environment that asks gets an end of file, not our terminal
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env={name: value for name, value in os.environ.items() if name not in _OURS},
+                env=_environment(python),
                 start_new_session=True,  # Ctrl-C is for the run; what the environment starts dies with it
             )
         except OSError as error:
@@ -62,9 +65,9 @@ class EnvProcess:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         self.alive = True
-        self._expect("hello", START_TIMEOUT_S)
+        self._greeted = False
 
-    def post(self, message: Message, timeout_s: float) -> None:
+    def post(self, message: Message, timeout_s: float | None) -> None:
         """Sends; the answer is for :meth:`answer`, so that several processes can work at the same time."""
         self._awaited = message.kind
         try:
@@ -74,16 +77,20 @@ class EnvProcess:
         except (HungUpError, OSError) as error:
             raise self._dead() from error
 
-    def answer(self, timeout_s: float) -> Message:
-        """What it says to the last message.
+    def answer(self, timeout_s: float | None) -> Message:
+        """What it says to the last message; None waits for ever.
 
         Raises:
             EnvProcessError: it died, or the message failed there; its traceback or last words are in the text.
             EnvProcessTimeoutError: it took too long, and was killed.
         """
+        if not self._greeted:
+            awaited = self._awaited
+            self._expect("hello", self._start_timeout_s)
+            self._greeted, self._awaited = True, awaited
         return self._expect(self._awaited, timeout_s)
 
-    def ask(self, message: Message, timeout_s: float) -> Message:
+    def ask(self, message: Message, timeout_s: float | None) -> Message:
         self.post(message, timeout_s)
         return self.answer(timeout_s)
 
@@ -100,7 +107,7 @@ class EnvProcess:
             self._process.wait(_CLOSE_TIMEOUT_S)
         self.kill()
 
-    def _expect(self, kind: str, timeout_s: float) -> Message:
+    def _expect(self, kind: str, timeout_s: float | None) -> Message:
         self._awaited = kind
         try:
             message = receive(self._connection, timeout_s)
@@ -111,6 +118,8 @@ class EnvProcess:
         except WireError as error:
             self.kill()
             raise EnvProcessError(f"{self._name()}: {error}") from error
+        if message.kind == "refused":
+            raise EnvProcessError(message.fields["words"])
         if message.kind == "error":
             raise EnvProcessError(f"{self._name()} failed at {kind!r}:\n{message.fields['traceback']}")
         return message
@@ -118,10 +127,10 @@ class EnvProcess:
     def _name(self) -> str:
         return f"the environment's process {self._process.pid} ({self.python})"
 
-    def _late(self, timeout_s: float) -> EnvProcessTimeoutError:
+    def _late(self, timeout_s: float | None) -> EnvProcessTimeoutError:
         self.kill()
         return EnvProcessTimeoutError(
-            f"{self._name()} did not answer {self._awaited!r} within {timeout_s:.0f} s and was killed"
+            f"{self._name()} did not answer {self._awaited!r} within {timeout_s:.3g} s and was killed"
             f"{self._last_words()}"
         )
 
@@ -152,6 +161,13 @@ class EnvProcess:
             self._connection.close()
             os.close(self._lifeline)
             self._process.wait()
+
+
+def _environment(python: str | None) -> dict[str, str]:
+    """Environment variables of the process; our own interpreter finds the modules that this process finds."""
+    if python is None:
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 def lent_packages() -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Sub-environments in another interpreter: the same results bit for bit, one message per process and step."""
+"""Sub-environments in other processes: the same results bit for bit, one message per process and step."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import asdict
 
 import numpy as np
 
+from rlinf.rollouts.deadline import can_interrupt
 from rlinf.rollouts.envs.env_checker import Remark
 from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.vec_env import StepResult
-from rlinf.rollouts.isolation.process import START_TIMEOUT_S, EnvProcess, EnvProcessError, EnvProcessTimeoutError
+from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
 from rlinf.rollouts.isolation.wire import Message
 from rlinf.space_description import rebuild
 from rlinf.spaces import Arrays, empty_leaves
@@ -18,6 +19,12 @@ from rlinf.spaces import Arrays, empty_leaves
 # The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other lanes. Only what no
 # signal reaches in there is killed from here, after twice that time and a moment for the message.
 _PATIENCE, _MOMENT_S = 2.0, 5.0
+
+
+def needs_process(options: EnvOptions) -> bool:
+    """Whether environments must not be stepped in the calling thread: another interpreter is wanted, or no time limit
+    could be kept here (:func:`rlinf.rollouts.deadline.can_interrupt`)."""
+    return options.isolation == "process" or (options.step_timeout_s > 0 and not can_interrupt())
 
 
 class IsolatedVecEnv:
@@ -33,14 +40,14 @@ class IsolatedVecEnv:
         edges = np.linspace(0, num_lanes, processes + 1).round().astype(int)
         self._shares = [range(first, last) for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         self._home = {lane: index for index, share in enumerate(self._shares) for lane in share}
-        self._processes = [EnvProcess(options.python) for _ in self._shares]
+        self._processes = [self._start() for _ in self._shares]
         # Sub-environments that were made and never reset: a restart has nothing to do.
         self._untouched = set(range(num_lanes))
         try:
             for index in range(processes):
                 self._post_make(index)
             # They are built side by side.
-            found = [self._processes[index].answer(START_TIMEOUT_S) for index in range(processes)]
+            found = [self._processes[index].answer(options.start_timeout_s) for index in range(processes)]
         except EnvProcessError:
             self.close()
             raise
@@ -85,13 +92,13 @@ class IsolatedVecEnv:
         """A new environment for the lane; in a new process, where the old one is dead."""
         index = self._home[lane]
         if not self._processes[index].alive:
-            self._processes[index] = EnvProcess(self._options.python)
+            self._processes[index] = self._start()
             self._untouched.update(self._shares[index])
             self._post_make(index)
-            self._processes[index].answer(START_TIMEOUT_S)
+            self._processes[index].answer(self._options.start_timeout_s)
         elif lane not in self._untouched:
             message = Message("restart", {"lane": lane - self._shares[index][0]})
-            self._processes[index].ask(message, START_TIMEOUT_S)
+            self._processes[index].ask(message, self._options.start_timeout_s)
             self._untouched.add(lane)
 
     def render(self, lane: int) -> np.ndarray:
@@ -105,8 +112,12 @@ class IsolatedVecEnv:
             process.close()
 
     @property
-    def _patience_s(self) -> float:
-        return self._options.step_timeout_s * _PATIENCE + _MOMENT_S
+    def _patience_s(self) -> float | None:
+        limit = self._options.step_timeout_s
+        return limit * _PATIENCE + _MOMENT_S if limit else None
+
+    def _start(self) -> EnvProcess:
+        return EnvProcess(self._options.python, self._options.start_timeout_s)
 
     def _places(self, lanes: Sequence[int]) -> dict[int, list[int]]:
         """Process -> positions within ``lanes`` of those that live there."""
@@ -117,7 +128,7 @@ class IsolatedVecEnv:
 
     def _post_make(self, index: int) -> None:
         fields = {"options": asdict(self._options), "num_lanes": len(self._shares[index]), "draws": self._draws}
-        self._processes[index].post(Message("make", fields), START_TIMEOUT_S)
+        self._processes[index].post(Message("make", fields), self._options.start_timeout_s)
 
     def _ask(self, lanes: Sequence[int], messages: dict[int, Message]) -> tuple[dict[int, Message], dict[int, str]]:
         """One message per process, all of them before the first answer is waited for; observations are entered."""
@@ -166,8 +177,8 @@ def filming_problem_in_process(options: EnvOptions) -> str | None:
 
 def _asked_once(options: EnvOptions, kind: str) -> Message:
     """A process's answer to one question about the environment of ``options``."""
-    process = EnvProcess(options.python)
+    process = EnvProcess(options.python, options.start_timeout_s)
     try:
-        return process.ask(Message(kind, {"options": asdict(options)}), START_TIMEOUT_S)
+        return process.ask(Message(kind, {"options": asdict(options)}), options.start_timeout_s)
     finally:
         process.close()

@@ -33,7 +33,7 @@ from rlinf.rollouts.simulator.pipelined import PipelinedRollout, WorkerMessage
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
-from rlinf.streams import stream_seed
+from rlinf.streams import rollout_key, stream_seed
 from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
@@ -113,6 +113,7 @@ class EnvWorker:
                 num_steps=options.num_steps,
                 chunk=env.num_action_chunks,
                 max_failures=env.max_failures,
+                env_id=env.id,
                 next_observations=options.next_observations,
                 stages=options.stages,
             )
@@ -122,6 +123,7 @@ class EnvWorker:
                 seed=options.seed,
                 chunk=env.num_action_chunks,
                 max_failures=env.max_failures,
+                env_id=env.id,
                 auto_reset=options.auto_reset,
             )
 
@@ -135,9 +137,10 @@ class EnvWorker:
         self._policy.load_state_dict(dict(update.tensors), strict=True)
         self._version = update.version
 
-    def collect(self, step: int, tasks: Sequence[EpisodeTask] = ()) -> RolloutPart:
-        """This worker's rows of the batch of optimiser step ``step``; whole episodes are named by ``tasks``."""
-        return self._collection(PolicyFacts.of(self._policy), self._version, step, tasks).drive(self._policy)
+    def collect(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> RolloutPart:
+        """This worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""
+        facts = PolicyFacts.of(self._policy)
+        return self._collection(facts, self._version, step, tasks, round).drive(self._policy)
 
     def evaluate(
         self,
@@ -175,12 +178,12 @@ class EnvWorker:
         return self._course.answer(stage, answer)
 
     def _collection(
-        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = ()
+        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> PipelinedRollout[RolloutPart]:
-        fragments, stages = self._fragments, self._options.stages
+        fragments, stages, key = self._fragments, self._options.stages, rollout_key(step, round)
         if fragments is None:
-            return self._episodes_course(facts, version, step, tasks, stages)
-        columns = fragments.open(facts, step)
+            return self._episodes_course(facts, version, key, tasks, stages)
+        columns = fragments.open(facts, key)
 
         def end() -> RolloutCoroutine[RolloutPart]:
             part = yield from fragments.close(facts, columns, version)
@@ -191,12 +194,12 @@ class EnvWorker:
         return PipelinedRollout([fragments.fill(facts, columns, stage) for stage in range(stages)], end)
 
     def _episodes_course(
-        self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask], stages: int
+        self, facts: PolicyFacts, version: int, key: tuple[int, ...], tasks: Sequence[EpisodeTask], stages: int
     ) -> PipelinedRollout[RolloutPart]:
         runs: list[EpisodeRun] = []
 
         def play(lanes: list[int], mine: Sequence[EpisodeTask]) -> RolloutCoroutine[None]:
-            runs.append((yield from self._episodes.play(facts, mine, step, lanes=lanes)))
+            runs.append((yield from self._episodes.play(facts, mine, key, lanes=lanes)))
 
         def end() -> RolloutCoroutine[RolloutPart]:
             run = joined(runs)
@@ -236,11 +239,11 @@ class EnvWorker:
             if filmed and video is not None:
                 lanes, collector = self._filming(len(filmed))
                 with lanes.filming(video, [task.start_seed for task in filmed]):
-                    runs.append((yield from collector.play(facts, filmed, version, greedy=greedy)))
+                    runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy)))
                 problem, last_failure = lanes.problem, collector.last_failure
             if tasks:
                 evaluator = self._evaluator(len(tasks))
-                runs.append((yield from evaluator.play(facts, tasks, version, greedy=greedy)))
+                runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
                 # Those without a camera may have gone well.
                 last_failure = evaluator.last_failure or last_failure
             run = joined(runs)
@@ -282,7 +285,11 @@ class EnvWorker:
     def _collector(self, lanes: VecEnv) -> EpisodeCollector:
         env = self._options.env
         collector = EpisodeCollector(
-            lanes, seed=self._options.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
+            lanes,
+            seed=self._options.seed,
+            chunk=env.num_action_chunks,
+            max_failures=env.max_failures,
+            env_id=env.id,
         )
         collector.failure_count.take_over(self._stepped)
         return collector

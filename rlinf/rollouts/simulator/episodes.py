@@ -95,6 +95,7 @@ class EpisodeCollector:
         seed: int,
         chunk: int = 1,
         max_failures: int = 100,
+        env_id: str = "the environment",
         max_decisions: int = MAX_DECISIONS,
         auto_reset: bool = True,
     ) -> None:
@@ -104,7 +105,7 @@ class EpisodeCollector:
         self._max_decisions = max_decisions
         self._auto_reset = auto_reset
         self._tally = EpisodeTally(lanes.num_lanes)
-        self.failure_count = FailureCount(max_failures, lanes.num_lanes)
+        self.failure_count = FailureCount(max_failures, lanes.num_lanes, env_id)
 
     @property
     def last_failure(self) -> str:
@@ -115,20 +116,20 @@ class EpisodeCollector:
         self, policy: SimulatorPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False
     ) -> EpisodeRun:
         """All of ``tasks`` to their ends, with a policy of this process."""
-        return drive(self.play(PolicyFacts.of(policy), tasks, step, greedy=greedy), policy)
+        return drive(self.play(PolicyFacts.of(policy), tasks, (step,), greedy=greedy), policy)
 
     def play(
         self,
         policy: PolicyFacts,
         tasks: Sequence[EpisodeTask],
-        step: int,
+        key: tuple[int, ...],
         *,
         greedy: bool = False,
         lanes: Sequence[int] | None = None,
     ) -> RolloutCoroutine[EpisodeRun]:
         """All of ``tasks`` to their ends on some ``lanes`` (None: all).
 
-        Noise is keyed by (run seed, step, row, attempt); ``greedy`` needs none.
+        Noise is keyed by (run seed, rollout, row, attempt), the rollout being ``key``; ``greedy`` needs none.
         """
         usable = range(self._lanes.num_lanes) if lanes is None else lanes
         waiting = [(task, 0) for task in reversed(tasks)]
@@ -138,7 +139,7 @@ class EpisodeCollector:
         run = EpisodeRun([], Counter(), 0)
         while waiting or busy:
             if waiting and (self._auto_reset or not busy):
-                self._assign(usable, waiting, busy, policy, step, greedy, state, len(history), run)
+                self._assign(usable, waiting, busy, policy, key, greedy, state, len(history), run)
             now = sorted(busy)
             if not now:
                 continue
@@ -167,7 +168,7 @@ class EpisodeCollector:
         waiting: list[tuple[EpisodeTask, int]],
         busy: dict[int, _Slot],
         policy: PolicyFacts,
-        step: int,
+        key: tuple[int, ...],
         greedy: bool,
         state: np.ndarray,
         first: int,
@@ -186,8 +187,8 @@ class EpisodeCollector:
                 if attempt + 1 < _ATTEMPTS:
                     waiting.append((task, attempt + 1))
                 continue
-            keys = (self._seed, "act", step, task.row, attempt)
-            noise = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, *keys)
+            names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
+            noise = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
             busy[lane] = _Slot(task, attempt, first, noise)
             state[lane] = 0.0
             self._tally.clear(lane)

@@ -5,25 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal
 
+from rlinf.errors import UserError
+
 Attempt = Literal["reset", "step"]
 # One or two failures may be a start state's; more than this before anything went well are the environment's.
 _FEW = 3
+_LOOK = "`rlinf check` with the same file looks for the cause."
 
 
-class EnvFailureError(RuntimeError):
+class EnvFailureError(UserError):
     """Environments failed more often than `env.max_failures` allows, or never did anything else."""
 
 
-class FailureCount:
-    """Of some lanes. Where no reset, or no step, ever went well, a few failures are enough, one for each lane.
+def too_many_failures(env_id: str, counted: str, most: int, account: str) -> EnvFailureError:
+    """The error for more failures than `env.max_failures`; ``counted`` says how many, ``account`` is the newest."""
+    return EnvFailureError(
+        f"{env_id}: {account}\nThat is the newest failure: {counted}, and env.max_failures allows {most}. {_LOOK}"
+    )
 
-    Resets are judged by resets: the first step waits until all lanes are reset, however often some of them fail to be.
+
+class FailureCount:
+    """Of some sub-environments. Where no reset, or no step, ever went well, a few failures are enough, one for each.
+
+    Resets are judged by resets: the first step waits until all are reset, however often some of them fail to be.
     """
 
-    def __init__(self, max_failures: int, num_lanes: int) -> None:
+    def __init__(self, max_failures: int, num_envs: int, env_id: str) -> None:
         self.total = 0
+        self._env_id = env_id
         self._most = max_failures
-        self._most_in_vain = min(max_failures, max(_FEW, num_lanes))
+        self._most_in_vain = min(max_failures, max(_FEW, num_envs))
         self._in_vain: Counter[Attempt] = Counter()
         self._went_well: set[Attempt] = set()
 
@@ -42,20 +53,17 @@ class FailureCount:
             self._went_well.add(attempt)
 
     def add(self, attempt: Attempt, last: str, account: str) -> None:
-        """One failure: ``last`` says what went wrong in a word or two, ``account`` is its traceback.
+        """One failure: ``last`` says what went wrong in a word or two, ``account`` what was raised, and where.
 
         Raises:
             EnvFailureError: that was one too many.
         """
         self.total += 1
         self._in_vain[attempt] += 1
-        look = f"`rlinf check` with the same file looks for what is wrong with it. The last one:\n{account}"
         if attempt not in self._went_well and self._in_vain[attempt] > self._most_in_vain:
             raise EnvFailureError(
-                f"the environment never made a single step: {self._in_vain[attempt]} {attempt}s failed (last: {last}), "
-                f"and none went well. {look}"
+                f"{self._env_id}: {account}\nThe environment never made a single step: {self._in_vain[attempt]} "
+                f"{attempt}s failed (last: {last}), and none went well. {_LOOK}"
             )
         if self.total > self._most:
-            raise EnvFailureError(
-                f"environments failed {self.total} times (last: {last}), more than env.max_failures allows. {look}"
-            )
+            raise too_many_failures(self._env_id, f"{self.total} failed (last: {last})", self._most, account)

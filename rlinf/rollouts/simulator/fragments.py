@@ -1,7 +1,7 @@
 """Fragments: a fixed number of decisions of every lane, several episodes in a row (PPO's layout, and SAC's).
 
 Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, lane, number of the episode), and
-each decision's noise is drawn from (run seed, step, lane): a lane's history does not depend on who runs beside it.
+each decision's noise is drawn from (run seed, rollout, lane): a lane's history does not depend on who runs beside it.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class FragmentCollector:
         num_steps: int,
         chunk: int = 1,
         max_failures: int = 100,
+        env_id: str = "the environment",
         next_observations: bool = False,
         stages: int = 1,
     ) -> None:
@@ -80,7 +81,7 @@ class FragmentCollector:
         self._chunk = chunk
         self._keep_next = next_observations
         count = lanes.num_lanes
-        self.failure_count = FailureCount(max_failures, count)
+        self.failure_count = FailureCount(max_failures, count, env_id)
         self._all = list(range(count))
         self._episode = np.full(count, -1, dtype=np.int64)
         self._fresh = np.ones(count, dtype=bool)  # the next decision is the first of its episode
@@ -94,18 +95,18 @@ class FragmentCollector:
     def collect(self, policy: SimulatorPolicy, step: int, version: int) -> Fragment:
         """The fragment of optimiser step ``step``, ``num_steps`` decisions a lane, with a policy of this process."""
         facts = PolicyFacts.of(policy)
-        columns = self.open(facts, step)
+        columns = self.open(facts, (step,))
         for stage in range(len(self.stages)):
             drive(self.fill(facts, columns, stage), policy)
         return drive(self.close(facts, columns, version), policy)
 
-    def open(self, policy: PolicyFacts, step: int) -> Columns:
-        """Room for the decisions of a step, and the noise for them."""
+    def open(self, policy: PolicyFacts, key: tuple[int, ...]) -> Columns:
+        """Room for the decisions of the rollout ``key`` (see `streams.rollout_key`), and the noise for them."""
         self._failures = Counter()
         if self._state is None:
             self._state = np.zeros((len(self._all), policy.state_size), dtype=np.float32)
             self._begin(self._all)
-        return self._allocate(policy, step)
+        return self._allocate(policy, key)
 
     def fill(self, policy: PolicyFacts, columns: Columns, stage: int) -> RolloutCoroutine[None]:
         """All decisions of the lanes of one stage."""
@@ -117,10 +118,10 @@ class FragmentCollector:
         batch = yield from self._batch(policy, columns, version)
         return Fragment(batch, columns.episodes, self._failures, columns.env_steps)
 
-    def _allocate(self, policy: PolicyFacts, step: int) -> Columns:
+    def _allocate(self, policy: PolicyFacts, key: tuple[int, ...]) -> Columns:
         assert self._state is not None
         streams = (
-            NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", step, lane) for lane in self._lane_ids
+            NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", *key, lane) for lane in self._lane_ids
         )
         lead = (self._num_steps, len(self._all))
         parts = (*lead, self._chunk)

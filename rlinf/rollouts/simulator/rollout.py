@@ -17,10 +17,10 @@ from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.env_worker import Layout, RolloutPart
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.simulator.failures import too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
-from rlinf.streams import stream_seed
+from rlinf.streams import rollout_key, stream_seed
 from rlinf.types import Batch, Metrics, WeightUpdate, concatenate
 
 _RECENT = 100
@@ -42,6 +42,8 @@ class VectorOptions:
     """`episodes`: start states per step."""
     group_size: int = 1
     max_failures: int = 100
+    env_id: str = "the environment"
+    """For messages."""
     normalize_rewards: bool = False
     gamma: float = 1.0
     """Of the discounted return that reward normalisation looks at."""
@@ -76,26 +78,27 @@ class VectorRollout:
         self._workers.call("load", update)
         return {}
 
-    def collect(self, step: int) -> tuple[Batch, Metrics]:
-        """The batch of a step. Where every episode of it broke it is collected again, until too many have failed."""
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+        """A batch of a step. Where every episode of it broke it is collected again, until too many have failed."""
         started = time.perf_counter()
         parts: list[RolloutPart] = []
         batch: Batch | None = None
         while batch is None or not bool(batch.mask.any() or self._options.off_policy):
-            newest = self._collected(step)
+            newest = self._collected(step, round)
             parts += newest
             batch = self._joined(newest)
         episodes = [record for part in parts for record in part.episodes]
         self._recent.extend(record.total for record in episodes)
         return batch, self._metrics(parts, episodes, time.perf_counter() - started)
 
-    def _collected(self, step: int) -> list[RolloutPart]:
+    def _collected(self, step: int, round: int) -> list[RolloutPart]:
         """What every worker brings."""
         parts: list[RolloutPart]
         if self._options.layout == "episodes":
-            parts = self._workers.call("collect", per_rank=[(step, tasks) for tasks in self._split(self._tasks(step))])
+            shares = self._split(self._tasks(step, round))
+            parts = self._workers.call("collect", per_rank=[(step, tasks, round) for tasks in shares])
         else:
-            parts = self._workers.call("collect", step)
+            parts = self._workers.call("collect", step, (), round)
         self._env_steps += sum(part.env_steps for part in parts)
         self._note_failures(parts)
         return parts
@@ -141,11 +144,11 @@ class VectorRollout:
         """Of environments, so far: while training and while evaluating."""
         return self._failures.total()
 
-    def _tasks(self, step: int) -> list[EpisodeTask]:
+    def _tasks(self, step: int, round: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""
-        size = self._options.group_size
+        size, seed, key = self._options.group_size, self._options.seed, rollout_key(step, round)
         return [
-            EpisodeTask(group * size + member, group, stream_seed(self._options.seed, "start", step, group))
+            EpisodeTask(group * size + member, group, stream_seed(seed, "start", *key, group))
             for group in range(self._options.num_groups)
             for member in range(size)
         ]
@@ -161,10 +164,9 @@ class VectorRollout:
         for part in parts:
             self._failures.update(part.failures)
         if self._failures.total() > self._options.max_failures:
-            raise EnvFailureError(
-                f"environments failed {self._failures.total()} times ({dict(self._failures)}), more than "
-                f"env.max_failures = {self._options.max_failures}{_newest_failure(parts)}"
-            )
+            counted = f"{self._failures.total()} failed ({dict(self._failures)})"
+            newest = next((part.last_failure for part in parts if part.failures and part.last_failure), "")
+            raise too_many_failures(self._options.env_id, counted, self._options.max_failures, newest)
 
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
         metrics = episode_metrics(episodes)
@@ -205,12 +207,6 @@ def lane_ranges(num_envs: int, workers: int) -> list[range]:
         raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
     edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]
     return [range(first, last) for first, last in itertools.pairwise(edges)]
-
-
-def _newest_failure(parts: Sequence[RolloutPart]) -> str:
-    """To end a sentence with: what the environments of some worker said last."""
-    accounts = (part.last_failure for part in parts if part.failures and part.last_failure)
-    return next((f". The newest:\n{account}" for account in accounts), "")
 
 
 def _drop_singleton_groups(batch: Batch) -> Batch:

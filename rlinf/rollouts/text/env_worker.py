@@ -9,7 +9,9 @@ from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
-from rlinf.rollouts.text.grading import Graded, GradedColumns, Response, columns_of
+from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
+from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.text.grading import Graded, GradedColumns, Hung, Response, columns_of
 from rlinf.rollouts.text.make_env import TextEnvError, make_text_env
 
 _TOKENIZER_TASKS = 2000
@@ -34,7 +36,7 @@ class EnvFacts:
 class Demonstrations(Protocol):
     """Where (prompt, correct response) pairs come from."""
 
-    def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]: ...
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]: ...
 
 
 def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int) -> Iterator[str]:
@@ -48,22 +50,33 @@ def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int
 
 
 class TextEnvWorker:
-    """Environments of one id, one per (side, number of rows)."""
+    """Environments of one id, one per split."""
 
     busy_s = 0.0
     """Seconds of :meth:`grade` so far."""
 
-    def __init__(self, env_id: str, sides: Mapping[str, Mapping[str, Any]], *, max_turns: int = 1) -> None:
+    def __init__(
+        self,
+        env_id: str,
+        splits: Mapping[str, Mapping[str, Any]],
+        *,
+        max_turns: int = 1,
+        step_timeout_s: float = 0.0,
+        start_timeout_s: float = 0.0,
+    ) -> None:
         """
         Args:
-            sides: constructor kwargs by the name of the side.
+            splits: constructor kwargs by the name of the split.
             max_turns: after so many responses the driver ends a conversation, so the environment grades it then.
+            step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
+            start_timeout_s: the same for constructors, wherever they can be interrupted.
         """
-        self._env_id, self._sides, self._max_turns = env_id, sides, max_turns
-        self._envs: dict[tuple[str, int], Any] = {}
+        self._env_id, self._splits, self._max_turns = env_id, splits, max_turns
+        self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
+        self._envs: dict[str, Any] = {}
 
-    def facts(self, side: str) -> EnvFacts:
-        env = self._env(side, 1)
+    def facts(self, split: str) -> EnvFacts:
+        env = self._env(split)
         return EnvFacts(
             num_tasks=int(env.num_tasks),
             system_prompt=getattr(env, "system_prompt", None),
@@ -73,9 +86,9 @@ class TextEnvWorker:
             response_marks=tuple(getattr(env, "response_marks", ())),
         )
 
-    def prompts(self, side: str, task_ids: Sequence[int]) -> list[str]:
-        """The first observation of each task."""
-        env = self._env(side, 1)
+    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
+        """The first observation of each task; running conversations are not disturbed."""
+        env = self._env(split)
         return [env.prompt(task_id) for task_id in task_ids]
 
     def close(self) -> None:
@@ -83,59 +96,84 @@ class TextEnvWorker:
         while self._envs:
             self._envs.popitem()[1].close()
 
-    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Starts one conversation for each task id."""
-        return self._env(side, len(task_ids)).reset(options={"task_ids": list(task_ids)})
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Starts one conversation for each task id; those that ran before are over."""
+        env = self._env(split)
+        if env.num_envs != len(task_ids):
+            env.resize(len(task_ids))
+        return env.reset(options={"task_ids": list(task_ids)})
 
-    def answer(self, side: str, count: int, responses: Sequence[Response]) -> GradedColumns:
-        """Responses in some of the ``count`` conversations that :meth:`reset` started last; the others wait.
+    def answer(self, split: str, responses: Sequence[Response]) -> GradedColumns | Hung:
+        """Responses in some of the conversations that :meth:`reset` started last; the others wait.
 
         An environment that steps all rows together takes "" for the others, so they must have ended. One that has
-        ``mark_cut`` is told which responses the length limit ended.
+        ``mark_cut`` is told which responses the length limit ended. One that hangs is thrown away: the conversations
+        have to be started again.
         """
         began = time.perf_counter()
-        env = self._env(side, count)
-        actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * count
+        env = self._env(split)
+        actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * env.num_envs
         for response in responses:
             actions[response.place] = response.text
         if hasattr(env, "mark_cut"):
             env.mark_cut([response.place for response in responses if response.cut])
-        result = env.step(tuple(actions))
+        try:
+            with deadline(self._step_timeout_s):
+                result = env.step(tuple(actions))
+        except DeadlineExceededError as error:
+            del self._envs[split]
+            return Hung(account_of(error))
         return columns_of(result, [response.place for response in responses], seconds=time.perf_counter() - began)
 
-    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
         """All of ``responses`` at once, when the last has come."""
         given = list(responses)
         if given:
-            graded = self.answer(side, count, given)
+            graded = self.answer(split, given)
+            if isinstance(graded, Hung):
+                raise TimeoutError(f"{self._env_id} hangs in step: {graded.account}")
             self.busy_s += graded.seconds
             yield from graded.rows([response.place for response in given])
 
-    def demonstrations(self, side: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) pairs for a supervised warm start, or to train a tokenizer on.
 
         Raises:
             TextEnvError: a task has no response to demonstrate.
         """
         try:
-            return self._env(side, 1).demonstrations(list(task_ids))
+            return self._env(split).demonstrations(list(task_ids))
         except ValueError as error:
             raise TextEnvError(
                 f"{self._env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, and take a policy "
                 "that has a tokenizer (policy.path, or policy.tokenizer.path)."
             ) from error
 
-    def _env(self, side: str, rows: int) -> Any:
-        if (side, rows) not in self._envs:
-            self._envs[side, rows] = make_text_env(
-                self._env_id, self._sides[side], num_envs=rows, max_turns=self._max_turns
-            )
-        return self._envs[side, rows]
+    def _env(self, split: str) -> Any:
+        if split not in self._envs:
+            self._envs[split] = self._make(split)
+        return self._envs[split]
+
+    def _make(self, split: str) -> Any:
+        limit = self._start_timeout_s if can_interrupt() else 0.0
+        try:
+            with deadline(limit):
+                return make_text_env(self._env_id, self._splits[split], num_envs=1, max_turns=self._max_turns)
+        except DeadlineExceededError as error:
+            raise TextEnvError(
+                f"env.id {self._env_id}: its constructor took longer than {limit:g} s (cluster.start_timeout_s). "
+                f"{account_of(error)}"
+            ) from error
 
 
 def text_env_worker(config: Config) -> TextEnvWorker:
     """The environments of a run, for training and for evaluation; each is made when it is first asked for."""
     evaluation = {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}
     return TextEnvWorker(
-        config.env.id, {"train": config.env.kwargs, "eval": evaluation}, max_turns=config.env.max_turns
+        config.env.id,
+        {"train": config.env.kwargs, "eval": evaluation},
+        max_turns=config.env.max_turns,
+        # Elsewhere the driver watches over the worker's process, which it can end whatever it hangs in.
+        step_timeout_s=config.env.step_timeout_s if config.cluster.backend == "local" else 0.0,
+        start_timeout_s=config.cluster.start_timeout_s,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
@@ -26,8 +26,12 @@ class Graded:
     observation: str
     reward: float
     ended: bool
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
     """The row's entries of the environment's infos."""
+    truncated: bool = False
+    """The environment ended the conversation before its natural end, at its limit of turns."""
+    lost: bool = False
+    """The environment hung over the response; the rest means nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,16 @@ class GradedColumns:
                 float(self.rewards[index]),
                 bool(self.terminated[index]) or bool(self.truncated[index]),
                 {name: column[index] for name, column in self.infos.items()},
+                truncated=bool(self.truncated[index]),
             )
+
+
+@dataclass(frozen=True)
+class Hung:
+    """What a worker returns in place of columns: the environment's step took longer than `env.step_timeout_s`."""
+
+    account: str
+    """Where it hung, in words."""
 
 
 def columns_of(

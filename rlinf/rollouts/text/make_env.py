@@ -42,10 +42,11 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, max_
         raise TextEnvError(f"env.id: {env_id} is not registered.{_meant(env_id)}") from error
     except (ValueError, ImportError, OSError, gymnasium.error.Error) as error:
         raise TextEnvError(f"env.kwargs: {env_id} could not be made: {error}") from error
-    if not hasattr(env, "num_tasks"):
+    lacks = [name for name in ("num_tasks", "prompt", "resize") if not hasattr(env, name)]
+    if lacks:
         raise TextEnvError(
-            f"env.id: {env_id} is no text environment (it has no num_tasks), and policy.name: causal_lm needs one. "
-            "For a simulator set policy.name: actor_critic."
+            f"env.id: {env_id} is no text environment (it has no {', '.join(lacks)}), and policy.name: causal_lm needs "
+            "one. For a simulator set policy.name: actor_critic; docs/environments.md says what a text environment has."
         )
     turns = getattr(env, "max_turns", 1)
     if turns > 1 and max_turns == 1:

@@ -37,6 +37,8 @@ class OpenGroup:
     rows: list[Row]
     born: int
     """The step that it was begun in: part of its random streams' names."""
+    round: int = 0
+    """The round of that step."""
     begun: dict[int, Completion] = field(default_factory=dict)
     """Sample -> what there is of its response."""
 
@@ -55,16 +57,20 @@ class OverSamplingRollout(TextRollout):
         super().__init__(sampler, *args, **settings)
         self.extra = extra
         self.kept: list[OpenGroup] = []
+        self.position = 0
+        """Of the next task in the task order: how many a step begins depends on what the steps before it left over."""
 
-    def train_round(self, step: int) -> tuple[Conversations, int]:
+    def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The first ``prompts`` complete groups, those begun earlier before the new ones."""
-        fresh, dropped = self.fitting_tasks(self.prompts + self.extra - len(self.kept))
+        fresh, dropped = self.fitting_tasks(self.position, self.prompts + self.extra - len(self.kept))
+        self.position += len(fresh) + dropped
+        self.prompts_dropped += dropped
         clock = Clock()
         began = time.perf_counter()
         tasks = [group.rows[0].task_id for group in self.kept] + fresh
         opened = self.open_rows("train", tasks, self.group_size)
         started = [opened[i : i + self.group_size] for i in range(0, len(opened), self.group_size)]
-        groups = self.kept + [OpenGroup(rows, born=step) for rows in started[len(self.kept) :]]
+        groups = self.kept + [OpenGroup(rows, born=step, round=round) for rows in started[len(self.kept) :]]
         for place, group in enumerate(groups):
             for row in group.rows:
                 row.group = place
@@ -114,7 +120,7 @@ class OverSamplingRollout(TextRollout):
                         prompt_ids=row.prompt_ids,
                         n=len(group.rows) if fresh else 1,
                         params=self.params,
-                        key=(self.seed, group.born, row.task_id, 0),
+                        key=(*self._key(group.born, group.round), row.task_id, 0),
                         prefix=begun.token_ids if begun is not None else (),
                         first_sample=row.sample,
                     )
@@ -124,11 +130,11 @@ class OverSamplingRollout(TextRollout):
         return requests, takers
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "kept": self.kept}
+        return {**super().state_dict(), "kept": self.kept, "position": self.position}
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
-        self.kept = state["kept"]
+        self.kept, self.position = state["kept"], state["position"]
 
 
 def _joined(begun: Completion | None, rest: Completion) -> Completion:

@@ -17,8 +17,9 @@ import torch
 from rlinf.errors import UserError
 from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.rows import Row, batch_of, set_lost_apart
 from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.streams import rollout_key
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
 
 GENERATION = "time/generation_s"
@@ -35,9 +36,12 @@ class TextSampler(Protocol):
 class TextEnvs(Protocol):
     """Text environments somewhere: the rows of all workers as one vector env."""
 
-    def reset(self, side: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
+    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
+        """The first observation of each task; starts no conversation."""
 
-    def grade(self, side: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
+
+    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
         """What is said to each of ``responses``, in any order.
 
         ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
@@ -83,7 +87,9 @@ class Clock:
 
 
 class TextRollout:
-    """Collects batches of ``prompts x group_size`` responses; a function of seed, step, position and weights alone."""
+    """Collects batches of ``prompts x group_size`` responses: a function of the seed, the step, the round, the weights,
+    and the number of prompts that earlier steps dropped because they were too long.
+    """
 
     def __init__(
         self,
@@ -99,62 +105,78 @@ class TextRollout:
         max_turns: int,
         max_prompt_length: int,
         pad_token_id: int,
+        max_conversation_tokens: int,
         extra_columns: Collection[str] = (),
     ) -> None:
-        """``extra_columns``: what the estimator needs beside the usual columns, by the names of the catalog:
-        ``greedy_rewards`` costs a further response for each prompt, ``anchor_ids`` nothing.
+        """
+        Args:
+            params: of each response; ``max_new_tokens`` limits one turn.
+            max_conversation_tokens: limits all turns together with what the environment says in between.
+            extra_columns: what the estimator needs beside the usual columns, by the names of the catalog:
+                ``greedy_rewards`` costs a further response for each prompt, ``anchor_ids`` nothing.
         """
         self.sampler, self.envs, self.renderer, self.order = sampler, envs, renderer, order
         self.params, self.prompts, self.group_size, self.seed = params, prompts, group_size, seed
         self.max_turns, self.max_prompt_length, self.pad_token_id = max_turns, max_prompt_length, pad_token_id
+        self.max_conversation_tokens = max_conversation_tokens
         self.extra_columns = frozenset(extra_columns)
         self.prompts_dropped = 0
 
-    def collect(self, step: int) -> tuple[Batch, Metrics]:
-        """The next ``prompts`` tasks, ``group_size`` responses each."""
-        done, dropped = self.train_round(step)
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+        """``prompts`` tasks, ``group_size`` responses each."""
+        done, dropped = self.train_round(step, round)
+        set_lost_apart(done.rows)
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
         metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
             metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
         if "greedy_rewards" in self.extra_columns:
             task_ids = [row.task_id for row in done.rows if row.sample == 0]
-            baselines, tokens = self._greedy_rewards(task_ids, step)
+            baselines, tokens = self._greedy_rewards(task_ids, self._key(step, round))
             metadata["greedy_reward"] = [baseline for baseline in baselines for _ in range(self.group_size)]
             metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
             metrics["rollout/tokens"] += tokens
         return batch.replace(metadata=metadata), metrics
 
-    def train_round(self, step: int) -> tuple[Conversations, int]:
+    def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The conversations of a batch, and how many tasks were dropped on the way."""
-        task_ids, dropped = self.fitting_tasks(self.prompts)
-        key = (self.seed, step)
+        start = (step + round) * self.prompts + self.prompts_dropped
+        task_ids, dropped = self.fitting_tasks(start, self.prompts, round)
+        if round == 0:
+            self.prompts_dropped += dropped
+        key = self._key(step, round)
         return self.converse("train", task_ids, samples=self.group_size, params=self.params, key=key), dropped
 
-    def _greedy_rewards(self, task_ids: Sequence[int], step: int) -> tuple[list[float], int]:
+    def _key(self, step: int, round: int) -> tuple[int, ...]:
+        return (self.seed, *rollout_key(step, round))
+
+    def _greedy_rewards(self, task_ids: Sequence[int], key: tuple[int, ...]) -> tuple[list[float], int]:
         """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
         greedy = self.params.greedy()
-        done = self.converse("train", task_ids, samples=1, params=greedy, key=(self.seed, step))
+        done = self.converse("train", task_ids, samples=1, params=greedy, key=key)
         return [row.total_reward for row in done.rows], sum(sum(row.mask) for row in done.rows)
 
     def converse(
-        self, side: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+        self, split: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
     ) -> Conversations:
         """``samples`` conversations about each task, in the order of ``task_ids``."""
         clock = Clock()
         began = time.perf_counter()
-        rows = self.open_rows(side, task_ids, samples)
+        rows = self.open_rows(split, task_ids, samples)
         clock.add("time/env_reset_s", began)
         for turn in range(self.max_turns):
-            self.hear(side, rows, self._answers(rows, turn, params, key, clock), clock)
+            self.hear(split, rows, self._answers(rows, turn, params, key, clock), clock)
             if all(row.done for row in rows):
                 break
+        for row in rows:
+            if not row.done:
+                row.cut("turns")
         return Conversations(rows, {**summary(rows), **clock.spent})
 
-    def open_rows(self, side: str, task_ids: Sequence[int], samples: int) -> list[Row]:
+    def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
         """``samples`` new conversations about each task."""
         repeated = [task for task in task_ids for _ in range(samples)]
-        prompts, infos = self.envs.reset(side, repeated)
+        prompts, infos = self.envs.reset(split, repeated)
         return [
             Row(
                 group=place // samples,
@@ -168,15 +190,19 @@ class TextRollout:
             for place, task in enumerate(repeated)
         ]
 
-    def hear(self, side: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
+    def hear(self, split: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
         """What the environment says to ``responses`` goes into their rows, as they come."""
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
-        for graded in self.envs.grade(side, len(rows), responses):
+        for graded in self.envs.grade(split, len(rows), responses):
+            if graded.lost:
+                rows[graded.place].lose()
+                continue
             rows[graded.place].read(
                 graded.observation,
                 reward=graded.reward,
                 ended=graded.ended,
+                truncated=graded.truncated,
                 facts=dict(graded.facts),
                 renderer=self.renderer,
             )
@@ -190,8 +216,10 @@ class TextRollout:
         """Responses as the sampler finishes them."""
         requests, takers = self._requests(rows, turn, params, key)
         for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
-            group = takers[completion.request_id]
-            place = group[completion.sample_index - requests[completion.request_id].first_sample]
+            request = requests[completion.request_id]
+            place = takers[completion.request_id][completion.sample_index - request.first_sample]
+            if completion.finish_reason == "length" and request.params.max_new_tokens < params.max_new_tokens:
+                completion = replace(completion, finish_reason="conversation_length")
             rows[place].speak(completion, self.renderer)
             yield rows[place].response(place)
 
@@ -204,9 +232,9 @@ class TextRollout:
         for place, row in enumerate(rows):
             if row.done:
                 continue
-            room = params.max_new_tokens - len(row.tokens)
+            room = min(params.max_new_tokens, self.max_conversation_tokens - len(row.tokens))
             if room < 1:
-                row.cut("length")
+                row.cut("conversation_length")
                 continue
             shared = turn == 0 and takers and rows[takers[-1][0]].group == row.group
             if shared:
@@ -221,17 +249,19 @@ class TextRollout:
                     params=params if room == params.max_new_tokens else replace(params, max_new_tokens=room),
                     key=(*key, row.task_id, turn),
                     first_sample=row.sample,
+                    group=row.group if self.max_turns > 1 else None,
                 )
             )
         return [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)], takers
 
-    def fitting_tasks(self, count: int) -> tuple[list[int], int]:
-        """The next ``count`` tasks whose prompt fits, and how many did not and were dropped."""
+    def fitting_tasks(self, start: int, count: int, round: int = 0) -> tuple[list[int], int]:
+        """The first ``count`` tasks from position ``start`` on whose prompt fits, and how many did not, before them."""
         fitting: list[int] = []
         dropped = 0
         while len(fitting) < count:
-            candidates = self.order.take(count - len(fitting))
-            prompts, _ = self.envs.reset("train", candidates)
+            position = start + len(fitting) + dropped
+            candidates = self.order.tasks(position, count - len(fitting), round=round)
+            prompts = self.envs.prompts("train", candidates)
             for task, prompt in zip(candidates, prompts, strict=True):
                 if len(self.renderer.prompt(prompt)) <= self.max_prompt_length:
                     fitting.append(task)
@@ -242,25 +272,22 @@ class TextRollout:
                     f"data.max_prompt_length {self.max_prompt_length}: every prompt of the dataset is longer. Raise "
                     "it, or shorten the prompts."
                 )
-        self.prompts_dropped += dropped
         return fitting, dropped
 
     def require_fitting_prompt(self) -> None:
-        """Raises UserError where no prompt of the dataset fits; nothing counts as visited."""
-        state = self.state_dict()
-        self.fitting_tasks(1)
-        self.load_state_dict(state)
+        """Raises UserError where no prompt of the dataset fits."""
+        self.fitting_tasks(0, 1)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"position": self.order.position, "prompts_dropped": self.prompts_dropped}
+        return {"prompts_dropped": self.prompts_dropped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.order.position = state["position"]
         self.prompts_dropped = state["prompts_dropped"]
 
 
 def summary(rows: Sequence[Row]) -> Metrics:
-    """Rewards, verdicts and lengths; shares are of all rows."""
+    """Rewards, verdicts and lengths; shares are of all rows that the environment answered."""
+    rows = [row for row in rows if not row.lost] or rows
     count = max(1, len(rows))
     rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
     lengths = torch.tensor([len(row.tokens) for row in rows], dtype=torch.float64)
@@ -275,7 +302,8 @@ def summary(rows: Sequence[Row]) -> Metrics:
         "rollout/accuracy": verdicts.count("correct") / count,
         "rollout/response_length": float(lengths.mean()),
         "rollout/response_length_max": float(lengths.max()),
-        "rollout/cut_by_length": sum(row.finish_reason == "length" for row in rows) / count,
+        "rollout/cut_by_length": sum(row.cut_by_length for row in rows) / count,
+        "rollout/cut_by_turns": sum(row.finish_reason == "turns" for row in rows) / count,
         "rollout/tokens": float(lengths.sum()),
         **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
         "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),

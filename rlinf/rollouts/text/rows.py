@@ -53,7 +53,12 @@ class Row:
     """The conversation after the prompt: the tokens of all turns are ``tokens``."""
     facts: dict[str, Any] = field(default_factory=dict)
     finish_reason: str = ""
+    """Why the conversation ended: "stop" (the environment or the policy ended it), "length" (a response at
+    `rollout.max_new_tokens`), "conversation_length" (at `rollout.max_conversation_tokens`), "turns" (at
+    `env.max_turns`), "env_timeout" (the environment hung), or what else the sampler says."""
     done: bool = False
+    lost: bool = False
+    """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
     _turn_start: int = 0
     _heard: str | None = None
     """What the environment said last; None before its first answer to a turn."""
@@ -65,6 +70,11 @@ class Row:
     @property
     def verdict(self) -> str:
         return str(self.facts.get("verdict", ""))
+
+    @property
+    def cut_by_length(self) -> bool:
+        """Whether a limit on tokens ended it."""
+        return self.finish_reason in ("length", "conversation_length")
 
     def speak(self, completion: Completion, renderer: PromptRenderer) -> None:
         """The policy's next turn."""
@@ -81,22 +91,31 @@ class Row:
 
     def response(self, place: int) -> Response:
         """The turn that :meth:`speak` added, as the environment reads it; ``place`` is that of the conversation."""
-        return Response(place, self.answers[-1], self.finish_reason == "length")
+        return Response(place, self.answers[-1], self.cut_by_length)
 
     def anchor_ids(self) -> list[int]:
         """For each slot the state that a turn begins from there, or -1."""
         return [self.anchors.get(slot, -1) for slot in range(len(self.tokens))]
 
     def read(
-        self, observation: str, *, reward: float, ended: bool, facts: dict[str, Any], renderer: PromptRenderer
+        self,
+        observation: str,
+        *,
+        reward: float,
+        ended: bool,
+        facts: dict[str, Any],
+        renderer: PromptRenderer,
+        truncated: bool = False,
     ) -> None:
-        """The environment's answer to the turn that :meth:`speak` added."""
+        """The environment's answer to the turn that :meth:`speak` added; ``truncated``: it was cut there."""
         self.facts = facts
         if self.tokens:
             self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + reward
             self._place_steps(renderer)
-        if ended or self.finish_reason == "length":
+        if ended or self.cut_by_length:
             self.done = True
+            if truncated and not self.cut_by_length:
+                self.finish_reason = "turns"
             return
         self._heard = observation
         added = renderer.continuation(observation, after=self.tokens[-1] if self.tokens else None)
@@ -109,6 +128,13 @@ class Row:
     def cut(self, reason: str) -> None:
         """Ends the conversation where no room is left."""
         self.finish_reason, self.done = reason, True
+
+    def lose(self) -> None:
+        """Takes the conversation out of the batch: its environment hung."""
+        self.mask = [False] * len(self.tokens)
+        self.rewards.clear()
+        self.step_rewards.clear()
+        self.facts, self.finish_reason, self.done, self.lost = {}, "env_timeout", True, True
 
     def _place_steps(self, renderer: PromptRenderer) -> None:
         """Character offsets of the environment's steps, as slots: a step ends in the token that completes its text.
@@ -139,6 +165,24 @@ def _state_id(observation: str) -> int:
     return int.from_bytes(blake2b(observation.encode(), digest_size=8).digest(), "little") >> 1
 
 
+def set_lost_apart(rows: Sequence[Row]) -> None:
+    """Gives each lost row a group of its own, so that it counts in no other row's statistics.
+
+    A row that is left without another of its group has nothing to be compared with, and is lost too.
+    """
+    present: dict[int, list[Row]] = {}
+    for row in rows:
+        if not row.lost:
+            present.setdefault(row.group, []).append(row)
+    for lost in [row for row in rows if row.lost]:
+        rest = present.get(lost.group, [])
+        if len(rest) == 1:
+            rest[0].lose()
+    unused = 1 + max((row.group for row in rows), default=-1)
+    for number, row in enumerate([row for row in rows if row.lost]):
+        row.group = unused + number
+
+
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
     """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
     count, slots = len(rows), max(1, *(len(row.tokens) for row in rows))
@@ -165,7 +209,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             # the policy acted last: the environment may have spoken after that.
             last = length - 1 - row.mask[::-1].index(True)
             terminated[place, last] = True
-            truncated[place, last] = row.finish_reason == "length"
+            truncated[place, last] = row.cut_by_length
     return Batch(
         inputs={
             "prompt_ids": prompts,

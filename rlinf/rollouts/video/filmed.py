@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from rlinf.rollouts.envs.make_env import EnvOptions
-from rlinf.rollouts.envs.vec_env import StepResult, SyncVecEnv
-from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+from rlinf.rollouts.envs.sync import SyncVecEnv
+from rlinf.rollouts.envs.vec_env import StepResult
+from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
 from rlinf.rollouts.video.encoder import Film
 from rlinf.rollouts.video.filmable import filmable_env
 from rlinf.rollouts.video.tiles import Grid, Tile
@@ -118,10 +118,9 @@ class FilmedVecEnv:
 
 
 def _drawing_lanes(options: EnvOptions, num_lanes: int) -> SyncVecEnv | IsolatedVecEnv:
-    if options.isolation == "process":
+    if needs_process(options):
         return IsolatedVecEnv(options, num_lanes, draws=True)
-    build = partial(filmable_env, options)
-    return SyncVecEnv(build, num_lanes, options.success_key, options.step_timeout_s)
+    return SyncVecEnv(options, num_lanes, filmable_env)
 
 
 def _words(error: Exception) -> str:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class StatefulRollout(Protocol):
-    """A rollout whose position is part of every checkpoint."""
+    """A rollout (:class:`rlinf.interfaces.Rollout`) with a state that is part of every checkpoint."""
 
-    def collect(self, step: int) -> tuple[Batch, Metrics]: ...
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]: ...
 
     def state_dict(self) -> Any: ...
 

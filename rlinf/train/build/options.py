@@ -6,6 +6,7 @@ from rlinf.algorithms import catalog
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
 from rlinf.config.facts import collects_episodes
+from rlinf.config.lengths import conversation_tokens
 from rlinf.config.plan.memory import needs_reference
 from rlinf.learners.stage import Stage
 from rlinf.types import SamplingParams
@@ -22,7 +23,7 @@ def training_stage(config: Config) -> Stage:
     algorithm = config.algorithm
     return Stage(
         name="train",
-        objective=Objective(algorithm, max_response_length=config.rollout.max_new_tokens),
+        objective=Objective(algorithm, max_response_length=conversation_tokens(config)),
         lr=optimizer.lr,
         critic_lr=optimizer.critic_lr,
         betas=optimizer.betas,

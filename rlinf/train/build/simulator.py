@@ -106,6 +106,7 @@ def env_options(config: Config) -> EnvOptions:
         frame_stack=env.frame_stack,
         success_key=env.success_key,
         step_timeout_s=env.step_timeout_s,
+        start_timeout_s=config.cluster.start_timeout_s,
         max_failures=env.max_failures,
     )
 
@@ -143,6 +144,7 @@ def vector_options(config: Config) -> VectorOptions:
         num_groups=config.rollout.batch_size,
         group_size=config.algorithm.group_size,
         max_failures=config.env.max_failures,
+        env_id=config.env.id,
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
         off_policy=config.algorithm.loss_type == OFF_POLICY_LOSS,

@@ -11,6 +11,7 @@ from typing import Any
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
+from rlinf.config.lengths import conversation_tokens
 from rlinf.config.schema import OffloadConfig
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
@@ -26,8 +27,9 @@ from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.text_learner import build_learner, language_model
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
-from rlinf.train.workers.pools import LearnerPool, TextEnvPool
+from rlinf.train.workers.pools import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.train.workers.weight_transport import choose
 from rlinf.types import Batch
@@ -36,7 +38,10 @@ from rlinf.types import Batch
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     envs = TextEnvPool(
-        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config))
+        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
+        env_id=config.env.id,
+        step_timeout_s=config.env.step_timeout_s,
+        max_failures=config.env.max_failures,
     )
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
@@ -84,6 +89,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/samplers": sampler.restarts,
             "failures/responses_redone": sampler.redone,
             "failures/env_workers": envs.restarts,
+            "env/timeouts": envs.timeouts,
         },
         notes=train.notes,
     )
@@ -109,6 +115,7 @@ def _make_rollout(
         max_turns=config.env.max_turns,
         max_prompt_length=config.data.max_prompt_length,
         pad_token_id=renderer.tokenizer.pad_token_id,
+        max_conversation_tokens=conversation_tokens(config),
         extra_columns=catalog.estimator(config.algorithm.adv_type).needs,
     )
 
@@ -179,7 +186,7 @@ def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
         eos_token_ids=eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
-        max_model_len=config.data.max_prompt_length + config.rollout.max_new_tokens,
+        max_model_len=config.data.max_prompt_length + conversation_tokens(config),
         device="cuda" if gpus_of(config)[1] > 0 else "cpu",
         dtype=config.policy.dtype,
         attention=config.policy.attention,

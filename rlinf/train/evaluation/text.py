@@ -75,6 +75,6 @@ def _shape(rows: Sequence[Row]) -> Metrics:
     return {
         "eval/reward": sum(row.total_reward for row in rows) / count,
         "eval/response_length": sum(len(row.tokens) for row in rows) / count,
-        "eval/cut_by_length": sum(row.finish_reason == "length" for row in rows) / count,
+        "eval/cut_by_length": sum(row.cut_by_length for row in rows) / count,
         "eval/unparsable": sum(row.verdict == "unparsable" for row in rows) / count,
     }

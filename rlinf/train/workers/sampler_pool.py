@@ -57,9 +57,15 @@ class SamplerPool:
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         """The same completions as they come from the workers."""
-        slices = shares(len(requests), self.group.size)
-        parts = {rank: _Part(requests[part]) for rank, part in enumerate(slices) if requests[part]}
+        parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
         return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
+
+    def _split(self, requests: Sequence[SampleRequest]) -> list[Sequence[SampleRequest]]:
+        """The requests of each worker: even shares, or by group where conversations are to stay where they began."""
+        size = self.group.size
+        if any(request.group is None for request in requests):
+            return [requests[part] for part in shares(len(requests), size)]
+        return [[r for r in requests if r.group is not None and r.group % size == rank] for rank in range(size)]
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int

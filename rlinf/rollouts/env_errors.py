@@ -1,0 +1,38 @@
+"""Exceptions of environments in the words of their author: what was raised, and where in the author's own code."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import gymnasium
+
+# Frames in here say nothing to somebody who looks for a mistake in an environment.
+_CARRIERS = (str(Path(__file__).parents[1]), str(Path(gymnasium.__file__).parent))
+_MOST_FRAMES = 4
+_MOST_CHARS = 500
+
+
+def account_of(error: BaseException, words: str | None = None) -> str:
+    """The exception and what caused it, then the innermost frames of the environment's own code.
+
+    ``words`` stand in place of the exception where they say more.
+    """
+    text = words or _named(error)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and words is None:
+        text += f" (after {_named(cause)})"
+    frames = _own_frames(error) or (_own_frames(cause) if cause is not None else [])
+    return f"{text}, at\n{''.join(traceback.format_list(frames)).rstrip()}" if frames else text
+
+
+def _named(error: BaseException) -> str:
+    said = str(error)
+    said = said if len(said) <= _MOST_CHARS else f"{said[:_MOST_CHARS]} ..."
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not frame.filename.startswith((*_CARRIERS, "<frozen"))]
+    return own[-_MOST_FRAMES:]

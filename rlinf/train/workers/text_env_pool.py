@@ -1,0 +1,210 @@
+"""The text environments of all workers as one vector of conversations.
+
+A worker that dies is restarted and its conversations are replayed. A step that takes longer than `env.step_timeout_s`
+is ended the same way, since nothing else reaches every kind of hang; it costs the conversations that it hung over.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
+from rlinf.rollouts.simulator.failures import FailureCount
+from rlinf.rollouts.text.env_worker import EnvFacts
+from rlinf.rollouts.text.grading import Graded, GradedColumns, Hung, Response
+from rlinf.train.workers.pools import shares
+
+_GATHER_S = 0.01
+_log = logging.getLogger(__name__)
+
+
+class TextEnvPool:
+    """Fits `rollouts.text.rollout.TextEnvs`."""
+
+    def __init__(
+        self,
+        group: WorkerGroup,
+        *,
+        env_id: str = "the environment",
+        step_timeout_s: float = 0.0,
+        max_failures: int = 100,
+    ) -> None:
+        """``step_timeout_s``: how long one step of an environment may take, 0 for any time; ``max_failures``: how many
+        responses it may hang over before the run ends.
+        """
+        self.group = group
+        self.restarts = 0
+        self.timeouts = 0
+        """Responses that the environment hung over."""
+        self._timeout_s = step_timeout_s or None
+        self._failures = FailureCount(max_failures, group.size, env_id)
+        self._failures.went_well("reset", 1)
+        self._in_part: dict[str, bool] = {}
+        self._busy_s = [0.0] * group.size
+        self._open: dict[int, tuple[str, list[int], list[list[Response]]]] = {}
+        """Rank -> split, task ids and all responses since the last reset (by the worker's own rows): for replay."""
+        self._slices: list[slice] = []
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of grading so far, of the busiest worker."""
+        return max(self._busy_s)
+
+    def facts(self, split: str) -> EnvFacts:
+        facts: EnvFacts = self.group.call_one(0, "facts", split)
+        self._in_part[split] = facts.steps_in_part
+        return facts
+
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+        return self.group.call_one(0, "demonstrations", split, list(task_ids))
+
+    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
+        """The first observation of each task; running conversations are not disturbed."""
+        return self.group.call_one(0, "prompts", split, list(task_ids))
+
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
+        self._slices = shares(len(task_ids), self.group.size)
+        parts = [list(task_ids[part]) for part in self._slices]
+        self._open = {rank: (split, part, []) for rank, part in enumerate(parts) if part}
+        handles = {rank: self.group.submit_one(rank, "reset", split, parts[rank]) for rank in self._open}
+        results = []
+        for rank, handle in handles.items():
+            try:
+                results.append(handle.result())
+            except WORKER_LOST as error:
+                results.append(self._restart(rank, error))
+        observations = [text for result in results for text in result[0]]
+        return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
+
+    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        """What is said to each of ``responses``, in any order.
+
+        A worker that is free is given the responses that have come for it so far, while more are awaited: those that
+        come within :data:`_GATHER_S` go together. Environments that cannot step in part get all at the end.
+        """
+        in_part = self._steps_in_part(split)
+        desk = {rank: _PendingGrades() for rank in self._open}
+        for response in responses:
+            rank = next(rank for rank in desk if self._slices[rank].start <= response.place < self._slices[rank].stop)
+            desk[rank].add(response._replace(place=response.place - self._slices[rank].start))
+            if in_part:
+                for rank in [rank for rank in desk if desk[rank].due()]:
+                    yield from self._collect(rank, desk[rank])
+                    self._hand_in(rank, desk[rank])
+        while any(one.waiting or one.handle for one in desk.values()):
+            for rank, one in desk.items():
+                yield from self._collect(rank, one)
+            for rank, one in desk.items():
+                self._hand_in(rank, one)
+
+    def _steps_in_part(self, split: str) -> bool:
+        return self._in_part[split] if split in self._in_part else self.facts(split).steps_in_part
+
+    def _hand_in(self, rank: int, desk: _PendingGrades) -> None:
+        if desk.waiting:
+            desk.given, desk.waiting = desk.waiting, []
+            desk.handle, desk.submitted = self._submit(rank, desk.given), time.monotonic()
+
+    def _submit(self, rank: int, given: Sequence[Response]) -> Handle:
+        return self.group.submit_one(rank, "answer", self._open[rank][0], given)
+
+    def _collect(self, rank: int, desk: _PendingGrades) -> Iterator[Graded]:
+        """Waits for what the worker was given last."""
+        if desk.handle is None:
+            return
+        handle, desk.handle = desk.handle, None
+        graded = self._result(rank, handle, desk.given, time.monotonic() - desk.submitted)
+        if isinstance(graded, Hung):
+            yield from self._one_by_one(rank, desk.given, graded)
+        else:
+            yield from self._entered(rank, desk.given, graded)
+
+    def _result(self, rank: int, handle: Handle, given: Sequence[Response], spent_s: float) -> GradedColumns | Hung:
+        """What a worker says to ``given``; one that died is restarted and asked again, one that hangs restarted."""
+        left = None if self._timeout_s is None else max(0.0, self._timeout_s - spent_s)
+        try:
+            result: GradedColumns | Hung = handle.result(timeout=left)
+        except WorkerTimeout as error:
+            if self._timeout_s is None:
+                raise
+            self._restart(rank, error, counted=False)
+            return Hung(str(error))
+        except WORKER_LOST as error:
+            self._restart(rank, error)
+            result = self._submit(rank, given).result(timeout=self._timeout_s)
+        if isinstance(result, Hung):
+            self._replay(rank)
+        return result
+
+    def _one_by_one(self, rank: int, given: Sequence[Response], hung: Hung) -> Iterator[Graded]:
+        """After a step that hung: the same responses alone, so that only those that hang alone are lost.
+
+        An environment that cannot step in part loses all of them.
+        """
+        alone = len(given) > 1 and self._steps_in_part(self._open[rank][0])
+        for response in given:
+            graded: GradedColumns | Hung = hung
+            if alone:
+                graded = self._result(rank, self._submit(rank, [response]), [response], 0.0)
+            if isinstance(graded, Hung):
+                self.timeouts += 1
+                self._failures.add("step", "timeouts", graded.account)
+                yield Graded(self._slices[rank].start + response.place, "", 0.0, True, lost=True)
+            else:
+                yield from self._entered(rank, [response], graded)
+
+    def _entered(self, rank: int, given: list[Response], graded: GradedColumns) -> Iterator[Graded]:
+        self._failures.went_well("step", len(given))
+        self._open[rank][2].append(given)
+        self._busy_s[rank] += graded.seconds
+        yield from graded.rows([self._slices[rank].start + response.place for response in given])
+
+    def _restart(self, rank: int, error: Exception, *, counted: bool = True) -> Any:
+        """Restarts the worker and brings its conversations to where they were; returns their reset."""
+        _log.warning("an environment worker is restarted: %s", error)
+        self.group.restart(rank, counted=counted)
+        self.restarts += 1
+        return self._replay(rank)
+
+    def _replay(self, rank: int) -> Any:
+        """Starts the worker's conversations again and repeats all answers since; returns their reset."""
+        split, task_ids, past = self._open[rank]
+        started = self.group.call_one(rank, "reset", split, task_ids)
+        for given in past:
+            self._submit(rank, given).result()
+        return started
+
+
+@dataclass
+class _PendingGrades:
+    """What one worker has to grade: ``given`` is with it while there is a ``handle``, ``waiting`` comes next."""
+
+    waiting: list[Response] = field(default_factory=list)
+    given: list[Response] = field(default_factory=list)
+    handle: Handle | None = None
+    submitted: float = 0.0
+    """When it was given them, on the monotonic clock."""
+    _since: float = 0.0
+
+    def add(self, response: Response) -> None:
+        if not self.waiting:
+            self._since = time.monotonic()
+        self.waiting.append(response)
+
+    def due(self) -> bool:
+        """The oldest answer has waited long enough, and the worker is free."""
+        late = bool(self.waiting) and time.monotonic() - self._since >= _GATHER_S
+        return late and (self.handle is None or self.handle.done())
+
+
+def _columns(infos: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
+    """Columnar infos of several workers, one after another; what is no column of that length is left out."""
+    names = [
+        name for name in infos[0]
+        if all(name in info and len(info[name]) == size for info, size in zip(infos, sizes, strict=True))
+    ]  # fmt: skip
+    return {name: [value for info in infos for value in info[name]] for name in names}

@@ -1,0 +1,96 @@
+"""Whatever an environment is or does: it is trained on, or refused in a paragraph that says what went wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlinf.cli import main
+from rlinf.errors import UserError
+from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout
+from tests.faults import env_zoo
+from tests.rollouts.worker_group import InThisProcess
+
+SOUND = ["terminates at once", "never ends", "odd infos", "observations outside the space", "prints", "close() raises"]
+# The wrong words of an environment, in ours.
+TOLD = {
+    "raises in step": r"RuntimeError: no such joint, at\n  File .*env_zoo\.py.*in step",
+    "raises in reset": r"RuntimeError: no such scene, at\n  File .*env_zoo\.py.*in reset",
+    "raises in __init__": r"could not be constructed: RuntimeError: no such robot, at\n  File .*env_zoo\.py",
+    "hangs in __init__": r"no environment within 0\.1 s \(cluster\.start_timeout_s\), at\n  File .*time\.sleep",
+    "hangs in step": r"no answer within 0\.1 s \(env\.step_timeout_s\), at\n  File .*time\.sleep",
+    "hangs in reset": r"no answer within 0\.1 s \(env\.step_timeout_s\), at\n  File .*time\.sleep",
+    "sys.exit": r"SystemExit: 3, at\n  File .*sys\.exit",
+    "4-tuple": r"step\(\) returned 4 values instead of the 5 of gymnasium's interface",
+    "reset without info": r"reset\(\) returned ndarray instead of the 2 of gymnasium's interface",
+    "NaN obs": r"an observation with observation\[0\] = nan",
+    "wrong shape": r"observation has shape \(2,\): the observation space says \(3,\)",
+    "None obs": r"observation has shape \(\)",
+    "obs of words": r"observation",
+    "obs 1e38": r"an observation whose sum overflows",
+    "NaN reward": r"the reward nan",
+    "inf reward": r"the reward inf",
+    "None reward": r"step\(\) returned the reward None, which is not a number",
+    "array reward": r"step\(\) returned the reward array\(\[0\., 0\.\]\), which is not a number",
+    "string reward": r"step\(\) returned the reward 'much', which is not a number",
+}
+
+
+def build_policy(*given: object) -> ActorCritic:
+    torch.manual_seed(0)
+    return ActorCritic(*given, ActorCriticOptions(hidden_sizes=(8,)))  # type: ignore[arg-type]
+
+
+def rollout(case: str) -> VectorRollout:
+    env = EnvOptions(
+        env_zoo.ID, {"case": case}, vectorization="sync", step_timeout_s=0.1, start_timeout_s=0.1, max_failures=1
+    )
+    worker = EnvWorker(EnvWorkerOptions(env, seed=0, num_steps=7), range(2), build_policy)
+    return VectorRollout(InThisProcess([worker]), VectorOptions(0, "fragments", max_failures=1, env_id="Zoo-v0"))
+
+
+@pytest.mark.parametrize("case", [*env_zoo.OBSERVATIONS, *env_zoo.ACTIONS, *SOUND])
+def test_it_is_trained_on(case: str) -> None:
+    it = rollout(case)
+    batch, metrics = it.collect(0)
+    assert batch.mask.all()
+    assert torch.isfinite(batch.logprobs).all()
+    assert metrics["env/failures"] == 0
+    if case != "never ends":
+        assert len(it.evaluate(2).records) == 2
+
+
+@pytest.mark.parametrize("case", env_zoo.REFUSED)
+def test_spaces_without_a_fixed_size_are_refused_with_advice(case: str) -> None:
+    with pytest.raises(UserError) as raised:
+        rollout(case).collect(0)
+    assert "\n" not in str(raised.value)
+    assert re.search("wrapper|policy|space|act", str(raised.value))
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_what_went_wrong_is_said_first_and_shortly(case: str) -> None:
+    with pytest.raises(UserError, match=f"(?s){TOLD[case]}") as raised:
+        rollout(case).collect(0)
+    words = str(raised.value)
+    assert "Zoo-v0" in words.splitlines()[0]
+    assert len(words.splitlines()) <= 14
+    assert "rlinf/rollouts" not in words, "frames of ours say nothing to the environment's author"
+
+
+def test_the_terminal_shows_one_paragraph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [f"env.id={env_zoo.ID}", "env.kwargs={case: raises in step}", "env.num_envs=2", "rollout.num_steps=4"]
+    algorithm = ["algorithm.adv_type=gae", "algorithm.loss_type=actor_critic", "policy.name=actor_critic"]
+    file = tmp_path / "zoo.yaml"
+    file.write_text("{}\n")
+    more = ["cluster.backend=local", f"run.dir={tmp_path / 'run'}", "logging.progress=none", "evaluation.size=0"]
+    assert main(["train", str(file), *given, *algorithm, *more]) != 0
+    said = "".join(capsys.readouterr())
+    assert "RuntimeError: no such joint" in said
+    assert "Traceback" not in said

@@ -1,0 +1,71 @@
+"""Text environments for tests: tasks from a file, responses that hang or fail."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.text import TextTaskEnv
+
+READS: list[str] = []
+"""The paths that datasets were read from in this process, one entry a time."""
+
+
+class Lines:
+    """One task for each line of a file."""
+
+    def __init__(self, path: str) -> None:
+        READS.append(path)
+        self.lines = Path(path).read_text().splitlines()
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def task(self, task_id: int) -> Task:
+        return Task(self.lines[task_id], "yes", "lines")
+
+
+class Even:
+    """A response of even length is right; "hang" never returns, "exit" ends the process."""
+
+    def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        for response in responses:
+            if response == "hang":
+                time.sleep(3600)
+            if response == "exit":
+                os._exit(9)
+        return [Judgement("correct" if len(r) % 2 == 0 else "wrong", float(len(r) % 2 == 0), r) for r in responses]
+
+    def render(self, answer: str) -> str:
+        return answer
+
+    def close(self) -> None: ...
+
+
+class LinesEnv(TextTaskEnv):
+    """Any number of turns: a response that ends with "?" is answered."""
+
+    def __init__(self, num_envs: int = 1, *, path: str, max_turns: int = 1, start_s: float = 0.0) -> None:
+        time.sleep(start_s)
+        super().__init__(num_envs, Lines(path), Even(), dialogue=Asks() if max_turns > 1 else None, max_turns=max_turns)
+
+
+class Asks:
+    def reply(self, task: Task, response: str) -> str | None:
+        return "go on" if response.endswith("?") else None
+
+
+ID = f"{__name__}:Lines-v0"
+gymnasium.register("Lines-v0", vector_entry_point=f"{__name__}:LinesEnv")
+
+
+def lines(folder: Path, count: int = 8) -> dict[str, Any]:
+    """Constructor arguments of :class:`LinesEnv` with ``count`` tasks."""
+    path = folder / "lines.txt"
+    path.write_text("".join(f"line {number}\n" for number in range(count)))
+    return {"path": str(path)}
