@@ -77,9 +77,6 @@ def _guarded(command: Callable[[], int]) -> int:
     except Stopped as stop:
         _complain(str(stop))
         return stop.exit_code
-    except ClusterError as error:  # its words name the worker and hold that one's traceback; ours would say nothing
-        _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
-        return FAILED
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return INTERRUPTED
@@ -91,7 +88,11 @@ def _guarded(command: Callable[[], int]) -> int:
         if is_user_error(error):
             _complain(str(error))
             return exit_code_of(error)
-        _complain(traceback.format_exc().rstrip())
+        if isinstance(error, ClusterError):
+            # It names the worker and holds its traceback: that of the driver would only say who waited for it.
+            _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
+        else:
+            _complain(traceback.format_exc().rstrip())
         return FAILED
 
 

@@ -18,7 +18,7 @@ from rlinf.config.extras import needed_extras
 from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
-from rlinf.errors import UserError
+from rlinf.errors import UserError, is_user_error
 from rlinf.samplers.build import environment
 from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.graph import Graph, gpus_of
@@ -87,7 +87,8 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
         stop.outlook = stop.outlook or _outlook(folder)
         raise
     except ClusterError as error:
-        error.add_note(f"What there is is kept: {_outlook(folder)}.")
+        if not is_user_error(error):
+            error.add_note(f"Checkpoints are kept: {_outlook(folder)}.")
         raise
 
 
