@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 VLLM_TESTS ?= tests/samplers tests/train
 SIM_TESTS ?= tests/envs_sim
+SIM_CHOICE ?=
 EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
 
 # Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
@@ -33,7 +34,7 @@ test-faults: .venv/.installed-dev
 
 # Simulators that are packages of their own.
 test-sim: .venv/.installed-sim
-	$(PYTEST) -m "sim and not slow" $(SIM_TESTS)
+	$(PYTEST) -m "sim and not slow" $(SIM_TESTS) -k "$(SIM_CHOICE)"
 
 # Everything that a machine without a GPU can run, hours on two cores: kills at every phase on Ray, all layouts of
 # learners, simulators, browsers, whole runs over vLLM.

@@ -7,6 +7,7 @@ the gang of learners form a group each, so that either starts once; every other 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from rlinf.cluster import Cluster, connect
 from rlinf.config.schema.cluster import ClusterConfig
 
 # The longest groups first: the short ones fill in at the end.
+_FAULTS = Path(__file__).parent / "faults"
 _SHARED = {"ray_session": "ray", "gang": "gang"}
 
 
@@ -35,4 +37,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         item.add_marker(pytest.mark.xdist_group(group))
+        if _FAULTS in item.path.parents:
+            item.add_marker(pytest.mark.faults)
     items.sort(key=lambda item: order.index(groups[item]) if groups[item] in order else len(order))

@@ -16,8 +16,6 @@ from rlinf.train.checkpoints import Checkpoints
 from tests.faults.damage import copied
 from tests.faults.stopped_run import Stopped
 
-pytestmark = pytest.mark.faults
-
 ROOM_KB = 4096
 
 

@@ -22,8 +22,6 @@ from tests.faults.damage import copied
 from tests.faults.stopped_run import Stopped
 from tests.train.tiny_runs import config
 
-pytestmark = pytest.mark.faults
-
 HOLD = (
     "import sys; from pathlib import Path; from rlinf.train.run_lock import RunLock; "
     "RunLock.take(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"

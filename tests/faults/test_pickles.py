@@ -23,8 +23,6 @@ from rlinf.types import Batch, Completion
 from tests.faults.damage import copied
 from tests.faults.stopped_run import Stopped
 
-pytestmark = pytest.mark.faults
-
 ROOT = Path(__file__).parents[2]
 # Messages between the run's own processes are pickles, as Ray's are; a file of LIBERO's and an export of an earlier
 # version are read by unpicklers that make arrays and spaces only.

@@ -18,8 +18,6 @@ from rlinf.train.run_dir import RunDirectory
 from tests.faults.damage import DAMAGE, copied
 from tests.faults.stopped_run import Stopped
 
-pytestmark = pytest.mark.faults
-
 CHECKPOINT_FILES = ("driver.pt", "learner.pt", "state.json", "manifest.json")
 FILES = (
     "config.yaml",

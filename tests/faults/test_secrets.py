@@ -23,9 +23,6 @@ from tests.train.tiny_runs import mapping
 FROM_ENVIRONMENT, LITERAL, AS_OPTION = "s3cret-of-the-shell", "s3cret-in-the-file", "s3cret-for-the-env"
 
 
-pytestmark = pytest.mark.faults
-
-
 def experiment(folder: Path, **sections: Any) -> Path:
     env = {"API_KEY": "${oc.env:MY_SECRET}", "OTHER_KEY": LITERAL, "PADDED": "Bearer ${oc.env:MY_SECRET}"}
     content = mapping(
