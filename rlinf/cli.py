@@ -31,7 +31,7 @@ DELEGATED = {
     "report": ("rlinf.report.cli", "a page about a run or a sweep"),
     "watch": ("rlinf.report.watch", "see what a run's newest policy does: window, video or text"),
     "replay": ("rlinf.report.replay", "generate a recorded group of a run again, and compare"),
-    "convert": ("rlinf.learners.convert", "checkpoints from one layout to another"),
+    "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
 _TRAINING = ("train", "sft", "eval", "sweep")
@@ -108,8 +108,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
     )
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
-    evaluate = commands.add_parser("eval", help="evaluate a finished run again")
+    evaluate = commands.add_parser("eval", help="evaluate a checkpoint of a run again")
     evaluate.add_argument("run", metavar="RUN", help="a run directory")
+    evaluate.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
     _add_overrides(evaluate)
     evaluate.set_defaults(handler=_eval)
     listed = commands.add_parser("list", help="what there is to choose from")
@@ -164,7 +165,7 @@ def _sft(options: argparse.Namespace) -> int:
 
 
 def _eval(options: argparse.Namespace) -> int:
-    return _finished(_function("rlinf.train", "evaluate_run")(options.run, _overrides(options)))
+    return _finished(_function("rlinf.train", "evaluate_run")(options.run, _overrides(options), step=options.step))
 
 
 def _finished(result: object) -> int:

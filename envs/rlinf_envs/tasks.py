@@ -17,11 +17,14 @@ class Task:
 
     question: str
     answer: str
+    """Empty where responses to the task can be imitated, and not graded."""
     domain: str
     solution: str | None = None
     """A worked solution that ends in the answer, where the source has one."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """The source's own record; reward functions read it."""
+    response: str | None = None
+    """A whole response to imitate as it is, where the source has one."""
 
 
 @dataclass(frozen=True)

@@ -124,17 +124,21 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return self._template.render(self.question(task_id))
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
-        """(prompt, correct response) for each id: the worked solution, or the bare answer in the judge's format.
+        """(prompt, correct response) for each id.
+
+        The response is the source's own, untouched, where it has one; otherwise the worked solution, or the bare answer
+        in the judge's format.
 
         Raises:
-            ValueError: a task without a reference answer (families that accept any of many answers may name none).
+            ValueError: a task with neither (families that accept any of many answers may name none).
         """
         pairs = []
         for task_id in task_ids:
             task = self._task(task_id)
-            if not task.answer:
+            if task.response is None and not task.answer:
                 raise ValueError(f"task {task_id} of {task.domain!r} has no reference answer to demonstrate")
-            pairs.append((self.prompt(task_id), task.solution or self._judge.render(task.answer)))
+            shown = task.response if task.response is not None else task.solution or self._judge.render(task.answer)
+            pairs.append((self.prompt(task_id), shown))
         return pairs
 
     def _task(self, task_id: int) -> Task:

@@ -1,4 +1,4 @@
-"""``rlinf convert``: Hugging Face folders to megatron checkpoints of any layout, and learner checkpoints back.
+"""Hugging Face folders to megatron checkpoints of any layout, and back: the part of `rlinf convert` that has layouts.
 
 With one folder only, an exported policy of an earlier version, it writes the spaces that were pickled there as JSON.
 
@@ -22,6 +22,11 @@ from rlinf.config.schema.learner import MegatronConfig
 from rlinf.learners.process_group import join
 from rlinf.learners.shards import SafetensorsFolder, export_weights
 
+_DESCRIPTION = (
+    "A run, or RUN/checkpoints/step_000010, to the folder of its policy: a Hugging Face folder with the tokenizer, "
+    "adapters merged, or what a simulator policy's from_pretrained reads. A Hugging Face folder to a checkpoint of the "
+    "megatron learner, which loads at any layout; under torchrun every process holds its share only."
+)
 _CHECKPOINT = "megatron"
 _CPU = torch.device("cpu")
 # Beside the weights: what a checkpoint needs to be used, whichever way it goes.
@@ -30,7 +35,7 @@ _COPIED = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.
 
 def main(arguments: Sequence[str]) -> int:
     """Converts and returns the exit code: 0, or 2 where the folders are not what they should be."""
-    options = _parser().parse_args(list(arguments))
+    options = build_parser().parse_args(list(arguments))
     folder, out = options.folder, options.out
     if out is None:
         from rlinf.models.actor_critic.export import convert_pickled_spaces
@@ -39,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"spaces of {folder} written as JSON; spaces.pkl is not needed any more")
         return 0
     if not (folder / "config.json").exists():
-        print(f"{folder} has no config.json: give a Hugging Face folder, or a checkpoint of a megatron learner")
+        print(f"{folder} is no run, no RUN/checkpoints/step_N and no Hugging Face folder (it has no config.json)")
         return 2
     if out.exists() and any(out.iterdir()):
         print(f"{out} is not empty: choose another folder")
@@ -50,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         expert_parallel=options.expert_parallel,
         sequence_parallel=options.tensor_parallel > 1,
     )
-    back = (folder / _CHECKPOINT).is_dir()
+    back = is_megatron(folder)
     rank = _convert(folder, out, layout, back=back)
     if rank == 0:
         for pattern in _COPIED:
@@ -60,9 +65,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rlinf convert", description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="IN", help="a Hugging Face folder, or a learner's checkpoint")
+def is_megatron(folder: Path) -> bool:
+    """Whether a folder is the checkpoint of a megatron learner."""
+    return (folder / _CHECKPOINT).is_dir()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The options of `rlinf convert`."""
+    parser = argparse.ArgumentParser(prog="rlinf convert", description=_DESCRIPTION)
+    parser.add_argument("folder", type=Path, metavar="IN", help="a run, a checkpoint of one, or a Hugging Face folder")
     parser.add_argument(
         "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
     )

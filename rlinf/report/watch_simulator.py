@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +14,7 @@ from rich.text import Text
 from rlinf.config import Config
 from rlinf.config.extras import Extra
 from rlinf.errors import UserError
+from rlinf.learners.stored_policy import load_policy
 from rlinf.report.watch import WatchOptions
 from rlinf.rollouts.envs.make_env import EnvOptions, make_env
 from rlinf.rollouts.envs.offscreen import has_display, offscreen
@@ -52,8 +52,7 @@ class SimulatorShow:
 
     def show(self, checkpoint: Checkpoint) -> None:
         """Plays the episodes with the weights of ``checkpoint``."""
-        state = torch.load(checkpoint.folder / "learner.pt", map_location="cpu", weights_only=True)
-        self.policy.load_state_dict(state["policy"])
+        load_policy(checkpoint.folder, self.policy)
         seed = self.options.start_seed(self.config)
         tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(self.options.episodes)]
         path = (self.options.out or self.options.run / "videos" / f"watch_step_{checkpoint.step:06d}.mp4").resolve()

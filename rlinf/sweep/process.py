@@ -93,7 +93,7 @@ class MetricTail:
         self._seen = -1
 
     def read(self) -> list[dict[str, Any]]:
-        """The lines of steps that were not seen before."""
+        """The lines of steps that were not seen before, without those of a warm start, which are negative."""
         fresh = []
         # A line that is not written to its end yet comes whole the next time.
         for numbers in read_json_lines(self.path, number="step").rows:

@@ -127,7 +127,7 @@ def _result(sweep: SweepRecord, record: TrialRecord) -> TrialResult:
         record=record,
         final=values[-1] if values else None,
         best=(max if sweep.mode == "max" else min)(values) if values else None,
-        steps=int(series["step"][-1] or 0) if series["step"] else 0,
+        steps=max(0, int(series["step"][-1] or 0)) if series["step"] else 0,
         minutes=minutes[-1] if minutes else None,
         series=series,
     )

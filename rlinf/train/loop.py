@@ -7,7 +7,6 @@ import functools
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from rlinf.train.evaluation.intervals import masked_mean
 from rlinf.train.evaluation.missing_metric import missing_metric
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.prefetch import BatchPrefetcher
+from rlinf.train.progress import Progress
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.progress import ProgressDisplay
@@ -40,22 +40,6 @@ _log = logging.getLogger(__name__)
 
 class BadBatch(RuntimeError):
     """A batch with numbers that are none; it was saved, and the weights were left as they were."""
-
-
-@dataclass
-class Progress:
-    """Where a run stands: all that the driver itself carries from step to step."""
-
-    stage: str
-    step: int = 0
-    """Finished optimisation steps of the stage."""
-    wall_s: float = 0.0
-    initial: Metrics = field(default_factory=dict)
-    evaluation: Metrics = field(default_factory=dict)
-    best: tuple[float, int] | None = None
-    """(value of checkpoint.best_metric, step)."""
-    unfinished: Metrics | None = None
-    """Metrics so far of a step whose update is done, while its evaluation and its line in the log are not."""
 
 
 class Trainer:
@@ -90,42 +74,42 @@ class Trainer:
             if note:
                 self.display.say(f"{name}: {note}")
         try:
-            if self.progress.stage == "sft":
-                self.warm_start()
-            self.train_steps()
+            with self.log(self.logged_until()) as log:
+                if self.progress.stage == "sft":
+                    self.warm_start(log)
+                self.train_steps(log)
         except Stopped as stop:
             self.save_stopped(stop)
             raise
         return self.progress
 
-    def train_steps(self) -> None:
+    def train_steps(self, log: MetricLog) -> None:
         """The steps of reinforcement learning. A stop signal is held back where the run's state is between two."""
         config, state = self.config, self.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
-        with self.log(state.step if state.unfinished is None else state.step - 1) as log:
-            self.mark()
-            self.graph.send_weights(state.step)
-            if state.step == 0 and not state.initial:
-                initial = self.evaluate()
-                with held():
-                    log.write(0, initial | self.fit_reward_model())
-                    state.initial = initial
-                    self.mark()
-            while state.step < config.run.max_steps or state.unfinished is not None:
-                if state.unfinished is None:
-                    self.advance()
-                metrics = dict(state.unfinished or {})
-                if self.due(config.evaluation.every):
-                    metrics |= self.evaluate()
-                with held():
-                    log.write(state.step, metrics)
-                    self.display.step(state.step, metrics)
-                    state.unfinished = None
-                    self.mark()
-                    if self.due(config.checkpoint.every):
-                        self.save()
-                if self.after_step is not None and state.step < config.run.max_steps:
-                    self.after_step(state.step)
+        self.mark()
+        self.graph.send_weights(state.step)
+        if state.step == 0 and not state.initial:
+            initial = self.evaluate()
+            with held():
+                log.write(0, initial | self.fit_reward_model())
+                state.initial = initial
+                self.mark()
+        while state.step < config.run.max_steps or state.unfinished is not None:
+            if state.unfinished is None:
+                self.advance()
+            metrics = dict(state.unfinished or {})
+            if self.due(config.evaluation.every):
+                metrics |= self.evaluate()
+            with held():
+                log.write(state.step, metrics)
+                self.display.step(state.step, metrics)
+                state.unfinished = None
+                self.mark()
+                if self.due(config.checkpoint.every):
+                    self.save()
+            if self.after_step is not None and state.step < config.run.max_steps:
+                self.after_step(state.step)
 
     def advance(self) -> None:
         """One optimisation step, up to new weights in the samplers. Until its update begins it can be broken off."""
@@ -259,17 +243,24 @@ class Trainer:
         if metric in metrics and (best is None or metrics[metric] > best[0]):
             self.progress.best = (metrics[metric], self.progress.step)
 
-    def warm_start(self) -> None:
-        """Supervised steps on the environment's own demonstrations, then the stage of reinforcement learning."""
+    def warm_start(self, log: MetricLog) -> None:
+        """Supervised steps on the environment's own demonstrations, then the stage of reinforcement learning.
+
+        A line of metrics has the step of the weights that its loss was measured with: from ``-sft.steps`` to -1, so
+        that reinforcement learning begins at 0 with the weights after the last supervised step.
+        """
         make_batch = self.graph.warm_start_batch
         assert make_batch is not None
         state, steps = self.progress, self.config.sft.steps
+        metrics = self.evaluate_untrained()
         cache = WarmStartCache(self.config)
         found = cache.found()
         if found is not None:
             self.graph.learner.load(found)
             state.step = steps
             self.display.say(f"warm start taken from {found}")
+            if metrics:
+                log.write(-steps, metrics)
         self.display.phase("warm start", total=steps, done=state.step)
         self.mark()
         while state.step < steps:
@@ -277,6 +268,8 @@ class Trainer:
             _log.debug("step %d of the warm start: update", state.step)
             with held():
                 numbers = self.graph.learner.update(batch, step=state.step)
+                log.write(self.order(), metrics | {f"sft/{name}": value for name, value in numbers.items()})
+                metrics = {}
                 state.step += 1
                 self.display.warm(state.step, numbers)
                 self.mark()
@@ -285,10 +278,18 @@ class Trainer:
         with held():
             cache.keep(self.graph.learner.save)
             self.graph.learner.start("train")
-            self.progress = Progress("train", wall_s=self.wall_s())
+            self.progress = Progress("train", wall_s=self.wall_s(), untrained=state.untrained)
             self._began = time.perf_counter()
             self.mark()
             self.save()
+
+    def evaluate_untrained(self) -> Metrics:
+        """Before a warm start that is all there is to a run; training that follows has its own first evaluation."""
+        if self.graph.evaluate is None or self.config.run.max_steps or self.progress.step:
+            return {}
+        self.graph.send_weights(self.order())
+        self.progress.untrained = self.graph.evaluate().metrics
+        return self.progress.untrained
 
     def check(self, batch: Batch) -> None:
         """Numbers that are none must not reach the weights."""
@@ -377,7 +378,17 @@ class Trainer:
     def where(self) -> str:
         """The place of the run in words."""
         state = self.progress
-        return f"step {state.step}" + (" of the warm start" if state.stage == "sft" else "")
+        if state.stage == "sft":
+            return f"step {state.step} of the warm start"
+        warmed = not state.step and self.config.sft.steps and self.graph.warm_start_batch is not None
+        return "the end of the warm start" if warmed else f"step {state.step}"
+
+    def logged_until(self) -> int:
+        """The last step whose line of metrics stays when the run goes on from here; what follows is written again."""
+        state = self.progress
+        if state.stage == "train" and state.unfinished is None and (state.step or state.initial):
+            return state.step
+        return self.order() - 1
 
     def wall_s(self) -> float:
         """Seconds of training so far, over all sessions."""
@@ -433,6 +444,7 @@ class Trainer:
             evaluation=saved["evaluation"],
             best=tuple(saved["best"]) if saved["best"] else None,
             unfinished=saved.get("unfinished"),
+            untrained=saved.get("untrained", {}),
         )
         self.display.say(f"continuing from {found.folder.name} of stage {saved['stage']}")
 

@@ -23,8 +23,10 @@ from rlinf.samplers.build import environment
 from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.graph import Graph, gpus_of
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
-from rlinf.train.loop import Progress, Trainer
-from rlinf.train.run_dir import RunDirectory, RunDirectoryError
+from rlinf.train.loop import Trainer
+from rlinf.train.progress import Progress
+from rlinf.train.run_dir import RunDirectory
+from rlinf.train.stored_run import stored_run
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import contents, fingerprint, show
 from rlinf.types import Metrics
@@ -68,8 +70,8 @@ def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Call
             finish(config, graph, folder, state, wall_s=trainer.wall_s())
         display.say("")
     wall = time.perf_counter() - began
-    # After a warm start alone there is one evaluation: nothing that it could be set beside.
-    columns = {"before": state.initial, "after": state.evaluation} if state.step else {"result": state.evaluation}
+    # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
+    columns = {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
     show(display.console, columns, trainer.samples)
     display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
     if report:
@@ -131,7 +133,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
             "status": "completed",
             "steps": state.step,
             "metrics": state.evaluation,
-            "initial_metrics": state.initial,
+            "initial_metrics": state.before,
             "params_sha256": fingerprint(graph.learner.weights_in_parts(version=state.step)),
             "wall_s": wall_s,
             "notes": dict(graph.notes),
@@ -159,19 +161,18 @@ def run_sft(config: Config) -> RunResult:
     return run(dataclasses.replace(config, run=run_config))
 
 
-def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
-    """Evaluates the newest checkpoint of a run directory again; prints, saves and returns the metrics.
+def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None = None) -> RunResult:
+    """Evaluates a checkpoint of a run directory again, the newest or that of ``step``; prints, saves and returns it.
 
     The evaluation before training stands beside it only where both have the same settings.
+
+    Raises:
+        RunDirectoryError: the folder is no run directory, or has no such checkpoint.
     """
     path = Path(folder)
-    if not (path / "config.yaml").exists():
-        raise RunDirectoryError(f"{folder} is no run directory: it has no config.yaml")
+    directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)
     changed = changed_settings(load_stored(path / "config.yaml"), config)
-    directory = RunDirectory(path)
-    if not directory.steps():
-        raise RunDirectoryError(f"{folder} has no checkpoint yet: there is nothing to evaluate")
     with (
         stop_signals(),
         naming_disk_errors(path),
@@ -180,16 +181,15 @@ def evaluate_run(folder: str, overrides: Sequence[str] = ()) -> RunResult:
     ):
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
-        step = trainer.progress.step
-        trainer.graph.send_weights(step)
+        trainer.graph.send_weights(trainer.order())
         if trainer.graph.evaluate is None:
             raise UserError("evaluation.size is 0: there is nothing to evaluate")
         # Not the trainer's own method, which records episodes and the best step as the run's.
         evaluation = trainer.graph.evaluate()
-    saved = save_evaluation(path, step, config, changed, evaluation)
-    initial = trainer.progress.initial
-    columns = {"before training": initial} if initial and step and not changed else {}
-    show(display.console, {**columns, f"after step {step}": evaluation.metrics}, evaluation.samples)
+    saved = save_evaluation(path, trainer.order(), config, changed, evaluation)
+    before = {} if changed else trainer.progress.before
+    columns = {"before training": before} if before else {}
+    show(display.console, {**columns, f"after {trainer.where()}": evaluation.metrics}, evaluation.samples)
     if changed:
         display.say("Other settings than those of the run's own evaluations: " + "; ".join(changed))
     display.say(f"Saved, with its settings, as {saved}")

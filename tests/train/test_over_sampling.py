@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.types import SamplingParams, WeightUpdate
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
 from tests.samplers.tiny_models import forward_logprobs
-from tests.train.tiny_runs import config
+from tests.train.tiny_runs import config, logged
 
 CAP, PROMPTS, GROUP = 120, 4, 2
 
@@ -133,7 +132,7 @@ def test_a_run_over_samples_and_resumes_exactly(tmp_path: Path) -> None:
     run(config(tmp_path / "twice", rollout=rollout, run={"max_steps": 2}))
     twice = run(config(tmp_path / "twice", rollout=rollout))
     assert once.metrics == pytest.approx(twice.metrics, nan_ok=True)
-    steps = [json.loads(line) for line in (tmp_path / "once" / "metrics.jsonl").read_text().splitlines()][1:]
+    steps = logged(tmp_path / "once")[1:]
     ages = [step["rollout/staleness"] for step in steps]
     # A continued token's ratio is taken against the weights that drew it; a fresh one's is 1.
     off_policy = [abs(step["train/ratio"] - 1.0) > 1e-9 for step in steps]

@@ -115,8 +115,7 @@ def sections(supervision: str) -> dict[str, Any]:
 def finished(folder: Path, steps: int, supervision: str = "outcome", **more: Any) -> tuple[str, list[dict[str, Any]]]:
     config = tiny_runs.config(folder, run={"max_steps": steps}, **sections(supervision), **more)
     run(config, report=False)
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return json.loads((folder / "summary.json").read_text())["params_sha256"], lines
+    return json.loads((folder / "summary.json").read_text())["params_sha256"], tiny_runs.logged(folder)
 
 
 @pytest.mark.parametrize("supervision", ["outcome", "process"])

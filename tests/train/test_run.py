@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny_runs import config, mapping
+from tiny_runs import config, logged, mapping
 
 from rlinf.config import ConfigErrors
 from rlinf.train import evaluate_run, run
@@ -25,7 +25,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
 
 def steps(folder: Path) -> list[int]:
-    return [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in logged(folder)]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_a_run_leaves_everything_behind(finished: Path) -> None:
     for name in ("eval/accuracy", "eval/accuracy/ci_low", "eval/accuracy/ci_high", "eval/accuracy/n"):
         assert name in told["metrics"]
         assert name in told["initial_metrics"]
-    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    lines = logged(finished)
     for name in ("reward/mean", "rollout/accuracy", "rollout/response_length", "train/grad_norm", "train/loss"):
         assert name in lines[-1]
     for name in ("reward/constant_groups", "train/sampler_logprob_gap", "time/step_s", "speed/tokens_per_s"):
@@ -54,13 +54,13 @@ def test_a_run_leaves_everything_behind(finished: Path) -> None:
 
 def test_every_step_of_the_tiny_run_moves_the_weights(finished: Path) -> None:
     """Without a gradient, the tests below that compare parameters would say nothing about training."""
-    lines = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
+    lines = logged(finished)
     assert all(line["train/grad_norm"] > 0 for line in lines[1:])
 
 
 def test_sampler_and_learner_agree_on_log_probabilities(finished: Path) -> None:
-    for line in (finished / "metrics.jsonl").read_text().splitlines()[1:]:
-        assert json.loads(line)["train/sampler_logprob_gap_max"] < 1e-4
+    for line in logged(finished)[1:]:
+        assert line["train/sampler_logprob_gap_max"] < 1e-4
 
 
 def test_the_exported_policy_loads(finished: Path) -> None:

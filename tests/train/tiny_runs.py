@@ -1,5 +1,6 @@
 """A run small enough to be made many times in a test."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,3 +58,9 @@ def mapping(folder: Path, **sections: Mapping[str, Any]) -> dict[str, Any]:
 
 def config(folder: Path, **sections: Mapping[str, Any]) -> Config:
     return load_mapping(mapping(folder, **sections), source="test")
+
+
+def logged(folder: Path) -> list[dict[str, Any]]:
+    """The lines of metrics of reinforcement learning; those of a warm start have negative steps."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["step"] >= 0]

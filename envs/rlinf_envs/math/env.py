@@ -21,7 +21,7 @@ from rlinf_envs.splits import on_side
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
-from rlinf_envs.text import TextTaskEnv
+from rlinf_envs.text import Infos, TextTaskEnv
 
 MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 
@@ -38,6 +38,7 @@ class MathEnv(TextTaskEnv):
         subset: str | None = None,
         question_field: str | None = None,
         answer_field: str | None = None,
+        response_field: str | None = None,
         domain_field: str | None = None,
         on_bad_row: Literal["error", "skip"] = "error",
         limit: int | None = None,
@@ -64,6 +65,8 @@ class MathEnv(TextTaskEnv):
             subset: configuration of a hub dataset.
             question_field, answer_field, domain_field: names, dots for nested fields; found by themselves for the usual
                 layouts (GSM8K, MATH among them) when not given.
+            response_field: whole responses, which a supervised warm start imitates as they are: text, or chat messages
+                of one question and one reply. Rows then need no answer, unless responses to them are to be graded.
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
                 A question with two answers and an answer that is NaN or infinite are taken, with a warning
                 (``doubts``).
@@ -99,7 +102,7 @@ class MathEnv(TextTaskEnv):
         selection = datasets.select(path, split, subset)
         rows = tasks_of(
             selection.records,
-            Fields(question_field, answer_field, domain_field),
+            Fields(question_field, answer_field, domain_field, response_field),
             default_domain=Path(path).stem,
             on_bad_row=on_bad_row,
         )
@@ -127,6 +130,19 @@ class MathEnv(TextTaskEnv):
             max_turns=max_turns,
         )
         self.response_marks = (*format_marks(reward, chosen), *(("<calc>",) if tool else ()))
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[tuple[str, ...], Infos]:
+        """Starts conversations. Raises DatasetError for a task without an answer: no response to it can be graded."""
+        started = super().reset(seed=seed, options=options)
+        for task in self._tasks:
+            if not task.answer:
+                raise datasets.DatasetError(
+                    f"there is no answer to grade responses to {task.question[:80]!r} by: name its field with "
+                    "env.kwargs.answer_field, or set evaluation.size: 0 for supervised training alone (rlinf sft)"
+                )
+        return started
 
     @property
     def skipped_rows(self) -> int:

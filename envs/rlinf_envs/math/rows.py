@@ -16,6 +16,8 @@ from rlinf_envs.tasks import Task
 QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input")
 ANSWER_FIELDS = ("answer", "final_answer", "ground_truth", "target", "expected_answer", "solution")
 SOLUTION_FIELDS = ("solution", "rationale", "reasoning")
+RESPONSE_FIELDS = ("response", "completion", "output", "messages")
+"""What whole responses are usually called: never read unless named, and suggested where there is no answer."""
 DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
@@ -35,6 +37,9 @@ class Fields:
     question: str | None = None
     answer: str | None = None
     domain: str | None = None
+    response: str | None = None
+    """Whole responses to imitate: text, or a list of chat messages that holds the question too. None: there are none,
+    and every row needs an answer."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ def tasks_of(
 def _task(record: Record, fields: Fields, default_domain: str) -> Task:
     if record.row is None:
         raise _BrokenRow(record.problem)
+    if fields.response is not None:
+        return _imitated(record.row, fields, fields.response, default_domain)
     question = _text(_field(record.row, "question", fields.question, QUESTION_FIELDS), "question")
     answer_name, raw = _field(record.row, "answer", fields.answer, ANSWER_FIELDS)
     written = _text((answer_name, raw), "answer")
@@ -98,6 +105,46 @@ def _task(record: Record, fields: Fields, default_domain: str) -> Task:
         solution=_CALCULATOR.sub("", solution).strip() if solution else None,
         row=record.row,
     )
+
+
+def _imitated(row: Mapping[str, Any], fields: Fields, name: str, default_domain: str) -> Task:
+    """The task of a row with a whole response; an answer is read too where the row has one."""
+    _, found = _field(row, "response", name, ())
+    if isinstance(found, list):
+        question, response = _exchange(found, name)
+    else:
+        question, response = _text(_field(row, "question", fields.question, QUESTION_FIELDS), "question"), found
+    if not isinstance(response, str) or not response.strip():
+        raise _BrokenRow(f"the response field {name!r} must be text that is not blank")
+    return Task(
+        question=question,
+        answer=_answer_if_known(row, fields),
+        domain=_domain(row, fields.domain) or default_domain,
+        row=row,
+        response=response,
+    )
+
+
+def _answer_if_known(row: Mapping[str, Any], fields: Fields) -> str:
+    """The final answer; empty where the row has none, unless its field is named."""
+    try:
+        name, raw = _field(row, "answer", fields.answer, ANSWER_FIELDS)
+        return _final(_text((name, raw), "answer"), name)
+    except _BrokenRow:
+        if fields.answer is not None:
+            raise
+        return ""
+
+
+def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
+    """(what the user says, what the assistant replies) of chat messages, which must be one of each."""
+    roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
+    if "system" in roles:
+        raise _BrokenRow(f"{name} has a system message: take it out, and set env.kwargs.system_prompt to it")
+    if roles != ["user", "assistant"]:
+        raise _BrokenRow(f"{name} must be one message of the user and one of the assistant, got the roles {roles}")
+    question = _text((f"{name}.0.content", messages[0].get("content")), "question")
+    return question, messages[1].get("content")
 
 
 def _final(written: str, name: str) -> str:
@@ -125,7 +172,9 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
         if value is not None:
             return candidate, value
     wanted = repr(name) if name is not None else "one of " + ", ".join(known)
-    raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}")
+    own = next((other for other in RESPONSE_FIELDS if role == "answer" and other in row), None)
+    hint = f"; to imitate {own} as it is, set env.kwargs.response_field: {own}" if own is not None else ""
+    raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
 
 
 def _text(found: tuple[str, Any], role: str) -> str:

@@ -8,7 +8,7 @@ from rlinf.config.context import Context
 from rlinf.config.defaults import default_of, value_of, with_value
 
 AT_LEAST: Mapping[str, float] = {
-    "run.max_steps": 1,
+    "run.max_steps": 0,
     "env.num_workers": 1,
     "env.num_envs": 1,
     "env.max_episode_steps": 1,

@@ -8,7 +8,7 @@ from rlinf.config.context import Context
 def check_schedule(context: Context) -> None:
     """A warm-up that outlasts the run would never reach the learning rate."""
     optimizer, steps = context.config.learner.optimizer, context.config.run.max_steps
-    if optimizer.warmup_steps > steps:
+    if 0 < steps < optimizer.warmup_steps:
         message = f"learner.optimizer.warmup_steps {optimizer.warmup_steps} is more than run.max_steps {steps}."
         fix = f"Set it to {max(steps // 10, 1)}, for example."
         context.error("learner.optimizer.warmup_steps", message, fix, reads=("run.max_steps",))
@@ -19,6 +19,9 @@ def check_schedule(context: Context) -> None:
         message = f"learner.optimizer.betas must lie in [0, 1), not {list(optimizer.betas)}."
         context.error("learner.optimizer.betas", message, "For example: [0.9, 0.999].")
     sft = context.config.sft
+    if not sft.steps and not steps:
+        message = "run.max_steps 0 is for a warm start alone, and there is none."
+        context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.", reads=("sft.steps",))
     if not sft.steps:
         context.unread("sft.cache", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):

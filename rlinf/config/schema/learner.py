@@ -93,7 +93,10 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class SftConfig:
-    """Supervised warm start on the environment's own demonstrations, before the first step; also `rlinf sft`.
+    """Supervised warm start on the environment's own demonstrations, before the first step; alone: `rlinf sft`.
+
+    Responses of a dataset are imitated as they are where `env.kwargs.response_field` names their column. Metrics of the
+    warm start are `sft/loss` and so on, at negative steps: -1 is the last one before step 0.
 
     Simulators: imitation of what the environment's `expert_action` does."""
 

@@ -2,7 +2,7 @@ const KEY_METRICS = [
   "eval/accuracy", "eval/success_once", "eval/return", "reward/mean", "rollout/accuracy", "rollout/return",
   "rollout/success_once", "rollout/response_length", "train/entropy", "reward/constant_groups",
   "train/clip_fraction_high", "train/approx_kl_k3", "train/grad_norm", "train/sampler_logprob_gap",
-  "train/explained_variance", "train/loss", "speed/tokens_per_s", "speed/steps_per_s",
+  "train/explained_variance", "train/loss", "sft/loss", "speed/tokens_per_s", "speed/steps_per_s",
 ];
 const AXES = { step: "step", "axis/tokens": "tokens generated", "axis/env_steps": "environment steps", "axis/minutes": "minutes of training" };
 const Z = 1.96;

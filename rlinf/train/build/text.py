@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.train.workers.weight_transport import choose
 from rlinf.types import Batch
+
+_NOTE_CHARS = 160
+"""Of a prompt or a response in a note."""
 
 
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
@@ -91,7 +95,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
         },
-        notes=train.notes,
+        notes={**train.notes, **_example_of_demonstrations(config, envs)},
     )
 
 
@@ -210,6 +214,15 @@ def eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, .
         named.append(GenerationConfig.from_pretrained(model).eos_token_id)
     listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
     return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))
+
+
+def _example_of_demonstrations(config: Config, envs: TextEnvPool) -> dict[str, str]:
+    """A note with what the warm start imitates, which the environment may have made of a bare answer."""
+    if not config.sft.steps:
+        return {}
+    ((prompt, response),) = envs.demonstrations("train", [0])
+    shown = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in (prompt, response)]
+    return {"sft imitates, for example": " -> ".join(shown)}
 
 
 def _demonstrations(

@@ -64,7 +64,8 @@ class WandB:
         keep(folder, "wandb", self._run.id)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        self._run.log(dict(metrics), step=step)
+        if step >= 0:  # the steps of a warm start are negative, which this service does not take
+            self._run.log(dict(metrics), step=step)
 
     def close(self, *, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
