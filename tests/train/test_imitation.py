@@ -23,7 +23,7 @@ from rlinf.rollouts.simulator.demonstrations import (
     instructions_of,
 )
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.train.run import run
+from rlinf.train.run import evaluate_run, run, run_sft
 
 TABLETOP = "rlinf_envs:rlinf/Tabletop-v0"
 RECIPE = """
@@ -170,3 +170,20 @@ def test_a_run_warms_up_then_trains_and_resumes_bit_for_bit(tmp_path: Path) -> N
     began = run(load(file, [*settings, "logging.tensorboard=false", "evaluation.size=4"]), report=False)
     summary = json.loads((began.run_dir / "summary.json").read_text())
     assert summary["initial_metrics"]["eval/return"] == straight["metrics"]["eval/return"]
+
+
+def test_imitation_alone_is_evaluated_before_and_after_and_the_evaluation_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "vla.yaml"
+    file.write_text(RECIPE)
+    quiet = ["cluster.backend=local", "logging.progress=none", "logging.tensorboard=false"]
+    found = []
+    for size in (4, 0):
+        folder = tmp_path / str(size)
+        run_sft(load(file, [*quiet, f"run.dir={folder}", f"evaluation.size={size}"]))
+        found.append(json.loads((folder / "summary.json").read_text()))
+    assert found[0]["params_sha256"] == found[1]["params_sha256"]
+    lines = [json.loads(line) for line in (tmp_path / "4" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [-6, -5, -4, -3, -2, -1, 0]
+    assert all("sft/loss" in line for line in lines[:-1])
+    assert found[0]["initial_metrics"]["eval/return"] == lines[0]["eval/return"]
+    assert found[0]["metrics"]["eval/return"] == evaluate_run(str(tmp_path / "4")).metrics["eval/return"]

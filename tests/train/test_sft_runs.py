@@ -106,6 +106,16 @@ def test_a_cached_warm_start_is_evaluated_before_and_after_too(tmp_path: Path) -
     assert [line["step"] for line in lines(tmp_path / "second")] == [-3, 0]
 
 
+def test_training_goes_on_from_a_warm_start_alone_as_if_it_had_been_one_run(tmp_path: Path) -> None:
+    run(config(tmp_path / "straight", run={"max_steps": 1}))
+    run_sft(config(tmp_path / "parts"))
+    run(config(tmp_path / "parts", run={"max_steps": 1}))
+    straight, parts = summary(tmp_path / "straight"), summary(tmp_path / "parts")
+    assert parts["params_sha256"] == straight["params_sha256"]
+    assert parts["initial_metrics"]["eval/reward"] == straight["initial_metrics"]["eval/reward"]
+    assert [line["step"] for line in lines(tmp_path / "parts")] == [-3, -2, -1, 0, 1]
+
+
 def plain_pairs(folder: Path) -> dict[str, Any]:
     """Settings for a dataset of prompts with responses."""
     path = folder / "pairs.jsonl"

@@ -220,3 +220,64 @@ def test_responses_cut_by_the_length_limit(tmp_path: Path, settings: dict[str, A
     env.reset(options={"task_ids": [1] * 4})
     again = env.step(["11 coins * 10 = 2", r"\boxed{2}", "it is 2", r"so \boxed{2"])[-1]["verdict"].tolist()
     assert again[0] == ("unparsable" if "extraction" in settings else "correct")
+
+
+PAIR = {"prompt": "Say hi", "response": " Sure. 2 + 3 = 5\n#### 5\n"}
+CHAT = {"messages": [{"role": "user", "content": "Say hi"}, {"role": "assistant", "content": "**Hi!** #### 5 "}]}
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "response", "answer"),
+    [
+        (PAIR, {"response_field": "response"}, PAIR["response"], ""),
+        (PAIR, {"response_field": "response", "answer_field": "response"}, PAIR["response"], "5"),
+        ({**PAIR, "answer": 5}, {"response_field": "response"}, PAIR["response"], "5"),
+        ({**PAIR, "solution": "no final answer"}, {"response_field": "response"}, PAIR["response"], ""),
+        ({"prompt": "Say hi", "data": {"reply": "Hi "}}, {"response_field": "data.reply"}, "Hi ", ""),
+        (CHAT, {"response_field": "messages"}, "**Hi!** #### 5 ", ""),
+        ({**CHAT, "answer": "5"}, {"response_field": "messages"}, "**Hi!** #### 5 ", "5"),
+    ],
+)
+def test_whole_responses_are_demonstrated_untouched(
+    tmp_path: Path, row: dict[str, Any], settings: dict[str, str], response: str, answer: str
+) -> None:
+    env = make(write(tmp_path / "pairs.jsonl", [row]), prompt_template="Q: {question}", **settings)
+    assert env.demonstrations([0]) == [("Q: Say hi", response)]
+    assert env.answer(0) == answer
+
+
+def test_without_a_response_field_demonstrations_are_made_of_answers(tmp_path: Path) -> None:
+    env = make(write(tmp_path / "pairs.jsonl", [PAIR]), question_field="prompt", answer_field="response")
+    assert env.demonstrations([0]) == [("Say hi", "Sure. 2 + 3 = 5\n\\boxed{5}")]
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "words"),
+    [
+        (PAIR, {}, "to imitate response as it is, set env.kwargs.response_field: response"),
+        (CHAT, {"question_field": "id"}, "no question field"),
+        ({"prompt": "Say hi", "response": " "}, {"response_field": "response"}, "text that is not blank"),
+        ({"prompt": "Say hi", "response": 5}, {"response_field": "response"}, "text that is not blank"),
+        ({"prompt": "Say hi"}, {"response_field": "response"}, r"no response field \('response'\)"),
+        (PAIR, {"response_field": "response", "answer_field": "answer"}, r"no answer field \('answer'\)"),
+        (
+            {"messages": [{"role": "system", "content": "Be brief."}, *CHAT["messages"]]},
+            {"response_field": "messages"},
+            r"set env\.kwargs\.system_prompt to it",
+        ),
+        ({"messages": CHAT["messages"] * 2}, {"response_field": "messages"}, "one message of the user and one of the"),
+        ({"messages": CHAT["messages"][:1]}, {"response_field": "messages"}, r"got the roles \['user'\]"),
+        ({"messages": ["Hi", 1]}, {"response_field": "messages"}, "got the roles"),
+    ],
+)
+def test_pairs_that_would_have_to_be_altered_are_refused_with_their_line(
+    tmp_path: Path, row: dict[str, Any], settings: dict[str, str], words: str
+) -> None:
+    with pytest.raises(DatasetError, match=rf"pairs\.jsonl:1: .*{words}"):
+        make(write(tmp_path / "pairs.jsonl", [row]), **settings)
+
+
+def test_responses_to_a_task_without_an_answer_are_not_graded(tmp_path: Path) -> None:
+    env = make(write(tmp_path / "pairs.jsonl", [PAIR]), response_field="response")
+    with pytest.raises(DatasetError, match=r"'Say hi' .* set evaluation\.size: 0"):
+        env.reset()
