@@ -159,7 +159,7 @@ def test_a_checkpoint_inside_of_a_warm_start_can_be_evaluated(
 ) -> None:
     run_sft(config(tmp_path / "run", logging={"progress": "plain"}, checkpoint={"every": 1, "keep": 9}))
     evaluate_run(str(tmp_path / "run"), step=-2)
-    assert "after step 1 of 3 of the warm start" in " ".join(capsys.readouterr().out.split())
+    assert "after step 1 of the warm start" in " ".join(capsys.readouterr().out.split())
     again = evaluate_run(str(tmp_path / "run"))
     assert again.metrics == summary(tmp_path / "run")["metrics"]
     assert {path.name for path in (tmp_path / "run" / "evaluations").iterdir()} == {
