@@ -64,9 +64,8 @@ class MetaWorldEnv(gymnasium.Env):
         self._picture_camera: Camera | None = None
         self._steps = 0
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
-        low, high = (
-            np.asarray(b, np.float32) for b in (self._env.observation_space.low, self._env.observation_space.high)
-        )
+        shown: Any = self._env.observation_space
+        low, high = (np.asarray(bound, np.float32) for bound in (shown.low, shown.high))
         # The goal is shown here, and the package's space says that it is hidden, that is always 0.
         low[_GOAL:], high[_GOAL:] = -np.inf, np.inf
         state = spaces.Box(low, high, dtype=np.float32)
