@@ -18,10 +18,10 @@ from torch import Tensor
 
 from rlinf.errors import UserError
 from rlinf.rollouts.text.over_sampling import OpenGroup
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.rows import Row, Turn
 from rlinf.types import Batch, Completion
 
-_CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenGroup, Row)}
+_CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"
 _SCALARS = (bool, int, float, str, bytes)
 

@@ -120,11 +120,11 @@ def test_doctor_names_every_part_and_a_fix(capsys: pytest.CaptureFixture[str]) -
         (["--help"], 1.0),
         (["list", "losses"], 1.0),
         (["check", "--no-build", QUICKSTART], 1.0),
-        (["check", QUICKSTART], 5.0),
+        (["check", QUICKSTART], 8.0),
     ],
 )
 def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
-    """In CPU time, the best of three: the machine may be busy with something else."""
+    """In CPU time, the best of three, with room for a busy machine: no heavy library is imported in vain."""
     taken = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

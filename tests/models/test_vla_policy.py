@@ -17,6 +17,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
 from rlinf.models.vla.backbones import language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
+from rlinf.models.vocabulary import VocabularyError
 from rlinf.spaces import empty_leaves, write_observation
 from rlinf.train.build.simulator_policy import make_policy
 
@@ -272,5 +273,5 @@ def test_attention_of_the_small_language_tower_does_not_start_uniform(tokenizer:
 
 
 def test_a_tokenizer_that_knows_more_than_the_tower_is_refused(tokenizer: Any) -> None:
-    with pytest.raises(PolicyError, match="below the tokenizer's"):
+    with pytest.raises(VocabularyError, match=r"the tokenizer has .* tokens, and .* embeds 10"):
         build(tokenizer, language={**LANGUAGE, "vocab_size": 10})

@@ -136,7 +136,7 @@ def test_a_replay_buffer_is_told_of_a_step_of_which_every_episode_broke() -> Non
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("reset", "no such scene"), ("step", "no such joint"), ("hang", r"within 0.1 s \(env.step")],
+    [("reset", "no such scene"), ("step", "no such joint"), ("hang", r"within 0.1 s \(env.step_timeout_s\)")],
 )
 def test_an_environment_that_never_makes_a_step_is_given_up_after_a_few(layout: Layout, how: str, words: str) -> None:
     it = rollout("Dead", layout, kwargs={"how": how}, step_timeout_s=0.1)

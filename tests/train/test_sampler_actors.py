@@ -106,18 +106,20 @@ def test_whole_runs_are_the_same_and_resume(tmp_path: Path, kind: str) -> None:
     assert "time/policy_waits_s" in (tmp_path / "outside" / "metrics.jsonl").read_text()
 
 
-def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path, ray_session: Cluster) -> None:
+@pytest.mark.usefixtures("ray_session")
+def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path) -> None:
     config = settings(tmp_path / "run", "grpo", *SAMPLED)
     inside = collected(config, 3, sampled=False)
-    rollout, pool = rollouts(ray_session, config, sampled=True, samplers=2)
-    assert_same(rollout.collect(0)[0], inside[0])
-    pool.samplers.submit_one(0, "die")
-    assert_same(rollout.collect(1)[0], inside[1])
-    assert pool.sampler_restarts == 1
-    pool.group.submit_one(1, "die")
-    assert_same(rollout.collect(2)[0], inside[2])
-    assert pool.numbers()["failures/env_workers"] == 1
-    assert len(rollout.evaluate(4).records) == 4
+    with connect(ClusterConfig()) as cluster:
+        rollout, pool = rollouts(cluster, config, sampled=True, samplers=2)
+        assert_same(rollout.collect(0)[0], inside[0])
+        pool.samplers.submit_one(0, "die")
+        assert_same(rollout.collect(1)[0], inside[1])
+        assert pool.sampler_restarts == 1
+        pool.group.submit_one(1, "die")
+        assert_same(rollout.collect(2)[0], inside[2])
+        assert pool.numbers()["failures/env_workers"] == 1
+        assert len(rollout.evaluate(4).records) == 4
 
 
 class Asleep(PolicyServer):
