@@ -47,7 +47,12 @@ def test_every_level_of_slots_trains(tmp_path: Path, reward: int, logprob: int) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "policy"), [("ppo", []), ("sac", []), ("ppo", ["policy.recurrent=gru", "policy.embedding_size=8"])]
+    ("kind", "policy"),
+    [
+        pytest.param("ppo", [], marks=pytest.mark.slow),
+        ("sac", []),
+        ("ppo", ["policy.recurrent=gru", "policy.embedding_size=8"]),
+    ],
 )
 def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(
     tmp_path: Path, kind: str, policy: list[str]

@@ -13,7 +13,7 @@ from learner_gang import Gang
 pytestmark = pytest.mark.megatron
 
 
-@pytest.mark.parametrize(("there", "back"), [((1, 1), (1, 1)), ((2, 1), (1, 2))])
+@pytest.mark.parametrize(("there", "back"), [pytest.param((1, 1), (1, 1), marks=pytest.mark.slow), ((2, 1), (1, 2))])
 def test_there_and_back(gang: Gang, tmp_path: Path, there: tuple[int, int], back: tuple[int, int]) -> None:
     """Layouts are (tensor parallel, pipeline parallel)."""
     from transformers import AutoModelForCausalLM
@@ -32,6 +32,7 @@ def test_there_and_back(gang: Gang, tmp_path: Path, there: tuple[int, int], back
     assert (tmp_path / "again" / "tokenizer.json").read_text() == "{}"
 
 
+@pytest.mark.slow
 def test_experts_there_and_back(gang: Gang, tmp_path: Path) -> None:
     """Experts over two processes on the way in, over one on the way out; files name each expert."""
     from safetensors.torch import load_file
