@@ -39,7 +39,7 @@ def conversation_run(folder: Path) -> Path:
     """Three turns each."""
     game = {"id": "guessing:guessing/Guess-v0", "kwargs": {}, "max_turns": 3}
     sections = {
-        "run": {"max_steps": 1, "name": "guess [x/] the number"},
+        "run": {"max_steps": 1, "name": "guess [red]x[bold] the number"},
         "sft": {"steps": 40, "batch_size": 8, "lr": 1e-2},
         "rollout": {"batch_size": 2, "max_new_tokens": 40},
         "evaluation": {"size": 4, "env_kwargs": {}},

@@ -71,7 +71,7 @@ def test_a_simulator_run_with_video(browser: Any, tmp_path: Path) -> None:
 
 def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
     page = click_through(browser, conversation_run(tmp_path / "run") / "report.html")
-    assert browser.title == "guess [x/] the number"
+    assert browser.title == "guess [red]x[bold] the number"
     page.open("Samples")
     said = page.find(".turn.environment")
     assert said
