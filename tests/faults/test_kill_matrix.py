@@ -65,9 +65,18 @@ def test_a_disturbed_run_ends_well_and_goes_on(
     if victim == "driver" and name in POLITE and moment not in ("checkpoint", "report"):
         assert code == POLITE[name], disturbed.output
         assert "the same command" in disturbed.lines[-1], disturbed.output
-    elif code > 0:
-        assert "the same command" in disturbed.output, disturbed.output
-        assert "Traceback" not in disturbed.output, disturbed.output
+    elif victim == "raylet" and code != 0:
+        assert code == 1, disturbed.output
+        assert "raylet" in "\n".join(disturbed.lines[-2:]), disturbed.output
+        assert "the same command" in disturbed.lines[-1], disturbed.output
+    elif victim == "driver" and name == "kill" and moment not in ("start", "report"):
+        assert code == -signal.SIGKILL, disturbed.output
+        assert "ended without a word" in disturbed.lines[-1], disturbed.output
+    elif code != 0:
+        assert code == 1 or moment in ("start", "report"), disturbed.output
+        if code > 0:
+            assert "the same command" in disturbed.output, disturbed.output
+            assert "Traceback" not in disturbed.output, disturbed.output
     if code != 0:
         resumed = RayRun(file)
         assert resumed.wait() == 0, resumed.output
