@@ -14,21 +14,16 @@ from rlinf.train import run
 
 def test_a_driver_killed_in_a_step_leaves_nothing_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
     file = write_config(tmp_path)
-    disturbed = RayRun(file)
-    try:
+    with RayRun(file) as disturbed:
         disturbed.await_line(MOMENTS["step"])
         processes, folder = family(disturbed.pid), disturbed.folder()
         assert folder is not None
         disturbed.send("driver", signal.SIGKILL)
         assert disturbed.wait() == -signal.SIGKILL
         await_nothing_left(processes, folder)
-    finally:
-        disturbed.kill()
-    resumed = RayRun(file)
-    try:
+    assert "the same command" in disturbed.lines[-1], disturbed.output
+    with RayRun(file) as resumed:
         assert resumed.wait() == 0, resumed.output
-    finally:
-        resumed.kill()
     # The undisturbed run in this process, for time: where a run's workers are changes nothing of its numbers.
     (tmp_path / "undisturbed").mkdir()
     undisturbed = load(write_config(tmp_path / "undisturbed"))
