@@ -37,8 +37,8 @@ def _cause(error: RayError) -> str:
 
 
 def node_was_lost(error: RayError) -> bool:
-    """Whether Ray says so; "worker process has died" is said of one process."""
-    return re.search(r"\bnode (has died|was dead|is dead)", str(error)) is not None
+    """Whether Ray says so, of the worker's node or its owner's; "worker process has died" is said of one process."""
+    return re.search(r"\bnode (has died|has crashed|was dead|is dead)", str(error)) is not None
 
 
 def _last_words(place: Place) -> str:

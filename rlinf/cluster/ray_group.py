@@ -226,12 +226,18 @@ class RayGroup(WorkerGroup):
         """Asks workers for a sign of life from their second thread: those a call is under way on, and where fates are
         tied every rank, since a call waits for all.
 
+        :raises ClusterLost: Ray's daemon on this machine is gone. Ray notices after about 14 s, and may then end this
+            process where it is, without a word.
         :raises WorkerDied: a process is gone.
         :raises WorkerTimeout: a process has neither answered nor run for ``heartbeat_timeout_s``. Silence alone proves
             nothing, since native code may hold the interpreter; but then it uses the processor.
         """
         if self._closed:
             return
+        for rank in waited_for:
+            place = self._place(rank)
+            if place is not None and _is_here(place) and not is_alive(place.raylet):
+                raise self._ray_lost(rank, place, "a call")
         for rank in range(self.size) if self._rendezvous else set(waited_for):
             if rank not in self._pings and rank < len(self._infos):
                 self._pings[rank] = _Ping(self._control(rank, "ping"), time.monotonic())
@@ -274,15 +280,24 @@ class RayGroup(WorkerGroup):
 
         :raises ClusterLost: Ray itself is gone from this machine, and the worker with it.
         """
-        place = self._places[rank] if rank < len(self._places) else None
-        who = f"{self.name} rank {rank} of {self.size}"
+        place = self._place(rank)
         if place is not None and _is_here(place) and (node_was_lost(error) or not is_alive(place.raylet)):
-            raise ClusterLost(
-                f"Ray is lost on this machine: its raylet (pid {place.raylet}) ended or does not answer (killed, "
-                f"stopped, or out of memory), and all workers went with it. {who} was in {method}."
-            )
-        message = f"{who} died in {method} {describe_death(place, error)}"
+            raise self._ray_lost(rank, place, method)
+        message = f"{self._who(rank)} died in {method} {describe_death(place, error)}"
         return WorkerDied(message, group=self.name, rank=rank, method=method)
+
+    def _ray_lost(self, rank: int, place: Place, method: str) -> ClusterLost:
+        return ClusterLost(
+            f"Ray is lost on this machine: its raylet (pid {place.raylet}) ended or does not answer (killed, "
+            f"stopped, or out of memory), and all workers went with it. {self._who(rank)} was in {method}."
+        )
+
+    def _who(self, rank: int) -> str:
+        return f"{self.name} rank {rank} of {self.size}"
+
+    def _place(self, rank: int) -> Place | None:
+        """Where the worker is; None before it is up."""
+        return self._places[rank] if rank < len(self._places) else None
 
     def _host(self, rank: int) -> Any:
         self.check_rank(rank)

@@ -30,6 +30,8 @@ from rlinf.cluster.errors import ClusterStartError, UnreachableError
 
 _REACH_S = 10.0
 _CLEAN_S = 30.0
+_KEEP_ENVIRONMENT = "SPT_NOENV"
+"""Has Ray's processes write their titles over their arguments alone, and not over the watchdog's mark too."""
 
 
 class RaySession:
@@ -87,7 +89,7 @@ class RaySession:
         # Not in TMPDIR, which may be too long for the sockets in there.
         self._folder = Path(tempfile.mkdtemp(prefix="rlinf-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp")))
         self._watchdog = subprocess.Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__, str(self._folder)],
+            [sys.executable, "-I", "-S", watchdog.__file__, str(self._folder), str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
@@ -157,7 +159,7 @@ def _to_itself(folder: Path) -> Iterator[None]:
         )
     )
     with (
-        mock.patch.dict(os.environ, {watchdog.MARK: mark}),
+        mock.patch.dict(os.environ, {watchdog.MARK: mark, _KEEP_ENVIRONMENT: "1"}),
         mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False),
         mock.patch.object(
             ray_services, "ConsolePopen", functools.partial(ray_services.ConsolePopen, start_new_session=True)

@@ -1,13 +1,14 @@
 """Ends what is left of a Ray cluster when the process that started it ends, however that happens.
 
-Run as a file, with the interpreter's bare minimum: `python -I -S watchdog.py FOLDER`. Its standard input is a pipe
-whose other end only the driver holds; when it closes, every process of the cluster is killed, and FOLDER, where Ray
-keeps its sockets and logs, is removed. Without this Ray's agents outlive a driver that was killed by a minute, and hold
-on to its standard output all the while.
+Run as a file, with the interpreter's bare minimum: `python -I -S watchdog.py FOLDER DRIVER`. Its standard input is a
+pipe whose other end only the driver holds; when it closes, every process of the cluster is killed, and FOLDER, where
+Ray keeps its sockets and logs, is removed. Without this Ray's agents outlive a driver that was killed by a minute, and
+hold on to its standard output all the while.
 
-A process belongs to the cluster where it has a file in FOLDER open for writing, or carries FOLDER in the environment
-variable :data:`MARK`. Either alone would miss some: processes that a simulator starts with an output of their own, and
-Ray's agents, whose title is written over a part of their environment.
+A process belongs to the cluster where the environment it was started with carries FOLDER, which no other cluster has,
+in the variable :data:`MARK`, or where one of its ancestors does (a simulator may start programs with an environment of
+their own). Neither its name, nor its process group, nor the files it has open count: another driver that joined the
+cluster writes a log into FOLDER as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import stat
 import sys
 import time
 
@@ -26,11 +26,10 @@ _QUIET_S = 0.5  # a process that was being started during one look is there at t
 _POLL_S = 0.1
 
 
-def main(folder: str) -> None:
+def main(folder: str, driver: int) -> None:
     """Waits for the end of standard input, then cleans up. A driver that ends in good order sends a byte before."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    driver = os.getppid()
     farewell = os.read(0, 1)
     while farewell and os.read(0, 1):
         pass
@@ -46,12 +45,11 @@ def main(folder: str) -> None:
 
 
 def end_members(folder: str, driver: int) -> None:
-    """Kills the processes of the cluster until none has been seen for a moment. The driver, which writes a log there
-    too, may still have a report to make."""
+    """Kills the processes of the cluster until none has been seen for a moment; the driver is spared."""
     give_up = time.monotonic() + _PATIENCE_S
     last_seen = time.monotonic()
     while time.monotonic() < give_up and time.monotonic() - last_seen < _QUIET_S:
-        for pid in members(folder, driver):
+        for pid in members(folder) - {driver, os.getpid()}:
             last_seen = time.monotonic()
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -60,25 +58,27 @@ def end_members(folder: str, driver: int) -> None:
         time.sleep(_POLL_S)
 
 
-def members(folder: str, driver: int) -> list[int]:
-    """Ids of the cluster's processes, without the driver and zombies. Empty on a system without `/proc`."""
+def members(folder: str) -> set[int]:
+    """Ids of the cluster's processes, without zombies. Empty on a system without `/proc`."""
     try:
-        pids = {int(entry) for entry in os.listdir("/proc") if entry.isdigit()} - {driver, os.getpid()}
+        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
     except OSError:
-        return []
-    return [pid for pid in pids if folder in _folders(pid) or _writes_into(folder, pid)]
+        return set()
+    parents = {pid: _parent(pid) for pid in pids}
+    found = {pid for pid in pids if folder in _folders(pid)}
+    frontier = found
+    while frontier := {pid for pid in pids if parents[pid] in frontier} - found:
+        found |= frontier
+    return found
 
 
-def _writes_into(folder: str, pid: int) -> bool:
-    path = f"/proc/{pid}/fd"
+def _parent(pid: int) -> int | None:
     try:
-        for name in os.listdir(path):
-            link = os.path.join(path, name)
-            if os.readlink(link).startswith(folder + os.sep) and os.lstat(link).st_mode & stat.S_IWUSR:
-                return True
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
     except OSError:  # as below
-        pass
-    return False
+        return None
+    return None if state == b"Z" else int(parent)
 
 
 def _folders(pid: int) -> list[str]:
@@ -93,4 +93,4 @@ def _folders(pid: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from cluster_workers import Collective, Worker, slow_on_rank_1
 from conftest import CONFIG
+from ray.exceptions import RayError
 
 from rlinf.cluster import (
     Cluster,
@@ -22,6 +23,7 @@ from rlinf.cluster import (
     WorkerTimeout,
     connect,
 )
+from rlinf.cluster.death import node_was_lost
 from rlinf.cluster.ray_session import _check_reachable
 from rlinf.cluster.vital_signs import is_alive
 
@@ -126,6 +128,19 @@ def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) 
     with pytest.raises(WorkerDied, match=r"^tied rank 1 of 2 died"):
         waited.result()
     assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize(
+    ("words", "lost"),
+    [
+        ("The actor died because its node has died.", True),
+        # of a raylet that was ended by SIGTERM
+        ("The actor is dead because its owner has died. Worker exit detail: Owner's node has crashed.", True),
+        ("The actor is dead because its worker process has died.", False),
+    ],
+)
+def test_the_loss_of_a_node_is_told_from_that_of_a_process(words: str, lost: bool) -> None:
+    assert node_was_lost(RayError(words)) is lost
 
 
 def test_an_address_where_nobody_answers_is_refused_at_once() -> None:

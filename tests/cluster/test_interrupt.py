@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rlinf.cluster import WorkerGroup
 from rlinf.cluster.vital_signs import is_alive
 
 # What runs in the background of a script has SIGINT ignored, and its children inherit that; in a terminal it is not.
@@ -63,7 +64,10 @@ def _listening(pids: set[int]) -> set[str]:
     ("kind", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow)],
 )
-def test_a_driver_that_is_stopped_leaves_no_process_behind(tmp_path: Path, kind: signal.Signals, code: int) -> None:
+def test_a_driver_that_is_stopped_leaves_no_process_behind_and_other_clusters_alone(
+    tmp_path: Path, ray_pair: WorkerGroup, kind: signal.Signals, code: int
+) -> None:
+    others = ray_pair.call("pid")
     script = tmp_path / "driver.py"
     script.write_text(DRIVER)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -84,6 +88,7 @@ def test_a_driver_that_is_stopped_leaves_no_process_behind(tmp_path: Path, kind:
         while left := {pid for pid in family if is_alive(pid)} or list(Path("/tmp").glob(f"{MINE}{driver.pid}")):
             assert time.monotonic() < give_up, left
             time.sleep(0.2)
+        assert ray_pair.call("pid") == others
     finally:
         driver.kill()
         driver.stdout.close()

@@ -122,6 +122,12 @@ class RayRun:
     def wait(self, timeout_s: float = 280.0) -> int:
         return self._process.wait(timeout_s)
 
+    def __enter__(self) -> RayRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

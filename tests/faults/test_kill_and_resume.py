@@ -13,21 +13,20 @@ from rlinf.train import run
 
 
 def test_a_driver_killed_in_a_step_leaves_nothing_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    disturbed = RayRun(write_config(tmp_path))
-    try:
+    file = write_config(tmp_path)
+    with RayRun(file) as disturbed:
         disturbed.await_line(MOMENTS["step"])
         processes, folder = family(disturbed.pid), disturbed.folder()
         assert folder is not None
         disturbed.send("driver", signal.SIGKILL)
         assert disturbed.wait() == -signal.SIGKILL
         await_nothing_left(processes, folder)
-    finally:
-        disturbed.kill()
-    config = load(tmp_path / "run.yaml")
-    local = dataclasses.replace(config.cluster, backend="local")
-    # In this process, for time: where a run's workers are changes nothing of its numbers.
-    run(dataclasses.replace(config, cluster=local), report=False)
+    assert "the same command" in disturbed.lines[-1], disturbed.output
+    with RayRun(file) as resumed:
+        assert resumed.wait() == 0, resumed.output
+    # The undisturbed run in this process, for time: where a run's workers are changes nothing of its numbers.
     (tmp_path / "undisturbed").mkdir()
     undisturbed = load(write_config(tmp_path / "undisturbed"))
+    local = dataclasses.replace(undisturbed.cluster, backend="local")
     run(dataclasses.replace(undisturbed, cluster=local), report=False)
     assert params_sha256(tmp_path) == params_sha256(tmp_path / "undisturbed")

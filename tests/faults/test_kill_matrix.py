@@ -29,7 +29,7 @@ CASES = [
     for name in SIGNALS
     for victim in VICTIMS
     for moment in MOMENTS
-    # Workers are not up at the start, and not there any more at the report.
+    # At the start there are no workers and no raylet yet, and when the report is written none any more.
     if victim == "driver" or moment not in ("start", "report")
     if not _PICKED or any(f"{name}-{victim}-{moment}".startswith(picked) for picked in _PICKED)
 ]
@@ -38,8 +38,8 @@ CASES = [
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("undisturbed")
-    finished = RayRun(write_config(folder))
-    assert finished.wait() == 0, finished.output
+    with RayRun(write_config(folder)) as finished:
+        assert finished.wait() == 0, finished.output
     return params_sha256(folder)
 
 
@@ -50,25 +50,32 @@ def test_a_disturbed_run_ends_well_and_goes_on(
     tmp_path: Path, undisturbed: str, name: str, victim: str, moment: str
 ) -> None:
     file = write_config(tmp_path)
-    disturbed = RayRun(file)
-    try:
+    with RayRun(file) as disturbed:
         disturbed.await_line(MOMENTS[moment])
         if moment != "start":
             disturbed.process_of("raylet")
-        disturbed.send(victim, SIGNALS[name])
         processes, folder = family(disturbed.pid), disturbed.folder()
+        disturbed.send(victim, SIGNALS[name])
+        processes |= family(disturbed.pid)  # at the start there may be more now
         code = disturbed.wait()
         await_nothing_left(processes, folder)
-    finally:
-        disturbed.kill()
     assert "*** SIG" not in disturbed.output, disturbed.output
     if victim == "driver" and name in POLITE and moment not in ("checkpoint", "report"):
         assert code == POLITE[name], disturbed.output
         assert "the same command" in disturbed.lines[-1], disturbed.output
-    elif code > 0:
-        assert "the same command" in disturbed.output, disturbed.output
-        assert "Traceback" not in disturbed.output, disturbed.output
+    elif victim == "raylet" and code != 0:
+        assert code == 1, disturbed.output
+        assert "raylet" in "\n".join(disturbed.lines[-2:]), disturbed.output
+        assert "the same command" in disturbed.lines[-1], disturbed.output
+    elif victim == "driver" and name == "kill" and moment not in ("start", "report"):
+        assert code == -signal.SIGKILL, disturbed.output
+        assert "ended without a word" in disturbed.lines[-1], disturbed.output
+    elif code != 0:
+        assert code == 1 or moment in ("start", "report"), disturbed.output
+        if code > 0:
+            assert "the same command" in disturbed.output, disturbed.output
+            assert "Traceback" not in disturbed.output, disturbed.output
     if code != 0:
-        resumed = RayRun(file)
-        assert resumed.wait() == 0, resumed.output
+        with RayRun(file) as resumed:
+            assert resumed.wait() == 0, resumed.output
     assert params_sha256(tmp_path) == undisturbed
