@@ -15,9 +15,9 @@ from torch import Tensor
 
 from rlinf.algorithms.judging import judging_metrics
 from rlinf.config.schema.reward_model import RewardModelConfig
+from rlinf.interfaces import Rollout
 from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
-from rlinf.train.build.graph import StatefulRollout
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.pools import LearnerPool
 from rlinf.types import Batch, Metrics, concatenate
@@ -32,7 +32,7 @@ class LearnedReward:
         """Labelled responses since the last training."""
         self._history: Batch | None = None
 
-    def begin(self, rollout: StatefulRollout, policy: LearnerPool) -> Metrics:
+    def begin(self, rollout: Rollout, policy: LearnerPool) -> Metrics:
         """Before the first step: starts from the policy, if from nothing else, and learns from its responses."""
         if self.options.path is None:
             weights = {name: t for part in policy.weights_in_parts(version=0) for name, t in part.tensors.items()}

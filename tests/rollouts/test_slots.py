@@ -21,6 +21,7 @@ from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.train.tracking.samples import sample_lines
+from tests.models.decisions import decide
 
 close = torch.testing.assert_close
 COMBINATIONS = [
@@ -133,7 +134,7 @@ def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
 
 
 @pytest.mark.parametrize(("reward", "logprob"), COMBINATIONS)
-def test_act_equals_evaluate_at_every_level(reward, logprob):
+def test_an_episode_is_evaluated_as_its_decisions_at_every_level(reward, logprob):
     for entropy in LEVELS:
         policy = build(
             Counting.observation_space,
@@ -143,7 +144,7 @@ def test_act_equals_evaluate_at_every_level(reward, logprob):
             entropy_type=entropy,
         )
         observation = torch.linspace(-1, 1, 6).view(6, 1)
-        actions, said = policy.act({"observation": observation}, generator=torch.Generator().manual_seed(1))
+        actions, said, _ = decide(policy, {"observation": observation}, seed=1)
         parts = policy.granularity.decision_slots
         mask = torch.ones(2, 3 * parts, dtype=torch.bool)
         out = policy.evaluate({"observation": observation.view(2, 3, 1)}, actions.view(2, 3, 4), mask)
