@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -79,6 +79,12 @@ class ActingPolicy(Policy, Protocol):
 
         ``noise`` [N, noise_size] comes from the caller, so that an action does not depend on the rows beside it.
         """
+
+    def eval(self) -> Self:
+        """The policy itself, in torch's evaluation mode."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
+        """Replaces the weights and running statistics that :meth:`weights` names."""
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """Own actions [N, ...] as the environment takes them; with chunks [N, K, ...]."""

@@ -20,6 +20,7 @@ from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.reward_worker import RewardWorker
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -36,7 +37,7 @@ class LearnedReward:
         """Before the first step: starts from the policy, if from nothing else, and learns from its responses."""
         if self.options.path is None:
             weights = {name: t for part in policy.weights_in_parts(version=0) for name, t in part.tensors.items()}
-            self.learner.group.call("adopt", weights)
+            self.learner.group.call(RewardWorker.adopt, weights)
         for number in range(self.options.fit_batches):
             batch, _ = rollout.collect(0, round=-1 - number)
             self._current.append(self.examples(batch))

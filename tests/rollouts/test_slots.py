@@ -173,7 +173,7 @@ def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_criti
     prepared, _ = prepare_batch(batch, options, AlgorithmState.of(AlgorithmConfig()))
     objective = Objective.of(loss, loss_agg_func=agg, entropy_bonus=0.01)
     stage = Stage("train", objective, lr=1e-2, minibatches=minibatches)
-    learner = TorchLearner(policy, stage=stage, seed=0, micro_batch_tokens=micro)
+    learner = TorchLearner(policy, stages=(stage,), seed=0, micro_batch_tokens=micro)
     metrics = learner.update(prepared, step=0)
     return {name: tensor.clone() for name, tensor in policy.state_dict().items()}, metrics
 

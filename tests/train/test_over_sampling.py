@@ -18,7 +18,7 @@ from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.train import run
 from rlinf.train.workers.sampler_pool import SamplerPool
-from rlinf.train.workers.text_workers import SamplerWorker
+from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.types import SamplingParams, WeightUpdate
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
 from tests.samplers.tiny_models import forward_logprobs
