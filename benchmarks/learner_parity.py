@@ -111,7 +111,7 @@ def make_batch() -> Batch:
         },
         actions=torch.randint(0, VOCABULARY, (rows, slots), generator=random) * mask,
         mask=mask,
-        logprobs=torch.full((rows, slots), -7.0) * mask,
+        rollout_logprobs=torch.full((rows, slots), -7.0) * mask,
         rewards=torch.zeros(rows),
         group_ids=group,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),

@@ -96,7 +96,7 @@ class LearnedReward:
             inputs={**batch.inputs, "labels": torch.where(asked, labels, 0.0)},
             actions=batch.actions,
             mask=asked,
-            logprobs=torch.zeros(asked.shape),
+            rollout_logprobs=torch.zeros(asked.shape),
             rewards=torch.zeros(batch.num_rows),
             group_ids=batch.group_ids,
             policy_version=batch.policy_version,

@@ -60,7 +60,7 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
         },
         actions=ints(VOCABULARY, rows, slots),
         mask=mask,
-        logprobs=torch.full((rows, slots), -3.6) * mask,
+        rollout_logprobs=torch.full((rows, slots), -3.6) * mask,
         rewards=torch.zeros(rows),
         group_ids=groups,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),

@@ -43,7 +43,7 @@ def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
         },
         actions=torch.zeros(lanes, slots, 2),
         mask=~flags[2],
-        logprobs=torch.zeros(lanes, slots),
+        rollout_logprobs=torch.zeros(lanes, slots),
         rewards=number,
         group_ids=torch.arange(lanes),
         policy_version=torch.zeros(lanes, slots, dtype=torch.int32),

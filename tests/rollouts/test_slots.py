@@ -77,8 +77,8 @@ def test_the_finest_slots_by_hand():
     assert batch.inputs["executed"].int().tolist() == [[[1, 1], [1, 1], [1, 0], [1, 1]]]
     assert batch.actions.shape == (1, 4, 4)
     # the critic tells a value for each of the two actions, and both dimensions of an action have it
-    close(batch.values[:, ::2], batch.values[:, 1::2])
-    assert float(batch.values[0, 0]) != float(batch.values[0, 2])
+    close(batch.old_values[:, ::2], batch.old_values[:, 1::2])
+    assert float(batch.old_values[0, 0]) != float(batch.old_values[0, 2])
     after = policy.values({"observation": torch.full((1, 1), 3.0)}, torch.zeros(1, 0))
     assert batch.bootstrap_values[0, :14].eq(0).all()
     close(batch.bootstrap_values[0, 14:], after.expand(2))
@@ -114,7 +114,7 @@ def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
     )
     coarse = batch.by_reward()
     real = coarse.mask[0].nonzero()[:, 0].tolist()
-    values, rewards = coarse.values[0].tolist(), coarse.rewards[0].tolist()
+    values, rewards = coarse.old_values[0].tolist(), coarse.rewards[0].tolist()
     expected, carried = {}, 0.0
     following = float(coarse.bootstrap_values[0, -1])
     for slot in reversed(real):
@@ -160,11 +160,11 @@ def test_an_episode_is_evaluated_as_its_decisions_at_every_level(reward, logprob
 def test_what_was_not_carried_out_is_in_no_log_probability():
     batch, policy = collected(reward_type="action_level", logprob_type="token_level")
     coarse, _ = collected()
-    close(coarse.logprobs[0], batch.logprobs.view(4, 4).sum(1))
+    close(coarse.rollout_logprobs[0], batch.rollout_logprobs.view(4, 4).sum(1))
     everything = {**batch.inputs, "executed": torch.ones(1, 4, 2).bool()}
     parts = policy.evaluate(everything, batch.actions, torch.ones(1, 16).bool())
-    assert batch.logprobs[0, 10:12].eq(0).all()
-    assert parts.logprobs[0, 10:12].ne(0).all()
+    assert batch.rollout_logprobs[0, 10:12].eq(0).all()
+    assert parts.rollout_logprobs[0, 10:12].ne(0).all()
 
 
 def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_critic", minibatches=1):

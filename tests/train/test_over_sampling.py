@@ -96,7 +96,7 @@ def test_every_token_follows_the_weights_that_it_names() -> None:
                 expected = forward_logprobs(model, prompt, tuple(tokens))
                 under = torch.tensor(versions) == version
                 torch.testing.assert_close(
-                    batch.logprobs[row, : len(tokens)][under], expected[under], atol=1e-4, rtol=0
+                    batch.rollout_logprobs[row, : len(tokens)][under], expected[under], atol=1e-4, rtol=0
                 )
     assert mixed > 0, "some response must have been continued, or this test shows nothing"
 

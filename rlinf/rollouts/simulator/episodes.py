@@ -299,7 +299,7 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
         inputs=inputs,
         actions=actions,
         mask=mask,
-        logprobs=torch.where(mask, logprobs, 0.0),
+        rollout_logprobs=torch.where(mask, logprobs, 0.0),
         rewards=slots.first(rewards),
         step_rewards=slots.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
         group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),

@@ -252,4 +252,4 @@ def _demonstrations(
             )
         )
     batch = batch_of(rows, pad_token_id=tokenizer.pad_token_id, multi_turn=False)
-    return batch.replace(advantages=torch.ones_like(batch.logprobs))
+    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

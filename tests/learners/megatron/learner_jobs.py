@@ -101,7 +101,7 @@ def with_columns(learner: Any, batch: Any) -> Any:
     if not learner.stage.old_is_current:
         batch = batch.replace(old_logprobs=gathered(learner.evaluate(batch), batch.num_rows))
     if "values" in learner.stage.objective.needs:
-        batch = batch.replace(values=gathered(learner.evaluate(batch), batch.num_rows, "values"))
+        batch = batch.replace(old_values=gathered(learner.evaluate(batch), batch.num_rows, "values"))
     if learner.stage.reference:
         batch = batch.replace(ref_logprobs=gathered(learner.evaluate(batch, reference=True), batch.num_rows))
     return batch
