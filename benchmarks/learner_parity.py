@@ -111,7 +111,7 @@ def make_batch() -> Batch:
         },
         actions=torch.randint(0, VOCABULARY, (rows, slots), generator=random) * mask,
         mask=mask,
-        logprobs=torch.full((rows, slots), -7.0) * mask,
+        rollout_logprobs=torch.full((rows, slots), -7.0) * mask,
         rewards=torch.zeros(rows),
         group_ids=group,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),
@@ -124,7 +124,7 @@ def make_learner(backend: str, layout: MegatronConfig, family: str) -> Any:
     objective = Objective.of("actor", entropy_bonus=0.01)
     # eps: where a gradient is nearly zero, rounding would decide the sign of Adam's first step.
     stage = Stage(name="train", objective=objective, lr=1e-3, eps=1e-5)
-    options: dict[str, Any] = {"stage": stage, "seed": 0, "micro_batch_tokens": MICRO_BATCH_TOKENS}
+    options: dict[str, Any] = {"stages": (stage,), "seed": 0, "micro_batch_tokens": MICRO_BATCH_TOKENS}
     if backend == "megatron":
         from rlinf.learners.megatron.learner import MegatronLearner
 

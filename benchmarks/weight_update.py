@@ -55,14 +55,14 @@ class ModelHolder:
     def __init__(self, size: str) -> None:
         self.named = {name: parameter.detach() for name, parameter in build_model(size).named_parameters()}
 
-    def weights(self, *, version: int) -> Any:
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> Any:
         from rlinf.types import WeightUpdate
 
         return WeightUpdate(version, self.named)
 
 
 def build_learner(size: str, _info: Any) -> Any:
-    from rlinf.train.workers.text_workers import LearnerWorker
+    from rlinf.train.workers.learner_worker import LearnerWorker
 
     return LearnerWorker(ModelHolder(size), rank=0)
 
@@ -71,7 +71,7 @@ def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
     from rlinf.config.schema.rollout import RolloutConfig, VllmConfig
     from rlinf.samplers import SamplerSpec
     from rlinf.samplers.build import build_sampler as build
-    from rlinf.train.workers.text_workers import SamplerWorker
+    from rlinf.train.workers.sampler_worker import SamplerWorker
 
     config = RolloutConfig(sampler=sampler, vllm=VllmConfig(dtype="float32"))  # type: ignore[arg-type]
     spec = SamplerSpec(str(folder), (1,), 0, seed=0, max_model_len=256, dtype="float32", random_weights=True)

@@ -1,32 +1,106 @@
-"""Verbs: the protocols that the loop is written against. Every backend is one class that fits one of these."""
+"""Protocols between the parts of a run, with the methods that are really called. Every backend fits one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
-from torch import Generator, Tensor
+import numpy as np
+import torch
+from torch import Tensor
 
-from rlinf.types import Batch, Completion, Metrics, PolicyOutput, SampleRequest, WeightUpdate
+from rlinf.granularity import Granularity
+from rlinf.types import Batch, Completion, Costs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
 
 
-@runtime_checkable
 class Policy(Protocol):
-    """A policy acts, and says afterwards how likely its actions were. A test holds the two equal."""
+    """What a learner trains, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
-    def act(
-        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
-    ) -> tuple[Tensor, PolicyOutput]:
-        """Actions [B, ...] for observations [B, ...], with their log-probabilities and values. No gradient."""
+    B rows by T slots as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's.
+    """
+
+    @property
+    def slots_independent(self) -> bool:
+        """Whether a slot can be evaluated without the slots before it (a policy without memory)."""
 
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
     ) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient.
 
-        Entropy costs as much as the log-probabilities where the vocabulary is large: only who reads it asks for it.
+        Entropy costs as much as the log-probabilities where the vocabulary is large: only a loss that reads it asks.
         """
+
+    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+        """The size of each row, by which rows are packed into micro-batches and shared among ranks."""
+
+    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+        """Updates running statistics with the valid slots: after a batch's updates, on every rank."""
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and running statistic under the name that a sampler or a checkpoint file knows it by."""
+
+    def save_pretrained(self, folder: str) -> None:
+        """Exports to a folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
+
+
+class ActingPolicy(Policy, Protocol):
+    """A policy that also acts in simulators. The log-probabilities of its actions come from :meth:`evaluate`.
+
+    N rows are N sub-environments that decide at the same time. S numbers of recurrent state belong to each.
+    """
+
+    @property
+    def state_size(self) -> int:
+        """S; 0 for policies without memory."""
+
+    @property
+    def granularity(self) -> Granularity:
+        """How many slots a decision has, and which of them share a reward."""
+
+    @property
+    def noise_kind(self) -> str:
+        """Distribution of the noise that a decision consumes: "uniform" on [0, 1) or standard "normal"."""
+
+    @property
+    def noise_size(self) -> int:
+        """Numbers of noise for one decision."""
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Shape of one decision in the policy's own units."""
+
+    @property
+    def action_dtype(self) -> type[np.generic]: ...
+
+    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(actions [N, ...], next recurrent state [N, S]) at observations [N, ...]; greedy where ``noise`` is None.
+
+        ``noise`` [N, noise_size] comes from the caller, so that an action does not depend on the rows beside it.
+        """
+
+    def eval(self) -> Self:
+        """The policy itself, in torch's evaluation mode."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
+        """Replaces the weights and running statistics that :meth:`weights` names."""
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray:
+        """Own actions [N, ...] as the environment takes them; with chunks [N, K, ...]."""
+
+
+class ActorCriticPolicy(ActingPolicy, Protocol):
+    """An acting policy with a critic of states, which can start from demonstrations: any but that of off-policy SAC."""
+
+    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
+        """Critic [N] at observations [N, ...] that follow recurrent states [N, S], without gradient."""
+
+    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+        """Recurrent states [B * C, S] after each of the decisions ``shape`` = [B, C], without gradient."""
+
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        """The own actions nearest to environment actions [N, K, ...]: what is learned from a demonstration."""
 
 
 @runtime_checkable
@@ -54,7 +128,6 @@ class Sampler(Protocol):
     def wake(self) -> None: ...
 
 
-@runtime_checkable
 class Rollout(Protocol):
     """Drives environments with a policy and makes a batch."""
 
@@ -65,24 +138,43 @@ class Rollout(Protocol):
         dynamic sampling collects rounds 1, 2, ...; what is collected before the first step are rounds -1, -2, ... of
         step 0."""
 
+    def state_dict(self) -> Any:
+        """What the next batch depends on beside the seed and the weights; part of every checkpoint."""
 
-@runtime_checkable
+    def load_state_dict(self, state: Any) -> None: ...
+
+
 class Learner(Protocol):
-    """Owns weights and optimiser. One instance per rank; every method is called on all ranks with the whole batch.
+    """One rank that owns weights and optimiser. Every method is called on all ranks, with the whole batch.
 
     Each rank takes its own share of the rows, so every rank knows the denominators of the whole optimiser step and the
-    gradient does not depend on how rows are cut."""
+    gradient does not depend on how rows are cut. After :meth:`sleep` only :meth:`wake` may be called."""
+
+    def start(self, stage: str) -> None:
+        """Begins a stage, "sft" or "train": a new optimiser, and a reference policy where the stage has one."""
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], log-probabilities and values [B', T] by the current or reference weights) of this rank's share.
 
-        No gradient, and no entropy."""
+        On the CPU, without gradient."""
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
-        """All epochs and minibatches of one step (advantages are in the batch); metrics are those of all ranks."""
+        """All optimiser steps of training iteration ``step``; the metrics are those of all ranks."""
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        """The policy's weights by the names of checkpoint files (complete on rank 0, empty on the others)."""
+    def refresh_reference(self) -> None:
+        """Makes the current policy the reference policy."""
+
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """The number of parts of at most ``bucket_bytes`` (one parameter at least) that :meth:`weights` cuts into."""
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """The policy's weights, or one part of them, on the CPU; complete on rank 0, empty on the others."""
+
+    def sleep(self, *, keep_weights: bool = False) -> Metrics:
+        """Moves to the host what ``learner.offload`` names, or of it all but the weights; seconds and bytes."""
+
+    def wake(self, *, weights_only: bool = False) -> None:
+        """Moves everything back, or the weights alone. Does nothing when awake."""
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser, schedule and random streams, enough to continue bit for bit."""
@@ -91,16 +183,6 @@ class Learner(Protocol):
 
     def export(self, folder: Path) -> None:
         """A folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
-
-
-class WeightsInParts(Protocol):
-    """What learners of large models can do besides: no rank ever holds all weights."""
-
-    def weight_parts(self, bucket_bytes: int) -> int:
-        """How many parts of at most so many bytes (one parameter at least) there are."""
-
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
-        """One part; all of them in one without ``bucket_bytes``."""
 
 
 class RewardTerm(Protocol):

@@ -25,10 +25,10 @@ Metrics = dict[str, float]
 # The per-slot columns [B, T], and what a short row is padded with when T grows:
 _SLOT_FILL: dict[str, float] = {
     "mask": False,
-    "logprobs": 0.0,
+    "rollout_logprobs": 0.0,
     "old_logprobs": 0.0,
     "ref_logprobs": 0.0,
-    "values": 0.0,
+    "old_values": 0.0,
     "bootstrap_values": 0.0,
     "step_rewards": float("nan"),
     "terminated": False,
@@ -64,7 +64,7 @@ class Batch:
     """[B, T] token ids (int64), or [B, T, ...] actions of an environment (one for each of its decisions)."""
     mask: Tensor
     """[B, T] bool, true where the policy really acted (observation tokens inside a conversation are false)."""
-    logprobs: Tensor
+    rollout_logprobs: Tensor
     """[B, T] float32, the behaviour policy's log-probabilities, as the sampler reported them."""
     rewards: Tensor
     """[B] outcome or [B, T] per-slot rewards, float32."""
@@ -76,8 +76,8 @@ class Batch:
     """[B, T] bool: the episode ended in this slot by the task's own rules."""
     truncated: Tensor | None = None
     """[B, T] bool: the row was cut in this slot (a time or length limit)."""
-    values: Tensor | None = None
-    """[B, T] float32: critic at the slot."""
+    old_values: Tensor | None = None
+    """[B, T] float32: critic at the slot, before the update."""
     bootstrap_values: Tensor | None = None
     """[B, T] float32: critic at the observation after the slot; read where ``truncated``, or at a row's last slot."""
     step_rewards: Tensor | None = None

@@ -10,7 +10,7 @@ def make_batch(rows: int = 3, slots: int = 4, **columns: object) -> Batch:
         "inputs": {"observation": torch.arange(rows * slots).view(rows, slots, 1).float()},
         "actions": torch.arange(rows * slots).view(rows, slots),
         "mask": mask,
-        "logprobs": torch.zeros(rows, slots),
+        "rollout_logprobs": torch.zeros(rows, slots),
         "rewards": torch.arange(rows).float(),
         "group_ids": torch.arange(rows),
         "policy_version": torch.zeros(rows, slots, dtype=torch.int32),
@@ -23,7 +23,7 @@ def make_batch(rows: int = 3, slots: int = 4, **columns: object) -> Batch:
     ("columns", "named"),
     [
         ({"mask": torch.ones(3, 4)}, "mask"),
-        ({"logprobs": torch.zeros(3, 5)}, "logprobs"),
+        ({"rollout_logprobs": torch.zeros(3, 5)}, "rollout_logprobs"),
         ({"rewards": torch.zeros(4)}, "rewards"),
         ({"group_ids": torch.zeros(3)}, "group_ids"),
         ({"inputs": {"x": torch.zeros(2)}}, "inputs"),
@@ -57,8 +57,8 @@ def test_concatenate_pads_to_the_longest_row() -> None:
 
 
 def test_a_column_that_only_some_have_is_refused() -> None:
-    with pytest.raises(BatchError, match="values"):
-        concatenate([make_batch(), make_batch(values=torch.zeros(3, 4))])
+    with pytest.raises(BatchError, match="old_values"):
+        concatenate([make_batch(), make_batch(old_values=torch.zeros(3, 4))])
 
 
 def test_slots_become_rows_in_order() -> None:

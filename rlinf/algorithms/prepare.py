@@ -68,12 +68,12 @@ def prepare_batch(
     outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
-    logprobs = batch.logprobs if batch.old_logprobs is None else batch.old_logprobs
+    logprobs = batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
     columns = AdvantageColumns(
         rewards=processed,
         mask=batch.mask & kept[:, None],
         group_ids=batch.group_ids,
-        values=batch.values,
+        values=batch.old_values,
         terminated=batch.terminated,
         truncated=batch.truncated,
         bootstrap_values=batch.bootstrap_values,

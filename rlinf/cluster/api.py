@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from rlinf.cluster.errors import WorkerError, WorkerRefused
 from rlinf.cluster.failure import Failure
@@ -92,6 +92,10 @@ class Stream(ABC, Iterator[Any]):
         """Ends it, at the worker's next item. May be called again, and after its end."""
 
 
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
+
+
 class WorkerGroup(ABC):
     """``size`` workers with the same methods. A context manager: leaving it ends the workers."""
 
@@ -99,15 +103,27 @@ class WorkerGroup(ABC):
         self.name = name
         self.size = size
 
+    @overload
+    def call(
+        self, method: Callable[Concatenate[Any, Given], Value], /, *args: Given.args, **options: Given.kwargs
+    ) -> list[Value]: ...
+
+    @overload
     def call(
         self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None, **options: Any
-    ) -> list[Any]:
+    ) -> list[Any]: ...
+
+    def call(self, method: str | Callable[..., Any], /, *args: Any, **options: Any) -> list[Any]:
         """Runs ``method`` on every rank and waits; results are in rank order.
+
+        A method of the workers' class (``LearnerWorker.update``) stands for its name, so that arguments and results are
+        checked as those of a call in this process are.
 
         ``per_rank`` holds each rank's positional arguments; without it all ranks get ``args``. ``options`` are the
         method's own keyword arguments, the same for all ranks.
         """
-        return self.gather(self.submit(method, *args, per_rank=per_rank, **options))
+        name = method if isinstance(method, str) else method.__name__
+        return self.gather(self.submit(name, *args, **options))
 
     def call_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
         """Runs ``method`` on one rank and waits."""

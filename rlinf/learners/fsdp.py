@@ -6,7 +6,7 @@ micro-batches: a rank that has fewer adds some in which nothing counts.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ class FSDPLearner(TorchLearner):
         self,
         policy: Any,
         *,
-        stage: Stage,
+        stages: Sequence[Stage],
         seed: int,
         micro_batch_tokens: int,
         device: torch.device | str = "cpu",
@@ -52,7 +52,7 @@ class FSDPLearner(TorchLearner):
         self._host_reference: dict[str, Tensor] | None = None
         super().__init__(
             _split(policy.to(device)),
-            stage=stage,
+            stages=stages,
             seed=seed,
             micro_batch_tokens=micro_batch_tokens,
             device=device,
@@ -62,7 +62,7 @@ class FSDPLearner(TorchLearner):
             offload=offload,
         )
 
-    def start(self, stage: Stage) -> None:
+    def start(self, stage: str) -> None:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
         self._host_reference = None
         super().start(stage)

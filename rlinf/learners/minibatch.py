@@ -36,7 +36,7 @@ class Minibatch:
         self.weights = objective.weights(self.batch.mask)
         shared = self.batch.reward_slots
         self.value_weights = objective.weights(self.batch.mask, shared=shared) if shared > 1 else None
-        proximal = self.batch.old_logprobs if self.batch.old_logprobs is not None else self.batch.logprobs
+        proximal = self.batch.old_logprobs if self.batch.old_logprobs is not None else self.batch.rollout_logprobs
         self.selected = objective.select(old_logprobs=proximal, advantages=self.advantages, mask=self.batch.mask)
         self._place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
         self._place[rows] = torch.arange(len(rows))
@@ -69,7 +69,7 @@ class Minibatch:
         old = part.old_logprobs
         on_policy = old is None and stage.old_is_current
         if old is None:
-            old = output.logprobs.detach() if on_policy else part.logprobs
+            old = output.logprobs.detach() if on_policy else part.rollout_logprobs
         loss, metrics = stage.objective(
             logprobs=output.logprobs,
             old_logprobs=old,
@@ -78,15 +78,15 @@ class Minibatch:
             weights=self.weights[places].to(device),
             value_weights=None if self.value_weights is None else self.value_weights[places].to(device),
             values=output.values,
-            old_values=part.values,
+            old_values=part.old_values,
             returns=part.returns,
             ref_logprobs=part.ref_logprobs,
             entropy=output.entropy,
-            rollout_logprobs=part.logprobs,
+            rollout_logprobs=part.rollout_logprobs,
             selected=None if self.selected is None else self.selected[places].to(device),
         )
         if on_policy:
-            gap = torch.where(part.mask, (output.logprobs.detach() - part.logprobs).abs(), 0.0)
+            gap = torch.where(part.mask, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
             metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
             metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}

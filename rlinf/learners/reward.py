@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
@@ -16,8 +17,8 @@ class RewardLearner(TorchLearner):
 
     def __init__(self, model: Any, *, lr: float, seed: int, micro_batch_tokens: int, device: Any = "cpu") -> None:
         stage = Stage("reward_model", Objective.of("reinforce"), lr=lr)
-        super().__init__(model, stage=stage, seed=seed, micro_batch_tokens=micro_batch_tokens, device=device)
+        super().__init__(model, stages=(stage,), seed=seed, micro_batch_tokens=micro_batch_tokens, device=device)
 
-    def adopt(self, weights: dict[str, Tensor]) -> None:
+    def adopt(self, weights: Mapping[str, Tensor]) -> None:
         """Starts from a language model's weights; the head stays."""
         self.policy.adopt(weights)

@@ -25,6 +25,7 @@ from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 # Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
 _SAMPLED_TOGETHER = 8
+_NO_REFERENCE = "loss_type sac keeps no reference policy"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class SacOptions:
 
 
 class SacLearner:
-    """Fits `interfaces.Learner`. ``policy`` is a `SoftActorCritic` (or anything with its draw and judge)."""
+    """An `interfaces.Learner` with one stage. ``policy`` is a `SoftActorCritic`, or has its draw and judge."""
 
     def __init__(
         self,
@@ -81,6 +82,15 @@ class SacLearner:
         self._critic_optimizer = torch.optim.Adam([self._critic.whole], lr=critic_lr, fused=True)
         self._seen = 0
         self._updates = 0
+
+    def start(self, stage: str) -> None:
+        """Nothing: networks, optimisers and buffer are those of the only stage, "train"."""
+        if stage != "train":
+            raise ValueError(f"loss_type sac has no stage {stage!r}")
+
+    def refresh_reference(self) -> None:
+        """Raises ValueError: there is no reference policy here."""
+        raise ValueError(_NO_REFERENCE)
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
@@ -163,7 +173,7 @@ class SacLearner:
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """This rank's rows, and what the current weights say of them. There is no reference policy here."""
         if reference:
-            raise ValueError("loss_type sac keeps no reference policy")
+            raise ValueError(_NO_REFERENCE)
         rows = torch.arange(self.rank, batch.num_rows, self.size)
         inputs = {name: leaf[rows].to(self.device) for name, leaf in batch.inputs.items()}
         actions, mask = batch.actions[rows].to(self.device), batch.mask[rows].to(self.device)
@@ -171,10 +181,21 @@ class SacLearner:
             said = self.policy.evaluate(inputs, actions, mask)
         return rows, PolicyOutput(said.logprobs.cpu(), said.entropy.cpu())
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        """On the CPU, on rank 0; nothing on the others."""
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """One: networks of this kind are small."""
+        return 1
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """On the CPU, on rank 0; nothing on the others. All are one part."""
         named = self.policy.weights() if self.rank == 0 else ()
         return WeightUpdate(version, {name: tensor.to("cpu", copy=True) for name, tensor in named})
+
+    def sleep(self, *, keep_weights: bool = False) -> Metrics:
+        """Nothing: the networks stay where they are."""
+        return {"offload_bytes": 0.0, "offload_s": 0.0}
+
+    def wake(self, *, weights_only: bool = False) -> None:
+        """Nothing has moved."""
 
     def save(self, folder: Path) -> None:
         """Networks, targets, optimisers, temperature and the whole buffer (rank 0 writes)."""

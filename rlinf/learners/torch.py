@@ -7,7 +7,7 @@ slot weights are fixed before the first forward pass, and gradients simply add u
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics
 from rlinf.config.schema.learner import OffloadConfig
+from rlinf.interfaces import Policy
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
@@ -29,13 +30,13 @@ from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
 class TorchLearner(Offloadable):
-    """Trains any policy whose ``evaluate(inputs, actions, mask)`` gives log-probabilities [B, T] with gradient."""
+    """An `interfaces.Learner` of any `interfaces.Policy` that is a torch module."""
 
     def __init__(
         self,
-        policy: Any,
+        policy: Policy,
         *,
-        stage: Stage,
+        stages: Sequence[Stage],
         seed: int,
         micro_batch_tokens: int,
         device: torch.device | str = "cpu",
@@ -44,35 +45,38 @@ class TorchLearner(Offloadable):
         ranks: Ranks = ONE_RANK,
         offload: OffloadConfig = STAY,
     ) -> None:
+        """``stages``: those that :meth:`start` knows by name; the first begins at once."""
         self.offload = offload
         self.device = torch.device(device)
-        self.policy = policy.to(self.device)
+        module: Any = policy  # a torch module too, which a protocol cannot say
+        self.policy = module.to(self.device)
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.rank, self.size, self.ranks = rank, size, ranks
         self.reference: Any = None
-        self.start(stage)
+        self.stages = {stage.name: stage for stage in stages}
+        self.start(stages[0].name)
 
-    def start(self, stage: Stage) -> None:
+    def start(self, stage: str) -> None:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
-        self.stage = stage
+        self.stage = self.stages[stage]
         heads = {id(parameter) for parameter in self._critic_parameters()}
         # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
         self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         groups = [
-            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": stage.lr},
-            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": stage.critic_lr or stage.lr},
+            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": self.stage.lr},
+            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": self.stage.critic_lr or self.stage.lr},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
-            lr=stage.lr,
-            betas=stage.betas,
-            eps=stage.eps,
-            weight_decay=stage.weight_decay,
+            lr=self.stage.lr,
+            betas=self.stage.betas,
+            eps=self.stage.eps,
+            weight_decay=self.stage.weight_decay,
             fused=True,
         )
         self.optimizer_steps = 0
         self.reference = None
-        if stage.reference:
+        if self.stage.reference:
             self.refresh_reference()
 
     def refresh_reference(self) -> None:

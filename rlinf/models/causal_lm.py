@@ -1,6 +1,6 @@
 """A causal language model as a policy: any transformers model, with an optional value head or low-rank adapters.
 
-Its ``act`` is a sampler (``rlinf/samplers``); ``evaluate`` is here. A test holds their log-probabilities equal.
+A sampler (``rlinf/samplers``) acts for it; ``evaluate`` is here. A test holds their log-probabilities equal.
 """
 
 from __future__ import annotations

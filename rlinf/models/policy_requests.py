@@ -9,38 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rlinf.granularity import Granularity
+from rlinf.interfaces import ActingPolicy
 from rlinf.spaces import Arrays
 from rlinf.types import PolicyOutput
-
-
-class SimulatorPolicy(Protocol):
-    """What rollouts ask of a policy beside `interfaces.Policy`."""
-
-    state_size: int
-    granularity: Granularity
-    noise_kind: str
-    noise_size: int
-    action_shape: tuple[int, ...]
-    action_dtype: type[np.generic]
-
-    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]: ...
-
-    def evaluate(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput: ...
-
-    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor: ...
-
-    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor: ...
-
-    def env_actions(self, actions: np.ndarray) -> np.ndarray: ...
-
-    def own_actions(self, actions: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +33,7 @@ class PolicyFacts:
     action_dtype: type[np.generic]
 
     @classmethod
-    def of(cls, policy: SimulatorPolicy) -> PolicyFacts:
+    def of(cls, policy: ActingPolicy) -> PolicyFacts:
         return cls(
             policy.state_size,
             policy.granularity,
@@ -90,7 +68,7 @@ Result = TypeVar("Result")
 RolloutCoroutine = Generator[PolicyRequest, Any, Result]
 
 
-def drive(asking: RolloutCoroutine[Result], policy: SimulatorPolicy) -> Result:
+def drive(asking: RolloutCoroutine[Result], policy: ActingPolicy) -> Result:
     """Runs a rollout to its end with a policy of this process."""
     answer: Any = None
     while True:
@@ -102,19 +80,17 @@ def drive(asking: RolloutCoroutine[Result], policy: SimulatorPolicy) -> Result:
         answer = answer_to(policy, ask)
 
 
-def answer_to(policy: SimulatorPolicy, ask: PolicyRequest, device: torch.device | None = None) -> Any:
+def answer_to(policy: ActingPolicy, ask: PolicyRequest, device: torch.device | None = None) -> Any:
     """The policy's answer, on the CPU; ``device`` is where the policy is, None: there already."""
     if ask.method == "decide":
         return _decide(policy, *ask.arguments, device=device)
-    if ask.method == "own_actions":
-        return policy.own_actions(*ask.arguments)
     with torch.no_grad():
         answer = getattr(policy, ask.method)(*(_moved(argument, device) for argument in ask.arguments))
     return _moved(answer, None if device is None else torch.device("cpu"))
 
 
 def _decide(
-    policy: SimulatorPolicy,
+    policy: ActingPolicy,
     observations: Arrays,
     state: np.ndarray,
     noise: np.ndarray | None,

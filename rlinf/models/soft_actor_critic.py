@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
@@ -76,7 +76,7 @@ class TwinCritic(nn.Module):
 
 
 class SoftActorCritic(nn.Module):
-    """Fits `interfaces.Policy` (without values: the critics judge actions, not states). Actions are kept unsquashed.
+    """An `interfaces.ActingPolicy` whose critics judge actions, not states. Actions are kept unsquashed.
 
     Image observations are encoded for actor and critics separately; the critics see tanh(action), in [-1, 1].
     """
@@ -142,18 +142,6 @@ class SoftActorCritic(nn.Module):
         """Actions [N, A]; greedy where ``noise`` is None. There is no recurrent state."""
         parameters = self.distribution(inputs)
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
-
-    @torch.no_grad()
-    def act(
-        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
-    ) -> tuple[Tensor, PolicyOutput]:
-        """One decision for observations [N, ...]."""
-        parameters = self.distribution(inputs)
-        noise = torch.randn(len(parameters), self.noise_size, generator=generator)
-        actions = self.head.mode(parameters) if greedy else self.head.sample(parameters, noise)
-        return actions, PolicyOutput(
-            self.head.log_prob(parameters, actions).sum(-1), self.head.entropy(parameters).sum(-1)
-        )
 
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True

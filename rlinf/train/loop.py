@@ -163,14 +163,14 @@ class Trainer:
         corrected = stage.objective.needs & {"rollout_logprobs"}
         if needs_values(self.config) or corrected or not (stale or stage.old_is_current):
             current = self.graph.learner.evaluate(batch)
-            gap = masked_mean((current.logprobs - batch.logprobs).abs(), batch.mask & (ages == 0))
+            gap = masked_mean((current.logprobs - batch.rollout_logprobs).abs(), batch.mask & (ages == 0))
             if gap is not None:
                 metrics["train/sampler_logprob_gap"] = gap
-            values = current.values if batch.values is None else batch.values
-            batch = batch.replace(old_logprobs=current.logprobs, values=values)
+            values = current.values if batch.old_values is None else batch.old_values
+            batch = batch.replace(old_logprobs=current.logprobs, old_values=values)
         if stale and not corrected:
             # The policy that answered is not the one that learns: ratios are taken against the one that answered.
-            batch = batch.replace(old_logprobs=batch.logprobs)
+            batch = batch.replace(old_logprobs=batch.rollout_logprobs)
         if needs_reference(self.config):
             batch = batch.replace(ref_logprobs=self.graph.learner.evaluate(batch, reference=True).logprobs)
         batch, numbers = prepare_batch(
@@ -293,7 +293,7 @@ class Trainer:
 
     def check(self, batch: Batch) -> None:
         """Numbers that are none must not reach the weights."""
-        for name in ("rewards", "logprobs", "values"):
+        for name in ("rewards", "rollout_logprobs", "old_values"):
             column = getattr(batch, name)
             if column is None:
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pickle
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from rlinf.types import Batch, Completion
 
 _CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"
+_RENAMED = {"logprobs": "rollout_logprobs", "values": "old_values"}
+"""Columns of a batch, as earlier versions called them."""
 _SCALARS = (bool, int, float, str, bytes)
 
 
@@ -74,13 +77,20 @@ def _rebuilt(value: Any) -> Any:
         if kind == _ARRAY:
             return value["values"].numpy().reshape(value["shape"])
         if kind in _CLASSES:
-            return _CLASSES[kind](**{name: _rebuilt(child) for name, child in value["fields"].items()})
+            kept = {name: _rebuilt(child) for name, child in value["fields"].items()}
+            return _batch(kept) if kind == Batch.__name__ else _CLASSES[kind](**kept)
         return {key: _rebuilt(child) for key, child in value.items()}
+    if isinstance(value, Batch):  # pickled as a whole by an earlier version
+        return _batch(vars(value))
     if isinstance(value, list):
         return [_rebuilt(child) for child in value]
     if isinstance(value, tuple):
         return tuple(_rebuilt(child) for child in value)
     return value
+
+
+def _batch(columns: Mapping[str, Any]) -> Batch:
+    return Batch(**{_RENAMED.get(name, name): column for name, column in columns.items()})
 
 
 def _earlier_classes() -> list[Any]:

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from rlinf.algorithms.judging import judging_metrics
 from rlinf.config.schema.reward_model import RewardModelConfig
+from rlinf.interfaces import Rollout
 from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
-from rlinf.train.build.graph import StatefulRollout
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.reward_worker import RewardWorker
 from rlinf.types import Batch, Metrics, concatenate
 
 
@@ -32,11 +33,11 @@ class LearnedReward:
         """Labelled responses since the last training."""
         self._history: Batch | None = None
 
-    def begin(self, rollout: StatefulRollout, policy: LearnerPool) -> Metrics:
+    def begin(self, rollout: Rollout, policy: LearnerPool) -> Metrics:
         """Before the first step: starts from the policy, if from nothing else, and learns from its responses."""
         if self.options.path is None:
             weights = {name: t for part in policy.weights_in_parts(version=0) for name, t in part.tensors.items()}
-            self.learner.group.call("adopt", weights)
+            self.learner.group.call(RewardWorker.adopt, weights)
         for number in range(self.options.fit_batches):
             batch, _ = rollout.collect(0, round=-1 - number)
             self._current.append(self.examples(batch))
@@ -95,7 +96,7 @@ class LearnedReward:
             inputs={**batch.inputs, "labels": torch.where(asked, labels, 0.0)},
             actions=batch.actions,
             mask=asked,
-            logprobs=torch.zeros(asked.shape),
+            rollout_logprobs=torch.zeros(asked.shape),
             rewards=torch.zeros(batch.num_rows),
             group_ids=batch.group_ids,
             policy_version=batch.policy_version,

@@ -20,7 +20,7 @@ def batch_of(rewards, group_ids, slots=2, **columns):
         inputs=columns.pop("inputs", {}),
         actions=torch.zeros(rows, slots, dtype=torch.int64),
         mask=mask,
-        logprobs=torch.zeros(rows, slots),
+        rollout_logprobs=torch.zeros(rows, slots),
         rewards=torch.tensor(rewards),
         group_ids=torch.tensor(group_ids),
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),
@@ -120,7 +120,7 @@ def test_token_kl_comes_before_or_after_the_norm_of_the_group():
     # The first token of the first row has a KL of 0.5.
     logprobs = torch.zeros(2, 3)
     logprobs[0, 0] = 0.5
-    batch = batch_of([1.0, 0.0], [0, 0], slots=3).replace(logprobs=logprobs, ref_logprobs=torch.zeros(2, 3))
+    batch = batch_of([1.0, 0.0], [0, 0], slots=3).replace(rollout_logprobs=logprobs, ref_logprobs=torch.zeros(2, 3))
     options = {"adv_type": "grpo", "add_token_level_kl": True, "kl_coef": 1.0, "kl_penalty_type": "kl"}
     before, _, _ = run(batch, **options)
     close(before.advantages[0], torch.full((3,), 0.7071), atol=1e-4, rtol=0)
@@ -129,7 +129,7 @@ def test_token_kl_comes_before_or_after_the_norm_of_the_group():
     close(after.advantages[1], torch.full((3,), -0.7071), atol=1e-4, rtol=0)
     assert metrics["token_kl"] == pytest.approx(0.5 / 6)
     # A token pays for those after it too: what follows is its doing.
-    late = batch.replace(logprobs=logprobs.flip(1))
+    late = batch.replace(rollout_logprobs=logprobs.flip(1))
     close(run(late, **options, kl_after_norm=True)[0].advantages[0], torch.full((3,), 0.2071), atol=1e-4, rtol=0)
 
 

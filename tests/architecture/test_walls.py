@@ -31,8 +31,8 @@ LAYERS = (
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
-    {"streams", "granularity", "portions", "spaces", "space_description", "terminal", "json_files", "durable"},
     {"interfaces"},
+    {"streams", "granularity", "portions", "spaces", "space_description", "terminal", "json_files", "durable"},
     {"types"},
     {"errors", "stopping"},
 )

@@ -60,7 +60,7 @@ def test_it_is_trained_on(case: str) -> None:
     it = rollout(case)
     batch, metrics = it.collect(0)
     assert batch.mask.all()
-    assert torch.isfinite(batch.logprobs).all()
+    assert torch.isfinite(batch.rollout_logprobs).all()
     assert metrics["env/failures"] == 0
     if case != "never ends":
         assert len(it.evaluate(2).records) == 2

@@ -96,13 +96,34 @@ def test_a_payload_in_a_checkpoint_does_not_run(
     assert not mark.exists()
 
 
+def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: Path) -> None:
+    """`rollout_logprobs` was `logprobs` and `old_values` was `values`, in plain files and in pickles before them."""
+    said, judged = torch.randn(1, 2), torch.randn(1, 2)
+    earlier = {
+        "inputs": {},
+        "actions": torch.zeros(1, 2, dtype=torch.int64),
+        "mask": torch.ones(1, 2, dtype=torch.bool),
+        "logprobs": said,
+        "values": judged,
+        "rewards": torch.zeros(1),
+        "group_ids": torch.zeros(1, dtype=torch.int64),
+        "policy_version": torch.zeros(1, 2, dtype=torch.int32),
+    }
+    pickled = object.__new__(Batch)
+    vars(pickled).update(earlier)
+    torch.save({"plain": {"$kind": "Batch", "fields": earlier}, "pickled": pickled}, tmp_path / "state.pt")
+    for batch in load_plain(tmp_path / "state.pt").values():
+        assert batch.rollout_logprobs.equal(said)
+        assert batch.old_values.equal(judged)
+
+
 def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
     mask = torch.ones(2, 3, dtype=torch.bool)
     batch = Batch(
         inputs={"prompt_ids": torch.zeros(2, 4, dtype=torch.int64)},
         actions=torch.zeros(2, 3, dtype=torch.int64),
         mask=mask,
-        logprobs=torch.randn(2, 3),
+        rollout_logprobs=torch.randn(2, 3),
         rewards=torch.randn(2),
         group_ids=torch.zeros(2, dtype=torch.int64),
         policy_version=torch.zeros(2, 3, dtype=torch.int32),
@@ -126,7 +147,7 @@ def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
         assert before.dtype == after.dtype
         np.testing.assert_array_equal(before, after)
     assert isinstance(back["batch"], Batch)
-    assert back["batch"].logprobs.equal(batch.logprobs)
+    assert back["batch"].rollout_logprobs.equal(batch.rollout_logprobs)
     assert back["batch"].metadata == batch.metadata
     with pytest.raises(TypeError, match=r"state\.what: a object has no plain form"):
         save_plain({"what": object()}, path)

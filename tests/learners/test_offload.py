@@ -29,7 +29,7 @@ def test_views_keep_sharing_their_storage() -> None:
 
 
 def learner(offload: OffloadConfig) -> TorchLearner:
-    return TorchLearner(policy(), stage=STAGE, seed=0, micro_batch_tokens=64, offload=offload)
+    return TorchLearner(policy(), stages=(STAGE,), seed=0, micro_batch_tokens=64, offload=offload)
 
 
 def held(one: TorchLearner) -> tuple[int, int]:

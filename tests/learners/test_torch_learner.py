@@ -60,7 +60,7 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
         },
         actions=ints(VOCABULARY, rows, slots),
         mask=mask,
-        logprobs=torch.full((rows, slots), -3.6) * mask,
+        rollout_logprobs=torch.full((rows, slots), -3.6) * mask,
         rewards=torch.zeros(rows),
         group_ids=groups,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),
@@ -76,7 +76,7 @@ def stage(**options: Any) -> Stage:
 
 
 def learner(a_stage: Stage | None = None, *, budget: int = 10_000, pack: bool = True, **place: Any) -> TorchLearner:
-    return TorchLearner(policy(pack=pack), stage=a_stage or stage(), seed=5, micro_batch_tokens=budget, **place)
+    return TorchLearner(policy(pack=pack), stages=(a_stage or stage(),), seed=5, micro_batch_tokens=budget, **place)
 
 
 def gradients(learner: TorchLearner) -> dict[str, torch.Tensor]:
@@ -290,7 +290,7 @@ def test_the_reference_is_the_policy_of_its_last_refresh(make: Any, tmp_path: Pa
         return learner.evaluate(batch(), reference=reference)[1].logprobs
 
     def learner() -> TorchLearner:
-        return TorchLearner(make(), stage=stage(reference=True), seed=0, micro_batch_tokens=1000)
+        return TorchLearner(make(), stages=(stage(reference=True),), seed=0, micro_batch_tokens=1000)
 
     one = learner()
     first = logprobs(one, reference=False)

@@ -1,4 +1,4 @@
-"""`act` equals `evaluate` for every kind of space, and the distributions are those of torch."""
+"""An episode is evaluated as its decisions one by one, in any space, and the distributions are those of torch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ImageEncoder, TokenEncoder
 from rlinf.spaces import empty_leaves, write_observation
+from tests.models.decisions import decide
 
 VECTOR = spaces.Box(-1, 1, (5,))
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
@@ -47,7 +48,7 @@ def observations(space: spaces.Space, rows: int, seed: int = 0) -> dict[str, tor
 
 
 @pytest.mark.parametrize(("observation_space", "action_space", "options"), CASES)
-def test_act_equals_evaluate(observation_space, action_space, options):
+def test_an_episode_is_evaluated_as_its_decisions_one_by_one(observation_space, action_space, options):
     torch.manual_seed(0)
     policy = ActorCritic(observation_space, action_space, options)
     rows, slots = 3, 4
@@ -55,14 +56,10 @@ def test_act_equals_evaluate(observation_space, action_space, options):
     inputs = {name: tensor.unflatten(0, (rows, slots)) for name, tensor in flat.items()}
     inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
     inputs["episode_start"] = torch.zeros(rows, slots, dtype=torch.bool)
-    generator = torch.Generator().manual_seed(1)
     state, actions, said = inputs["recurrent_state"], [], []
     for slot in range(slots):
         now = {name: tensor[:, slot] for name, tensor in inputs.items() if name.startswith("observation")}
-        twin = torch.Generator()
-        twin.set_state(generator.get_state())
-        chosen, output = policy.act({**now, "recurrent_state": state}, generator=generator)
-        _, state = policy.step(now, state, policy.draw_noise(rows, twin))
+        chosen, output, state = decide(policy, now, seed=slot, state=state)
         actions.append(chosen)
         said.append(output)
         for action in policy.env_actions(chosen.numpy()):
@@ -70,7 +67,7 @@ def test_act_equals_evaluate(observation_space, action_space, options):
     mask = torch.ones(rows, slots, dtype=torch.bool)
     out = policy.evaluate(inputs, torch.stack(actions, 1), mask)
     for field in ("logprobs", "values", "entropy"):
-        acted = torch.stack([getattr(output, field) for output in said], 1)
+        acted = torch.cat([getattr(output, field) for output in said], 1)
         torch.testing.assert_close(getattr(out, field), acted, atol=1e-5, rtol=1e-5)
     out.logprobs.sum().backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in policy.parameters())
@@ -163,7 +160,7 @@ def test_an_exported_policy_comes_back(tmp_path):
     policy.save_pretrained(str(tmp_path / "policy"))
     back = ActorCritic.from_pretrained(str(tmp_path / "policy"))
     inputs = observations(MIXED, 4)
-    assert back.act(inputs, greedy=True)[0].equal(policy.act(inputs, greedy=True)[0])
+    assert decide(back, inputs)[0].equal(decide(policy, inputs)[0])
     assert back.options == policy.options
 
 

@@ -54,7 +54,7 @@ def examples(rows: int = 12, slots: int = 8) -> Batch:
         },
         actions=actions,
         mask=last,
-        logprobs=torch.zeros(rows, slots),
+        rollout_logprobs=torch.zeros(rows, slots),
         rewards=torch.zeros(rows),
         group_ids=groups,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),

@@ -18,6 +18,7 @@ from rlinf.models.actor_critic import ActorCriticOptions
 from rlinf.models.soft_actor_critic import SoftActorCritic
 from rlinf.streams import torch_generator
 from rlinf.types import Batch
+from tests.models.decisions import decide
 
 STATE = spaces.Box(-1, 1, (3,))
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
@@ -42,7 +43,7 @@ def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
         },
         actions=torch.zeros(lanes, slots, 2),
         mask=~flags[2],
-        logprobs=torch.zeros(lanes, slots),
+        rollout_logprobs=torch.zeros(lanes, slots),
         rewards=number,
         group_ids=torch.arange(lanes),
         policy_version=torch.zeros(lanes, slots, dtype=torch.int32),
@@ -51,13 +52,13 @@ def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
     )
 
 
-def test_act_equals_evaluate():
+def test_an_episode_is_evaluated_as_its_decisions_one_by_one():
     policy = make_policy()
     inputs = {"observation": torch.randn(6, 3)}
-    actions, said = policy.act(inputs, generator=torch.Generator().manual_seed(0))
+    actions, said, _ = decide(policy, inputs, seed=0)
     whole = {"observation": inputs["observation"].unflatten(0, (2, 3))}
     again = policy.evaluate(whole, actions.unflatten(0, (2, 3)), torch.ones(2, 3, dtype=torch.bool))
-    torch.testing.assert_close(again.logprobs.flatten(), said.logprobs)
+    torch.testing.assert_close(again.logprobs.flatten(), said.logprobs.flatten())
     assert all(ARM.contains(action) for action in policy.env_actions(actions.numpy()))
     with pytest.raises(TypeError, match="continuous"):
         SoftActorCritic(STATE, spaces.Discrete(2), ActorCriticOptions())
@@ -116,7 +117,7 @@ def test_a_chunk_is_one_action_of_all_its_dimensions():
     joint = spaces.Box(np.tile(ARM.low, 2), np.tile(ARM.high, 2))
     flat = SoftActorCritic(STATE, joint, dataclasses.replace(options, num_action_chunks=1))
     inputs = {"observation": torch.randn(5, 3)}
-    one, two = (policy.act(inputs, generator=torch.Generator().manual_seed(1)) for policy in (chunked, flat))
+    one, two = (decide(policy, inputs, seed=1) for policy in (chunked, flat))
     assert one[0].equal(two[0])
     assert one[1].logprobs.equal(two[1].logprobs)
     given = chunked.env_actions(one[0].numpy())
@@ -125,7 +126,7 @@ def test_a_chunk_is_one_action_of_all_its_dimensions():
     rows = {"observation": inputs["observation"][:, None]}
     mask = torch.ones(5, 1, dtype=torch.bool)
     whole = chunked.evaluate(rows, one[0][:, None], mask)
-    torch.testing.assert_close(whole.logprobs[:, 0], one[1].logprobs)
+    torch.testing.assert_close(whole.logprobs, one[1].logprobs)
     executed = torch.tensor([True, False]).expand(5, 1, 2)
     part = chunked.evaluate({**rows, "executed": executed}, one[0][:, None], mask)
     parameters = flat.distribution(inputs)

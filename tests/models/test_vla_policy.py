@@ -20,6 +20,7 @@ from rlinf.models.vla.build import build_vla
 from rlinf.models.vocabulary import VocabularyError
 from rlinf.spaces import empty_leaves, write_observation
 from rlinf.train.build.simulator_policy import make_policy
+from tests.models.decisions import decide
 
 WORDS = ("touch the red disc", "touch the blue square", "push it")
 SPACE = spaces.Dict(
@@ -81,20 +82,20 @@ def as_slots(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_act_equals_evaluate_whatever_else_is_in_the_batch(tokenizer: Any, temperature: float) -> None:
+def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: Any, temperature: float) -> None:
     policy, inputs = build(tokenizer, temperature=temperature), observe(7)
-    tokens, said = policy.act(inputs, generator=torch.Generator().manual_seed(0))
+    tokens, said, _ = decide(policy, inputs, seed=0)
     whole = policy.evaluate(as_slots(inputs), tokens[:, None], torch.ones(7, 1, dtype=torch.bool))
     assert said.entropy is not None
     assert said.values is not None
     assert whole.entropy is not None
     assert whole.values is not None
     for mine, theirs in ((whole.logprobs, said.logprobs), (whole.entropy, said.entropy), (whole.values, said.values)):
-        torch.testing.assert_close(mine[:, 0], theirs, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     for rows in (slice(0, 1), slice(2, 5)):  # instructions of other lengths are padded otherwise
         part = {name: leaf[rows] for name, leaf in inputs.items()}
         alone = policy.evaluate(as_slots(part), tokens[rows, None], torch.ones(len(tokens[rows]), 1, dtype=torch.bool))
-        torch.testing.assert_close(alone.logprobs[:, 0], said.logprobs[rows], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(alone.logprobs, said.logprobs[rows], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("level", ["action_level", "token_level"])
@@ -112,15 +113,11 @@ def test_finer_slots_add_up_to_the_decision_without_what_was_not_carried_out(tok
     torch.testing.assert_close(said.logprobs.sum(1), whole.logprobs[:, 0])
     assert said.logprobs.shape == (4, parts)
     assert not said.logprobs[:, parts * 2 // 3 :].any()
-    assert fine.act(observe(4))[1].logprobs.shape == (4, parts)
+    assert decide(fine, observe(4))[1].logprobs.shape == (4, parts)
 
 
-def test_step_draws_what_act_draws_and_its_frequencies_are_the_probabilities(tokenizer: Any) -> None:
-    policy, inputs = build(tokenizer), observe(2)
-    noise = torch.rand(2, policy.noise_size, generator=torch.Generator().manual_seed(1))
-    stepped, _ = policy.step(inputs, torch.zeros(2, 0), noise)
-    acted, _ = policy.act(inputs, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(stepped, acted)
+def test_frequencies_of_drawn_tokens_are_the_probabilities(tokenizer: Any) -> None:
+    policy = build(tokenizer)
     logits = torch.tensor([[[0.0, 1.0, 2.0, -1.0, 0.5]]]).expand(20_000, 1, 5)
     drawn = policy.head.sample(logits, torch.rand(20_000, 1, generator=torch.Generator().manual_seed(2)))
     frequency = torch.bincount(drawn[:, 0], minlength=5) / 20_000
@@ -169,7 +166,7 @@ def test_bins_span_the_bounds_and_come_back(tokenizer: Any) -> None:
 def test_discrete_actions_of_different_sizes_draw_only_what_exists(tokenizer: Any) -> None:
     arm = spaces.MultiDiscrete([2, 5], start=[1, -2])
     policy, inputs = build(tokenizer, arm=arm, num_action_chunks=1), observe(64)
-    tokens, said = policy.act(inputs, generator=torch.Generator().manual_seed(0))
+    tokens, said, _ = decide(policy, inputs, seed=0)
     assert int(tokens[:, 0].max()) == 1
     assert all(arm.contains(action) for action in policy.env_actions(tokens.numpy()))
     assert bool(torch.isfinite(said.logprobs).all())
@@ -184,13 +181,13 @@ def test_without_text_the_configured_task_is_the_instruction(tokenizer: Any) -> 
         build(tokenizer, space)
     policy = build(tokenizer, space, task="push it")
     assert policy.images is None
-    tokens, _ = policy.act({"observation": torch.zeros(4, 2)}, greedy=True)
+    tokens, _, _ = decide(policy, {"observation": torch.zeros(4, 2)})
     assert tokens.shape == (4, 6)
 
 
 def test_a_long_instruction_and_endless_bounds_are_told(tokenizer: Any) -> None:
     with pytest.raises(ValueError, match="max_instruction_tokens is 3"):
-        build(tokenizer, max_instruction_tokens=3).act(observe(1))
+        decide(build(tokenizer, max_instruction_tokens=3), observe(1))
     with pytest.raises(ValueError, match="finite bounds"):
         build(tokenizer, arm=spaces.Box(-np.inf, np.inf, (2,), np.float32))
 
@@ -253,7 +250,7 @@ def test_towers_come_from_hugging_face_folders(tokenizer: Any, tmp_path: Path) -
     assert pixel_statistics(paths["vision_path"]) == ((0.1, 0.2, 0.3), (1, 1, 2))
     assert not any(parameter.requires_grad for parameter in policy.images.tower.parameters())
     # Pictures of 24 pixels are brought to the tower's 32.
-    assert policy.act(observe(2))[0].shape == (2, 6)
+    assert decide(policy, observe(2))[0].shape == (2, 6)
     with pytest.raises(PolicyError, match="no configuration could be read"):
         build(tokenizer, language_path=str(tmp_path / "nowhere"))
     with pytest.raises(PolicyError, match="no vision tower"):

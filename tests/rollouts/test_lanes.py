@@ -116,7 +116,7 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
         inputs={},
         actions=torch.zeros(4, 500),
         mask=torch.ones(4, 500, dtype=torch.bool),
-        logprobs=torch.zeros(4, 500),
+        rollout_logprobs=torch.zeros(4, 500),
         rewards=rewards,
         group_ids=torch.arange(4),
         policy_version=torch.zeros(4, 500, dtype=torch.int32),
@@ -131,7 +131,7 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
     torch.testing.assert_close(RewardNormalizer(0.9)(batch).rewards, rewards / spread)
     halves = RewardNormalizer(0.9)
     for part in (slice(0, 250), slice(250, 500)):
-        names = ("actions", "mask", "logprobs", "policy_version", "terminated")
+        names = ("actions", "mask", "rollout_logprobs", "policy_version", "terminated")
         columns = {name: getattr(batch, name)[:, part] for name in names}
         last = halves(batch.replace(rewards=rewards[:, part], **columns))
     torch.testing.assert_close(last.rewards, (rewards / spread)[:, 250:])

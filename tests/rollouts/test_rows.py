@@ -118,7 +118,7 @@ def test_the_words_of_the_environment_stand_under_a_false_mask() -> None:
     words = [100 + byte for byte in b"\n7\n"]
     assert batch.actions[0].tolist() == [2, EOS, *words, 10, EOS]
     assert batch.mask[0].tolist() == [True, True, False, False, False, True, True]
-    assert batch.logprobs[0].tolist() == [-0.5, -0.5, 0.0, 0.0, 0.0, -0.5, -0.5]
+    assert batch.rollout_logprobs[0].tolist() == [-0.5, -0.5, 0.0, 0.0, 0.0, -0.5, -0.5]
     assert batch.rewards[0].tolist() == [0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 1.0]
     assert batch.terminated is not None
     assert batch.terminated[0].tolist() == [False] * 6 + [True]

@@ -21,6 +21,7 @@ from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.train.tracking.samples import sample_lines
+from tests.models.decisions import decide
 
 close = torch.testing.assert_close
 COMBINATIONS = [
@@ -76,8 +77,8 @@ def test_the_finest_slots_by_hand():
     assert batch.inputs["executed"].int().tolist() == [[[1, 1], [1, 1], [1, 0], [1, 1]]]
     assert batch.actions.shape == (1, 4, 4)
     # the critic tells a value for each of the two actions, and both dimensions of an action have it
-    close(batch.values[:, ::2], batch.values[:, 1::2])
-    assert float(batch.values[0, 0]) != float(batch.values[0, 2])
+    close(batch.old_values[:, ::2], batch.old_values[:, 1::2])
+    assert float(batch.old_values[0, 0]) != float(batch.old_values[0, 2])
     after = policy.values({"observation": torch.full((1, 1), 3.0)}, torch.zeros(1, 0))
     assert batch.bootstrap_values[0, :14].eq(0).all()
     close(batch.bootstrap_values[0, 14:], after.expand(2))
@@ -113,7 +114,7 @@ def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
     )
     coarse = batch.by_reward()
     real = coarse.mask[0].nonzero()[:, 0].tolist()
-    values, rewards = coarse.values[0].tolist(), coarse.rewards[0].tolist()
+    values, rewards = coarse.old_values[0].tolist(), coarse.rewards[0].tolist()
     expected, carried = {}, 0.0
     following = float(coarse.bootstrap_values[0, -1])
     for slot in reversed(real):
@@ -133,7 +134,7 @@ def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
 
 
 @pytest.mark.parametrize(("reward", "logprob"), COMBINATIONS)
-def test_act_equals_evaluate_at_every_level(reward, logprob):
+def test_an_episode_is_evaluated_as_its_decisions_at_every_level(reward, logprob):
     for entropy in LEVELS:
         policy = build(
             Counting.observation_space,
@@ -143,7 +144,7 @@ def test_act_equals_evaluate_at_every_level(reward, logprob):
             entropy_type=entropy,
         )
         observation = torch.linspace(-1, 1, 6).view(6, 1)
-        actions, said = policy.act({"observation": observation}, generator=torch.Generator().manual_seed(1))
+        actions, said, _ = decide(policy, {"observation": observation}, seed=1)
         parts = policy.granularity.decision_slots
         mask = torch.ones(2, 3 * parts, dtype=torch.bool)
         out = policy.evaluate({"observation": observation.view(2, 3, 1)}, actions.view(2, 3, 4), mask)
@@ -159,11 +160,11 @@ def test_act_equals_evaluate_at_every_level(reward, logprob):
 def test_what_was_not_carried_out_is_in_no_log_probability():
     batch, policy = collected(reward_type="action_level", logprob_type="token_level")
     coarse, _ = collected()
-    close(coarse.logprobs[0], batch.logprobs.view(4, 4).sum(1))
+    close(coarse.rollout_logprobs[0], batch.rollout_logprobs.view(4, 4).sum(1))
     everything = {**batch.inputs, "executed": torch.ones(1, 4, 2).bool()}
     parts = policy.evaluate(everything, batch.actions, torch.ones(1, 16).bool())
-    assert batch.logprobs[0, 10:12].eq(0).all()
-    assert parts.logprobs[0, 10:12].ne(0).all()
+    assert batch.rollout_logprobs[0, 10:12].eq(0).all()
+    assert parts.rollout_logprobs[0, 10:12].ne(0).all()
 
 
 def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_critic", minibatches=1):
@@ -172,7 +173,7 @@ def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_criti
     prepared, _ = prepare_batch(batch, options, AlgorithmState.of(AlgorithmConfig()))
     objective = Objective.of(loss, loss_agg_func=agg, entropy_bonus=0.01)
     stage = Stage("train", objective, lr=1e-2, minibatches=minibatches)
-    learner = TorchLearner(policy, stage=stage, seed=0, micro_batch_tokens=micro)
+    learner = TorchLearner(policy, stages=(stage,), seed=0, micro_batch_tokens=micro)
     metrics = learner.update(prepared, step=0)
     return {name: tensor.clone() for name, tensor in policy.state_dict().items()}, metrics
 

@@ -126,8 +126,8 @@ def test_sampler_and_learner_agree_in_every_turn() -> None:
         told = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
     spoken = batch.mask.sum(1)
     assert bool((batch.inputs["response_lengths"] > spoken).any()), "somebody must have been answered"
-    assert float(torch.where(batch.mask, told - batch.logprobs, 0.0).abs().max()) < 1e-4
-    assert float(batch.logprobs[~batch.mask].abs().max()) == 0.0
+    assert float(torch.where(batch.mask, told - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
+    assert float(batch.rollout_logprobs[~batch.mask].abs().max()) == 0.0
     assert batch.rewards.shape == batch.mask.shape
     assert not bool((batch.rewards != 0)[~batch.mask].any())
     assert metrics["rollout/tokens"] == float(batch.inputs["response_lengths"].sum())

@@ -44,7 +44,7 @@ def same(one, other):
         torch.testing.assert_close(tensor, other.inputs[name], rtol=0, atol=0)
     for name in ("mask", "rewards", "terminated", "truncated", "group_ids"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=0, atol=0)
-    torch.testing.assert_close(one.logprobs, other.logprobs, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(one.rollout_logprobs, other.rollout_logprobs, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("layout", ["fragments", "episodes"])
@@ -291,7 +291,7 @@ def test_weights_arrive_and_have_a_version():
     batch, _ = it.collect(0)
     assert (batch.policy_version == 5).all()
     said = other.evaluate(batch.inputs, batch.actions, batch.mask)
-    torch.testing.assert_close(said.logprobs, batch.logprobs)
+    torch.testing.assert_close(said.logprobs, batch.rollout_logprobs)
 
 
 def test_names_that_do_not_exist_are_explained():

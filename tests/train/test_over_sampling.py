@@ -18,7 +18,7 @@ from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.train import run
 from rlinf.train.workers.sampler_pool import SamplerPool
-from rlinf.train.workers.text_workers import SamplerWorker
+from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.types import SamplingParams, WeightUpdate
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
 from tests.samplers.tiny_models import forward_logprobs
@@ -96,7 +96,7 @@ def test_every_token_follows_the_weights_that_it_names() -> None:
                 expected = forward_logprobs(model, prompt, tuple(tokens))
                 under = torch.tensor(versions) == version
                 torch.testing.assert_close(
-                    batch.logprobs[row, : len(tokens)][under], expected[under], atol=1e-4, rtol=0
+                    batch.rollout_logprobs[row, : len(tokens)][under], expected[under], atol=1e-4, rtol=0
                 )
     assert mixed > 0, "some response must have been continued, or this test shows nothing"
 

@@ -26,7 +26,7 @@ class FixedScores:
         self.trained: list[Batch] = []
 
     def evaluate(self, batch: Batch) -> PolicyOutput:
-        return PolicyOutput(batch.logprobs, values=torch.where(batch.mask, 2.0, 0.0))
+        return PolicyOutput(batch.rollout_logprobs, values=torch.where(batch.mask, 2.0, 0.0))
 
     def update(self, batch: Batch, *, step: int) -> dict[str, float]:
         self.trained.append(batch)
@@ -45,7 +45,7 @@ def batch(rows: int = 4, steps: bool = False, first: int = 0) -> Batch:
         },
         actions=torch.arange(first, first + rows)[:, None].expand(rows, 3),
         mask=mask,
-        logprobs=torch.zeros(rows, 3),
+        rollout_logprobs=torch.zeros(rows, 3),
         rewards=torch.arange(rows) % 2 * 1.0,
         group_ids=torch.zeros(rows, dtype=torch.int64),
         policy_version=torch.zeros(rows, 3, dtype=torch.int32),

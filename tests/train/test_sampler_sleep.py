@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
 from rlinf.train.build.text import _sleeps
-from rlinf.train.workers.text_workers import LearnerWorker, SamplerWorker
+from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.train.workers.sampler_worker import SamplerWorker
 from tests.train.tiny_runs import config
+
+if TYPE_CHECKING:
+    from rlinf.interfaces import Learner
 
 
 def test_samplers_sleep_between_collecting_and_new_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +70,6 @@ class Sleeper:
     """A learner that counts how often it is woken."""
 
     woken = 0
-    rank_name = "rank 0"
 
     def sleep(self, *, keep_weights: bool) -> dict[str, float]:
         return {}
@@ -74,21 +77,19 @@ class Sleeper:
     def wake(self) -> None:
         self.woken += 1
 
-    def update(self, step: int) -> int:
-        """One step."""
-        return step + 1
+    def update(self, batch: Any, *, step: int) -> dict[str, float]:
+        return {"step": float(step)}
 
 
 def test_looking_at_a_sleeping_learner_does_not_wake_it() -> None:
     """Closing a group asks its workers for `close`; a debugger asks for anything. Only a call is work."""
     learner = Sleeper()
-    worker = LearnerWorker(learner, rank=0)
+    worker = LearnerWorker(cast("Learner", learner), rank=0)
     worker.sleep(keep_weights=False)
     assert not hasattr(worker, "close")
     assert hasattr(worker, "update")
-    assert worker.rank_name == "rank 0"
-    assert worker.update.__doc__ == "One step."
     assert learner.woken == 0
-    assert worker.update(3) == 4
-    assert worker.update(step=4) == 5
+    batch: Any = None
+    assert worker.update(batch, step=3) == {"step": 3.0}
+    assert worker.update(batch, step=4) == {"step": 4.0}
     assert learner.woken == 1

@@ -106,7 +106,7 @@ def conversation() -> Batch:
         },
         actions=torch.tensor([[11, 12, 13, 14, 15, 16, 0, 0]]),
         mask=mask,
-        logprobs=torch.where(mask, -0.5, 0.0),
+        rollout_logprobs=torch.where(mask, -0.5, 0.0),
         rewards=torch.zeros(1, 8),
         group_ids=torch.tensor([0]),
         policy_version=torch.zeros(1, 8, dtype=torch.int32),

@@ -15,7 +15,8 @@ from rlinf.cluster import RankInfo
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.interfaces import Sampler
 from rlinf.samplers.hf import HFSampler
-from rlinf.train.workers.text_workers import LearnerWorker, SamplerWorker
+from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 

@@ -32,6 +32,8 @@ class AdvantageColumns:
     bootstrap_values: Tensor | None = None
     step_rewards: Tensor | None = None
     logprobs: Tensor | None = None
+    """Of the proximal policy (``Batch.old_logprobs``) where the learner recomputed them, otherwise of the policy that
+    acted (``Batch.rollout_logprobs``)."""
     ref_logprobs: Tensor | None = None
     greedy_rewards: Tensor | None = None
     """[B]."""

@@ -52,7 +52,7 @@ _FACTS = "learner.json"
 
 
 class MegatronLearner(Offloadable):
-    """One rank. The process group must be up (:func:`rlinf.learners.process_group.join`)."""
+    """One rank of an `interfaces.Learner`. The process group must be up (:func:`rlinf.learners.process_group.join`)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MegatronLearner(Offloadable):
         read: Read,
         *,
         layout: MegatronConfig,
-        stage: Stage,
+        stages: Sequence[Stage],
         sampling: SamplingParams,
         seed: int,
         micro_batch_tokens: int,
@@ -70,6 +70,7 @@ class MegatronLearner(Offloadable):
         offload: OffloadConfig = STAY,
     ) -> None:
         """``source``: a transformers configuration; ``read``: a tensor of its checkpoint by name.
+        ``stages``: those that :meth:`start` knows by name; the first begins at once.
 
         Raises UnsupportedModel for a model or option that this learner does not cover.
         """
@@ -87,7 +88,8 @@ class MegatronLearner(Offloadable):
         self._reference: dict[str, Tensor] | None = None
         self._load: Tensor | None = None
         self._gradient_bytes: list[tuple[torch.UntypedStorage, int]] = []
-        self.start(stage)
+        self.stages = {stage.name: stage for stage in stages}
+        self.start(stages[0].name)
 
     def _wrapped(self, read: Read, value_head: bool) -> list[Any]:
         """The chunks with their weights, in the wrappers that sum gradients."""
@@ -101,15 +103,15 @@ class MegatronLearner(Offloadable):
         )
         return [DistributedDataParallel(self.config, options, chunk) for chunk in chunks]
 
-    def start(self, stage: Stage) -> None:
+    def start(self, stage: str) -> None:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
-        self.stage = stage
+        self.stage = self.stages[stage]
         self.optimizer = make_optimizer(
-            stage, self.chunks, distributed=self.layout.distributed_optimizer, dtype=self.dtype
+            self.stage, self.chunks, distributed=self.layout.distributed_optimizer, dtype=self.dtype
         )
         self.optimizer_steps = 0
         self._reference = None
-        if stage.reference:
+        if self.stage.reference:
             self.refresh_reference()
 
     def refresh_reference(self) -> None:

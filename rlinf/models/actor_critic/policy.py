@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
@@ -26,12 +26,11 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.spaces import ROOT
 from rlinf.types import Costs, PolicyOutput
 
 
 class ActorCritic(nn.Module):
-    """Fits `interfaces.Policy`; built from the two spaces of an environment. It always has a critic."""
+    """An `interfaces.ActorCriticPolicy`; built from the two spaces of an environment. It always has a critic."""
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions | None = None
@@ -98,35 +97,6 @@ class ActorCritic(nn.Module):
             features, state = self._advance(features, state)
         parameters = self.head(self.actor_body(features))
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
-
-    @torch.no_grad()
-    def act(
-        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
-    ) -> tuple[Tensor, PolicyOutput]:
-        """One decision for observations [N, ...]; recurrent policies go on from a given ``recurrent_state``.
-
-        Log-probabilities, entropy and values are [N], or [N, P] where a decision has P > 1 slots.
-        """
-        leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
-        rows = len(next(iter(leaves.values())))
-        state = inputs.get("recurrent_state", torch.zeros(rows, self.state_size))
-        noise = None if greedy else self.draw_noise(rows, generator)
-        actions, _ = self.step(leaves, state, noise)
-        one_slot = {name: tensor[:, None] for name, tensor in leaves.items()}
-        one_slot["recurrent_state"] = state
-        one_slot["episode_start"] = torch.zeros(rows, 1, dtype=torch.bool)
-        parts = self.granularity.decision_slots
-        said = self.evaluate(one_slot, actions[:, None], torch.ones(rows, parts, dtype=torch.bool))
-        assert said.entropy is not None
-        assert said.values is not None
-        if parts > 1:
-            return actions, said
-        return actions, PolicyOutput(said.logprobs[:, 0], said.entropy[:, 0], said.values[:, 0])
-
-    def draw_noise(self, rows: int, generator: Generator | None = None) -> Tensor:
-        """Noise [rows, noise_size] of the kind that the action head wants."""
-        draw = torch.rand if self.head.noise_kind == "uniform" else torch.randn
-        return draw(rows, self.head.noise_size, generator=generator)
 
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True

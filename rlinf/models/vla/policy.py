@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
@@ -36,7 +36,7 @@ _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
 
 class VlaPolicy(nn.Module):
-    """Fits `interfaces.Policy`. Without ``language`` and ``vision`` the towers have random weights."""
+    """An `interfaces.ActorCriticPolicy`. Without ``language`` and ``vision`` the towers have random weights."""
 
     state_size = 0
     slots_independent = True
@@ -88,20 +88,6 @@ class VlaPolicy(nn.Module):
         """Action tokens [N, Q], and ``state`` as it came; greedy where ``noise`` [N, Q] is None."""
         logits, _ = self._read(inputs)
         return self.head.mode(logits) if noise is None else self.head.sample(logits, noise), state
-
-    @torch.no_grad()
-    def act(
-        self, inputs: Mapping[str, Tensor], *, generator: Generator | None = None, greedy: bool = False
-    ) -> tuple[Tensor, PolicyOutput]:
-        """One decision for observations [N, ...]: what is said of it is [N], or [N, P] where it has P > 1 slots."""
-        leaves = {name: tensor for name, tensor in inputs.items() if name.startswith(ROOT)}
-        logits, values = self._read(leaves)
-        noise = None if greedy else torch.rand(len(logits), self.noise_size, generator=generator)
-        tokens = self.head.mode(logits) if noise is None else self.head.sample(logits, noise.to(logits.device))
-        logprobs, entropy, told = self._slots(logits, values, tokens, None, True)
-        if self.granularity.decision_slots == 1:
-            logprobs, entropy, told = logprobs[:, 0], entropy[:, 0], told[:, 0]
-        return tokens, PolicyOutput(logprobs, entropy, None if values is None else told)
 
     def evaluate(
         self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True

@@ -120,7 +120,7 @@ def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
         inputs=inputs,
         actions=torch.from_numpy(pool.actions[rows])[:, None],
         mask=mask,
-        logprobs=torch.zeros(mask.shape),
+        rollout_logprobs=torch.zeros(mask.shape),
         rewards=torch.zeros(count),
         group_ids=torch.arange(count),
         policy_version=torch.zeros(mask.shape, dtype=torch.int32),

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import gymnasium
 import numpy as np
-from torch import nn
 
+from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
 from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.offscreen import offscreen
@@ -38,7 +38,7 @@ from rlinf.types import Batch, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
 CourseName = Literal["collect", "evaluate", "demonstrate"]
-BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], nn.Module]
+BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class EnvWorker:
             )
 
     @functools.cached_property
-    def _policy(self) -> Any:
+    def _policy(self) -> ActingPolicy:
         """Made when it is first needed: what it is built from may come from the environments."""
         return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
 

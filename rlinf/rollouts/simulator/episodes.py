@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, SimulatorPolicy, drive
+from rlinf.interfaces import ActingPolicy
+from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, drive
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
@@ -112,9 +113,7 @@ class EpisodeCollector:
         """An account of the newest failure of an environment; empty before the first."""
         return self._lanes.last_failure
 
-    def run(
-        self, policy: SimulatorPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False
-    ) -> EpisodeRun:
+    def run(self, policy: ActingPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False) -> EpisodeRun:
         """All of ``tasks`` to their ends, with a policy of this process."""
         return drive(self.play(PolicyFacts.of(policy), tasks, (step,), greedy=greedy), policy)
 
@@ -300,7 +299,7 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
         inputs=inputs,
         actions=actions,
         mask=mask,
-        logprobs=torch.where(mask, logprobs, 0.0),
+        rollout_logprobs=torch.where(mask, logprobs, 0.0),
         rewards=slots.first(rewards),
         step_rewards=slots.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
         group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, SimulatorPolicy, drive
+from rlinf.interfaces import ActingPolicy
+from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, drive
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.action_history import StagedHistory
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
@@ -92,7 +93,7 @@ class FragmentCollector:
         self._state: np.ndarray | None = None
         self._failures: Counter[str] = Counter()
 
-    def collect(self, policy: SimulatorPolicy, step: int, version: int) -> Fragment:
+    def collect(self, policy: ActingPolicy, step: int, version: int) -> Fragment:
         """The fragment of optimiser step ``step``, ``num_steps`` decisions a lane, with a policy of this process."""
         facts = PolicyFacts.of(policy)
         columns = self.open(facts, (step,))
@@ -264,13 +265,13 @@ class FragmentCollector:
             inputs=inputs,
             actions=actions,
             mask=mask,
-            logprobs=said.logprobs,
+            rollout_logprobs=said.logprobs,
             rewards=slots.first(slots.rewards(_rows(columns.rewards), executed)).to(torch.float32),
             group_ids=torch.tensor(list(self._lane_ids), dtype=torch.int64),
             policy_version=torch.full(mask.shape, version, dtype=torch.int32),
             terminated=slots.spread(slots.flags(_rows(columns.terminated))),
             truncated=slots.spread(slots.flags(_rows(columns.truncated))),
-            values=said.values,
+            old_values=said.values,
             bootstrap_values=bootstrap,
             decision_slots=slots.decision_slots,
             reward_slots=slots.reward_slots,

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from rlinf.models.policy_requests import PolicyRequest, RolloutCoroutine, SimulatorPolicy, drive
+from rlinf.interfaces import ActingPolicy
+from rlinf.models.policy_requests import PolicyRequest, RolloutCoroutine, drive
 
 Result = TypeVar("Result")
 
@@ -46,7 +47,7 @@ class PipelinedRollout(Generic[Result]):
         reply.busy_s = time.perf_counter() - began
         return reply
 
-    def drive(self, policy: SimulatorPolicy) -> Result:
+    def drive(self, policy: ActingPolicy) -> Result:
         """To the end with a policy of this process, stage by stage."""
         for stage in self._stages:
             drive(stage, policy)

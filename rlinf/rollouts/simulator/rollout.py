@@ -63,7 +63,7 @@ class VectorEvaluation:
 
 
 class VectorRollout:
-    """Fits `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
+    """An `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
 
     def __init__(self, workers: Workers, options: VectorOptions) -> None:
         self._workers = workers

@@ -218,7 +218,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         },
         actions=actions,
         mask=mask,
-        logprobs=logprobs,
+        rollout_logprobs=logprobs,
         rewards=rewards if multi_turn else rewards.sum(1),
         group_ids=torch.tensor([row.group for row in rows]),
         policy_version=versions,

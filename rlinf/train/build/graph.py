@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from rlinf.config import Config
+from rlinf.interfaces import Rollout
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.workers.pools import LearnerPool
 from rlinf.types import Batch, Metrics
 
 if TYPE_CHECKING:
     from rlinf.train.reward_model import LearnedReward
-
-
-class StatefulRollout(Protocol):
-    """A rollout (:class:`rlinf.interfaces.Rollout`) with a state that is part of every checkpoint."""
-
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]: ...
-
-    def state_dict(self) -> Any: ...
-
-    def load_state_dict(self, state: Any) -> None: ...
 
 
 def nothing() -> None:
@@ -33,7 +24,7 @@ def nothing() -> None:
 class Graph:
     """The processes of a run behind plain calls."""
 
-    rollout: StatefulRollout
+    rollout: Rollout
     learner: LearnerPool
     send_weights: Callable[[int], Metrics]
     """The learner's weights to the samplers, under this version."""

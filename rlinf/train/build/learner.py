@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
+from rlinf.interfaces import Policy
 from rlinf.learners.stage import Stage
 from rlinf.train.build.graph import gpus_of
 from rlinf.train.build.options import training_stage, warm_start_stage
@@ -51,14 +52,14 @@ def placed(config: Config, info: RankInfo) -> tuple[torch.device, Ranks]:
     return device, TorchRanks(device=device)
 
 
-def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Any], stage: Stage) -> TorchLearner:
+def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Policy]) -> TorchLearner:
     """``make_policy`` gets the device's type."""
     from rlinf.learners.torch import TorchLearner
 
     device, ranks = placed(config, info)
     return TorchLearner(
         make_policy(device.type),
-        stage=stage,
+        stages=stages_of(config),
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
@@ -69,19 +70,7 @@ def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], A
     )
 
 
-def first_stage(config: Config) -> Stage:
-    return warm_start_stage(config) if config.sft.steps else training_stage(config)
-
-
-class StagedLearner:
-    """A learner whose stages are known by name, so that a driver can ask for one in a word."""
-
-    def __init__(self, learner: Any, config: Config) -> None:
-        self._learner = learner
-        self._stages = {"sft": warm_start_stage(config), "train": training_stage(config)}
-
-    def start(self, stage: str) -> None:
-        self._learner.start(self._stages[stage])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._learner, name)
+def stages_of(config: Config) -> tuple[Stage, ...]:
+    """The stages of a run, in their order."""
+    training = training_stage(config)
+    return (warm_start_stage(config), training) if config.sft.steps else (training,)

@@ -11,6 +11,7 @@ from rlinf.config import Config
 from rlinf.streams import stream_seed
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.reward_worker import RewardWorker
 
 
 def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> LearnedReward | None:
@@ -26,7 +27,7 @@ def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], 
     return LearnedReward(LearnerPool(group, cluster), config.reward_model, seed=stream_seed(config.run.seed, "reward"))
 
 
-def _build(config: Config, policy_model: Callable[[], Any], _info: RankInfo) -> Any:
+def _build(config: Config, policy_model: Callable[[], Any], info: RankInfo) -> RewardWorker:
     import torch
 
     from rlinf.learners.reward import RewardLearner
@@ -40,10 +41,11 @@ def _build(config: Config, policy_model: Callable[[], Any], _info: RankInfo) -> 
         model = load_reward_model(wanted.path, attention=config.policy.attention)
     else:
         model = blank_reward_model(policy_model().config)
-    return RewardLearner(
+    learner = RewardLearner(
         RewardModel(model, pack_rows=config.learner.pack, autocast=None if dtype == torch.float32 else dtype),
         lr=wanted.lr,
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
     )
+    return RewardWorker(learner, rank=info.rank)

@@ -12,17 +12,19 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.checks.acting import acts_in
 from rlinf.config.facts import collects_episodes
+from rlinf.interfaces import Learner, Policy
 from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
 from rlinf.samplers.policy_server import PolicyServer
 from rlinf.train.build.graph import Graph, gpus_of
-from rlinf.train.build.learner import StagedLearner, first_stage, placed, torch_learner
+from rlinf.train.build.learner import placed, torch_learner
 from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.imitation import Imitation
 from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.pools import LearnerPool
 from rlinf.train.workers.sampled_envs import SampledEnvPool
 
@@ -52,7 +54,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
     learners = cluster.spawn(
         "learner",
-        functools.partial(_build_sac if off_policy else _build_learner, config, envs.spaces(), folder),
+        functools.partial(_build_learner, config, envs.spaces(), folder),
         n=config.learner.num_workers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
@@ -183,17 +185,17 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
     kept_tokenizer(folder / "tokenizer", make)
 
 
-def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Any:
-    learner = torch_learner(
-        config,
-        info,
-        lambda _device: make_policy(config, *spaces, tokenizer=folder / "tokenizer"),
-        first_stage(config),
-    )
-    return StagedLearner(learner, config)
+def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
+    if config.algorithm.loss_type == OFF_POLICY_LOSS:
+        return LearnerWorker(_sac_learner(config, spaces, folder, info), rank=info.rank)
+
+    def policy(_device: str) -> Policy:
+        return make_policy(config, *spaces, tokenizer=folder / "tokenizer")
+
+    return LearnerWorker(torch_learner(config, info, policy), rank=info.rank)
 
 
-def _build_sac(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Any:
+def _sac_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Learner:
     from rlinf.learners.sac import SacLearner, SacOptions
 
     algorithm, optimizer = config.algorithm, config.learner.optimizer

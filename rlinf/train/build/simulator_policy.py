@@ -9,13 +9,16 @@ from typing import Any
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config import Config
 from rlinf.granularity import Levels
+from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.streams import stream_seed
 
 # What an exported folder of a policy has its options in.
 _OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json"}
 
 
-def make_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None) -> Any:
+def make_policy(
+    config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None
+) -> ActingPolicy:
     """The network for two spaces; its first weights are drawn from the run's seed.
 
     ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one. An exported policy that
@@ -63,7 +66,7 @@ def require_fit(config: Config, observation_space: Any, action_space: Any) -> No
         )
 
 
-def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> Any:
+def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
     from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
@@ -89,7 +92,7 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
     return kind(observation_space, action_space, options)
 
 
-def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> Any:
+def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> ActorCriticPolicy:
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.vla import VlaOptions, VlaPolicy
     from rlinf.models.vla.backbones import pixel_statistics

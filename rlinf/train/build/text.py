@@ -30,8 +30,8 @@ from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.workers.pools import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.train.workers.text_workers import SamplerWorker
 from rlinf.train.workers.weight_transport import choose
 from rlinf.types import Batch
 
@@ -81,7 +81,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learners, cluster, in_parts=True, offload=config.learner.offload != OffloadConfig()),
+        learner=LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig()),
         send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
@@ -252,4 +252,4 @@ def _demonstrations(
             )
         )
     batch = batch_of(rows, pad_token_id=tokenizer.pad_token_id, multi_turn=False)
-    return batch.replace(advantages=torch.ones_like(batch.logprobs))
+    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
+from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
-from rlinf.train.build.learner import StagedLearner, first_stage, join_group, torch_learner
+from rlinf.train.build.learner import join_group, stages_of, torch_learner
 from rlinf.train.build.options import sampling_params
-from rlinf.train.workers.text_workers import LearnerWorker
+from rlinf.train.workers.learner_worker import LearnerWorker
+
+if TYPE_CHECKING:
+    from rlinf.models.causal_lm import CausalLMPolicy
 
 
 def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
@@ -31,21 +35,20 @@ def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) ->
 def build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    ranked = StagedLearner(learner, config)
-    return LearnerWorker(ranked, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
+    return LearnerWorker(learner, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
 
-def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
-    return torch_learner(config, info, functools.partial(text_policy, config, tokenizer_path), first_stage(config))
+def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:
+    return torch_learner(config, info, functools.partial(text_policy, config, tokenizer_path))
 
 
-def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:
     from rlinf.learners.fsdp import FSDPLearner
 
     device = join_group(config, info)
     return FSDPLearner(
         text_policy(config, tokenizer_path, device.type),
-        stage=first_stage(config),
+        stages=stages_of(config),
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
@@ -53,7 +56,7 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
     )
 
 
-def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Any:
+def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
     from rlinf.models.checkpoint_names import by_expert
@@ -75,7 +78,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
         source,
         read,
         layout=layout,
-        stage=first_stage(config),
+        stages=stages_of(config),
         sampling=sampling_params(config),
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
@@ -86,7 +89,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> An
     )
 
 
-LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Any]] = {
+LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Learner]] = {
     "torch": _torch_learner,
     "fsdp": _fsdp_learner,
     "megatron": _megatron_learner,
@@ -94,7 +97,7 @@ LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Any]] = {
 """``learner.backend`` -> what makes one rank of it."""
 
 
-def text_policy(config: Config, tokenizer_path: str, device: str) -> Any:
+def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPolicy:
     """The language model as a policy of a PyTorch learner, with adapters and value head where they are asked for."""
     import torch
 

@@ -78,7 +78,11 @@ def _tokens(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
     line: dict[str, Any] = {"tokens": batch.actions[row][: len(acted)].tolist()}
     if not bool(acted.all()):
         line["mask"] = acted.int().tolist()
-    columns = {"logprobs": batch.logprobs, "old_logprobs": batch.old_logprobs, "ref_logprobs": batch.ref_logprobs}
+    columns = {
+        "logprobs": batch.rollout_logprobs,
+        "old_logprobs": batch.old_logprobs,
+        "ref_logprobs": batch.ref_logprobs,
+    }
     per_token = {name: column[row] for name, column in columns.items() if column is not None}
     if updated is not None:
         per_token["updated_logprobs"] = updated
@@ -97,7 +101,7 @@ def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     columns = {
         "reward": batch.rewards.unflatten(1, (-1, every)).sum(dim=2) if batch.rewards.ndim == 2 else None,
         "advantage": None if batch.advantages is None else batch.advantages[:, ::every],
-        "value": None if batch.values is None else batch.values[:, ::every],
+        "value": None if batch.old_values is None else batch.old_values[:, ::every],
     }
     trace = {name: _rounded(column[row][acted]) for name, column in columns.items() if column is not None}
     actions = batch.actions[row][acted].reshape(len(acted), math.prod(batch.actions.shape[2:]))

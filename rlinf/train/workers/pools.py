@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.cluster import Cluster, WorkerError, WorkerGroup
+from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -27,21 +28,21 @@ def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
 class LearnerPool:
     """The ranks of a learner as one."""
 
-    def __init__(self, group: WorkerGroup, cluster: Cluster, *, in_parts: bool = False, offload: bool = False) -> None:
-        """``in_parts``: the ranks give their weights in parts. ``offload``: they have something to move in sleep."""
+    def __init__(self, group: WorkerGroup, cluster: Cluster, *, offload: bool = False) -> None:
+        """Ranks are :class:`LearnerWorker`. ``offload``: they have something to move in sleep."""
         self.group, self.cluster = group, cluster
-        self._in_parts, self._offload = in_parts, offload
+        self._offload = offload
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
         """Frees device memory for samplers; whatever is asked of the learner next wakes it. The largest figures."""
         if not self._offload:
             return {}
-        numbers = self.group.call("sleep", keep_weights=keep_weights)
+        numbers = self.group.call(LearnerWorker.sleep, keep_weights=keep_weights)
         return {name: max(number[name] for number in numbers) for name in numbers[0]}
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
-        parts = self.group.call("evaluate", self.cluster.share(batch), reference=reference)
+        parts = self.group.call(LearnerWorker.evaluate, self.cluster.share(batch), reference=reference)
         rows = torch.cat([part[0] for part in parts])
         order = torch.argsort(rows)
 
@@ -55,30 +56,27 @@ class LearnerPool:
         return PolicyOutput(logprobs, values=joined("values"))
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
-        return self.group.call("update", self.cluster.share(batch), step=step)[0]
+        return self.group.call(LearnerWorker.update, self.cluster.share(batch), step=step)[0]
 
     def weights(self, *, version: int) -> WeightUpdate:
-        return self.group.call("weights", version=version)[0]
+        return self.group.call(LearnerWorker.weights, version=version)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
-        """The same weights, never all at once where the ranks know parts."""
-        if not self._in_parts:
-            yield self.weights(version=version)
-            return
-        for part in range(self.group.call("weight_parts")[0]):
-            yield self.group.call("weights", version=version, part=part)[0]
+        """The same weights, a part at a time where the ranks have a bucket size."""
+        for part in range(self.group.call(LearnerWorker.weight_parts)[0]):
+            yield self.group.call(LearnerWorker.weights, version=version, part=part)[0]
 
     def start(self, stage: str) -> None:
-        self.group.call("start", stage)
+        self.group.call(LearnerWorker.start, stage)
 
     def refresh_reference(self) -> None:
-        self.group.call("refresh_reference")
+        self.group.call(LearnerWorker.refresh_reference)
 
     def save(self, folder: Path) -> None:
-        self.group.call("save", folder)
+        self.group.call(LearnerWorker.save, folder)
 
     def load(self, folder: Path) -> None:
-        self.group.call("load", folder)
+        self.group.call(LearnerWorker.load, folder)
 
     def export(self, folder: Path) -> None:
-        self.group.call("export", folder)
+        self.group.call(LearnerWorker.export, folder)

@@ -1,4 +1,4 @@
-"""How the driver moves new weights from the learner to the samplers; the workers' side is in ``text_workers.py``.
+"""How the driver moves new weights from the learner (``learner_worker.py``) to the samplers (``sampler_worker.py``).
 
 A transport never leaves samplers with different weights behind: a worker that dies on the way is started anew and sent
 the same version.

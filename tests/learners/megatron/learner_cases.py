@@ -86,7 +86,7 @@ def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
         },
         actions=torch.where(valid, integers(2, VOCABULARY, (rows, slots)), 0),
         mask=mask,
-        logprobs=-5.0 * torch.rand(rows, slots, generator=random) * mask,
+        rollout_logprobs=-5.0 * torch.rand(rows, slots, generator=random) * mask,
         rewards=torch.rand(rows, generator=random),
         group_ids=group,
         policy_version=torch.zeros(rows, slots, dtype=torch.int32),

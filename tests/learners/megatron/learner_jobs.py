@@ -39,7 +39,7 @@ def make_learner(
         model.config,
         lambda name: state[name].detach(),
         layout=layout,
-        stage=learner_stage,
+        stages=(learner_stage,),
         sampling=SAMPLING,
         seed=5,
         micro_batch_tokens=MICRO_BATCH_TOKENS,
@@ -101,7 +101,7 @@ def with_columns(learner: Any, batch: Any) -> Any:
     if not learner.stage.old_is_current:
         batch = batch.replace(old_logprobs=gathered(learner.evaluate(batch), batch.num_rows))
     if "values" in learner.stage.objective.needs:
-        batch = batch.replace(values=gathered(learner.evaluate(batch), batch.num_rows, "values"))
+        batch = batch.replace(old_values=gathered(learner.evaluate(batch), batch.num_rows, "values"))
     if learner.stage.reference:
         batch = batch.replace(ref_logprobs=gathered(learner.evaluate(batch, reference=True), batch.num_rows))
     return batch
@@ -155,7 +155,7 @@ def trained_learner(layout: MegatronConfig, folder: Path) -> Any:
         AutoConfig.from_pretrained(folder),
         SafetensorsFolder(folder),
         layout=layout,
-        stage=replace(make_stage(), lr=2e-2),
+        stages=(replace(make_stage(), lr=2e-2),),
         sampling=SAMPLING,
         seed=5,
         micro_batch_tokens=MICRO_BATCH_TOKENS,
@@ -291,7 +291,7 @@ def make_fsdp_learner(stage: Stage | None = None, family: str = "qwen2", offload
     learner_stage = stage or make_stage()
     critic = bool(learner_stage.objective.needs & {"values"})
     policy = policy_of(tiny_model(family), value_head=critic)
-    return FSDPLearner(policy, stage=learner_stage, seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS, offload=offload)
+    return FSDPLearner(policy, stages=(learner_stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS, offload=offload)
 
 
 def evaluate_and_train_fsdp(

@@ -54,7 +54,7 @@ every_layout = pytest.mark.parametrize(
 
 def torch_learner(stage: Stage, family: str = "qwen2") -> TorchLearner:
     policy = policy_of(tiny_model(family), value_head="values" in stage.objective.needs)
-    return TorchLearner(policy, stage=stage, seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+    return TorchLearner(policy, stages=(stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
 
 
 def expected(stage: Stage, steps: int, family: str) -> tuple[Any, list[Metrics], dict[str, Tensor]]:

@@ -87,7 +87,7 @@ def batch_of(prompts: list[tuple[int, ...]], completions: list[Completion]) -> B
         inputs={"prompt_ids": ids, "prompt_lengths": lengths, "response_lengths": responses},
         actions=actions,
         mask=torch.arange(8) < responses[:, None],
-        logprobs=sampled(completions),
+        rollout_logprobs=sampled(completions),
         rewards=torch.zeros(rows),
         group_ids=torch.tensor([done.request_id for done in completions]),
         policy_version=torch.zeros(rows, 8, dtype=torch.int32),

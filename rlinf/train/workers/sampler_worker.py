@@ -1,0 +1,116 @@
+"""A sampler as the driver calls it, the receiver of every weight transport."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rlinf.interfaces import Sampler
+from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+
+if TYPE_CHECKING:
+    from rlinf.cluster.weights.broadcast import Broadcast
+    from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader
+
+_PORTIONS = 8
+"""Messages with responses per call of a sampler: enough to overlap, few enough to cost nothing."""
+
+
+class SamplerWorker:
+    """A sampler in its worker."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._segment: SegmentReader | None = None
+        self._group: Broadcast | None = None
+
+    def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
+        """All completions, a few messages of those that have finished since the one before."""
+        return _portions(self._sampler.stream(requests), sum(request.n for request in requests))
+
+    def stream_enough(
+        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
+    ) -> Iterator[list[Completion]]:
+        """The same, but when all requests of ``enough`` groups are complete the others end as they are ("abort").
+
+        Which ones that are depends on the requests, the weights and the seed, not on time (unless a server answers).
+        """
+        return _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
+
+    def _until_enough(
+        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
+    ) -> Iterator[Completion]:
+        group_of = {request.request_id: group for request, group in zip(requests, groups, strict=True)}
+        waiting: Counter[int] = Counter()
+        for request in requests:
+            waiting[group_of[request.request_id]] += request.n
+        needed = len(waiting) - enough
+        for completion in self._sampler.stream(requests):
+            yield completion
+            waiting[group_of[completion.request_id]] -= 1
+            open_groups = {group for group, count in waiting.items() if count}
+            if open_groups and len(open_groups) <= needed:
+                ids = [name for name, group in group_of.items() if group in open_groups]
+                yield from self._sampler.abort(ids)
+                needed = -1
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        return self._sampler.load(update)
+
+    def load_segment(self, address: SegmentAddress, *, part: int, parts: int) -> Metrics:
+        """Takes the part of the weights that lies in shared memory."""
+        from rlinf.cluster.weights.segment import SegmentReader
+
+        if self._segment is None:
+            self._segment = SegmentReader()
+        return self._sampler.load(replace(self._segment.read(address), part=part, parts=parts))
+
+    def join_broadcast(
+        self, address: str, port: int, *, rank: int, size: int, device: str, timeout_s: float
+    ) -> str | None:
+        """Meets the sender and the other receivers; what went wrong, or None."""
+        import torch
+
+        from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
+
+        try:
+            self._group = Broadcast.join(
+                address, port, rank=rank, size=size, device=torch.device(device), timeout_s=timeout_s
+            )
+        except BroadcastError as error:
+            return str(error)
+        return None
+
+    def receive_weights(self, *, part: int, parts: int) -> Metrics | str:
+        """Takes the part of the weights that is being sent; the figures, or what went wrong."""
+        from rlinf.cluster.weights.broadcast import BroadcastError
+
+        if self._group is None:
+            return "this sampler is in no group"
+        try:
+            update = self._group.receive()
+        except BroadcastError as error:
+            self._group = None
+            return str(error)
+        return self._sampler.load(replace(update, part=part, parts=parts))
+
+    def sleep(self) -> None:
+        self._sampler.sleep()
+
+    def wake(self) -> None:
+        self._sampler.wake()
+
+
+def _portions(completions: Iterator[Completion], count: int) -> Iterator[list[Completion]]:
+    """``count`` completions in a few portions."""
+    enough = -(-count // _PORTIONS)
+    portion: list[Completion] = []
+    for completion in completions:
+        portion.append(completion)
+        if len(portion) >= enough:
+            yield portion
+            portion = []
+    if portion:
+        yield portion

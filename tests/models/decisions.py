@@ -1,0 +1,35 @@
+"""One decision of a policy as rollouts make it: `step` acts, `evaluate` computes the log-probability afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from rlinf.interfaces import ActingPolicy
+from rlinf.types import PolicyOutput
+
+
+def draw_noise(policy: ActingPolicy, rows: int, seed: int) -> Tensor:
+    """Noise [rows, noise_size] of the kind that the policy consumes."""
+    draw = torch.rand if policy.noise_kind == "uniform" else torch.randn
+    return draw(rows, policy.noise_size, generator=torch.Generator().manual_seed(seed))
+
+
+def decide(
+    policy: ActingPolicy, observations: Mapping[str, Tensor], *, seed: int | None = None, state: Tensor | None = None
+) -> tuple[Tensor, PolicyOutput, Tensor]:
+    """(actions [N, ...], their log-probabilities, entropy and values [N, P], next state [N, S]) at [N, ...].
+
+    Each row is evaluated as an episode of one decision with P slots. Greedy without ``seed``.
+    """
+    rows = len(next(iter(observations.values())))
+    state = torch.zeros(rows, policy.state_size) if state is None else state
+    noise = None if seed is None else draw_noise(policy, rows, seed)
+    actions, following = policy.step(observations, state, noise)
+    inputs = {name: leaf[:, None] for name, leaf in observations.items()}
+    inputs |= {"recurrent_state": state, "episode_start": torch.zeros(rows, 1, dtype=torch.bool)}
+    mask = torch.ones(rows, policy.granularity.decision_slots, dtype=torch.bool)
+    with torch.no_grad():
+        return actions, policy.evaluate(inputs, actions[:, None], mask), following
