@@ -123,7 +123,7 @@ def test_a_directory_that_is_a_file_is_one_sentence(
         assert "\n" not in said
 
 
-@pytest.mark.parametrize("name", ["with spaces", "ü 名 😀", "{foo}", "{", "a%b", "'quoted\"", "-x", "[x]"])
+@pytest.mark.parametrize("name", ["with spaces", "ü 名 😀", "a%b", "'quoted\"", "-x", "[x]"])
 def test_a_directory_may_have_any_name(stopped: Stopped, tmp_path: Path, name: str) -> None:
     folder = copied(stopped.folder, tmp_path / name)
     file = stopped.file(folder, tmp_path / "file.yaml")

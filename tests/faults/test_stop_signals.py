@@ -66,7 +66,7 @@ def _signal_once(monkeypatch: pytest.MonkeyPatch, method: str, number: int, *, a
     ("method", "at", "number", "place"),
     [
         ("mark", 2, signal.SIGTERM, "step 1 of the warm start"),
-        ("evaluate", 1, signal.SIGINT, "step 0"),
+        ("evaluate", 1, signal.SIGINT, "the end of the warm start"),
         ("collect", 2, signal.SIGTERM, "step 1"),
         ("prepare", 2, signal.SIGHUP, "step 1"),
         ("update", 2, signal.SIGTERM, "step 2"),
@@ -99,7 +99,10 @@ def test_the_command_line_says_it_in_one_sentence(
     file.write_text(json.dumps(mapping(tmp_path / "run", **TEXT)))
     _signal_once(monkeypatch, "prepare", signal.SIGTERM, at=1)
     assert main(["train", str(file)]) == 143
-    assert capfd.readouterr().err.strip() == "Stopped by SIGTERM; the same command continues from step 0."
+    assert (
+        capfd.readouterr().err.strip()
+        == "Stopped by SIGTERM; the same command continues from the end of the warm start."
+    )
 
 
 def test_a_signal_waits_for_the_end_of_a_held_section_and_the_second_does_not() -> None:
