@@ -18,6 +18,7 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 
 MARK = "RLINF_RAY_FOLDERS"
 """Folders of the clusters that a process belongs to; several where a driver runs inside another's worker."""
@@ -34,12 +35,12 @@ def main(folder: str, driver: int) -> None:
     while farewell and os.read(0, 1):
         pass
     if not farewell:
-        print(
+        last_words = (
             f"The program (pid {driver}) ended without a word: it was killed, crashed in native code, or was "
-            "ended by Ray because its raylet was lost; the same command continues from the last checkpoint.",
-            file=sys.stderr,
-            flush=True,
+            "ended by Ray because its raylet was lost; the same command continues from the last checkpoint.\n"
         )
+        with suppress(OSError):  # the terminal may be closed, or the pipe's reader gone
+            os.write(2, last_words.encode())
     end_members(folder, driver)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -72,3 +72,16 @@ def test_only_what_the_cluster_started_is_ended(tmp_path: Path, start: Start) ->
     assert all(one.poll() is None for one in (driver, joined, other))
     assert not ours.exists()
     assert others.exists()
+
+
+def test_a_closed_terminal_keeps_nobody_from_cleaning_up(tmp_path: Path) -> None:
+    folder = tmp_path / "rlinf-ray-a"
+    folder.mkdir()
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        dog = [sys.executable, "-I", "-S", watchdog.__file__, str(folder), str(os.getpid())]
+        subprocess.run(dog, stdin=subprocess.DEVNULL, stderr=writer, timeout=60, check=True)
+    finally:
+        os.close(writer)
+    assert not folder.exists()
