@@ -9,7 +9,7 @@ EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
 
 # Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n 2 --dist loadgroup --no-loadscope-reorder
+PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
 .PHONY: quickstart test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean

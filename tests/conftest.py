@@ -1,22 +1,23 @@
 """What test processes share: one Ray, one gang of learner processes, and which tests run beside each other.
 
-With pytest-xdist (``--dist loadgroup``) the tests of a group run in one process, in their order. Tests that need Ray or
-the gang of learners form a group each, so that either starts once; every other file is a group of its own.
+With pytest-xdist the tests that need Ray run in one process, those of the gang of learners in one, so that either starts
+once; every other file is a unit of its own. The long units come first, and short ones fill in at the end.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rlinf.cluster import Cluster, connect
 from rlinf.config.schema.cluster import ClusterConfig
 
-# The longest groups first: the short ones fill in at the end.
-_FAULTS = Path(__file__).parent / "faults"
-_SHARED = {"ray_session": "ray", "gang": "gang"}
+_HERE = Path(__file__).parent
+_FIRST = ("ray", "gang")
 
 
 @pytest.fixture(scope="session")
@@ -26,17 +27,32 @@ def ray_session() -> Iterator[Cluster]:
         yield cluster
 
 
-def _group(item: pytest.Item) -> str:
-    fixtures = getattr(item, "fixturenames", ())
-    return next((group for fixture, group in _SHARED.items() if fixture in fixtures), item.path.as_posix())
+@functools.cache
+def _unit(path: str) -> str:
+    """What runs together with the tests of a file."""
+    if path.startswith("tests/learners/megatron/"):
+        return "gang"
+    if path.startswith("tests/cluster/") or "ray_session" in (_HERE.parent / path).read_text(encoding="utf-8"):
+        return "ray"
+    return path
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = list(_SHARED.values())
-    groups = {item: _group(item) for item in items}
-    for item, group in groups.items():
-        item.add_marker(pytest.mark.xdist_group(group))
-        if _FAULTS in item.path.parents:
+    for item in items:
+        if _HERE / "faults" in item.path.parents:
             item.add_marker(pytest.mark.faults)
-    items.sort(key=lambda item: order.index(groups[item]) if groups[item] in order else len(order))
+    units = {item: _unit(item.nodeid.partition("::")[0]) for item in items}
+    items.sort(key=lambda item: _FIRST.index(units[item]) if units[item] in _FIRST else len(_FIRST))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The scheduler of ``--dist loadscope``, with units instead of scopes."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _unit(nodeid.partition("::")[0])
+
+    return ByUnit(config, log)
