@@ -164,7 +164,7 @@ def test_what_was_not_carried_out_is_in_no_log_probability():
     everything = {**batch.inputs, "executed": torch.ones(1, 4, 2).bool()}
     parts = policy.evaluate(everything, batch.actions, torch.ones(1, 16).bool())
     assert batch.rollout_logprobs[0, 10:12].eq(0).all()
-    assert parts.rollout_logprobs[0, 10:12].ne(0).all()
+    assert parts.logprobs[0, 10:12].ne(0).all()
 
 
 def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_critic", minibatches=1):

@@ -146,7 +146,7 @@ def test_a_warm_start_trains_on_responses_as_they_are(
     tokenizer = load_tokenizer(str(tmp_path / "run" / "tokenizer"))
     tokens = batches[0].actions[0][batches[0].mask[0]]
     assert tokenizer.decode(tokens.flatten().tolist(), skip_special_tokens=True) == "  Sure: 0, friend!\n"
-    assert bool(torch.isfinite(batches[0].logprobs).all())
+    assert bool(torch.isfinite(batches[0].rollout_logprobs).all())
 
 
 def test_responses_without_answers_are_not_evaluated(tmp_path: Path) -> None:

@@ -110,6 +110,6 @@ def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Pat
         assert after.num_rows == before.num_rows
         assert metrics["rollout/env_steps"] == int(after.mask.sum())
         # The bias came with the weights, which the new worker was given too.
-        assert after.values is not None
-        assert bool((after.values[-1].mean() - 3.0).abs() < 1.0)
+        assert after.old_values is not None
+        assert bool((after.old_values[-1].mean() - 3.0).abs() < 1.0)
         assert len(rollout.evaluate(4).records) == 4
