@@ -44,7 +44,7 @@ class Unsaid(SyncVectorEnv):
         self.metadata = {name: value for name, value in self.metadata.items() if name != "autoreset_mode"}
 
 
-class Forgetful(SyncVectorEnv):
+class Silent(SyncVectorEnv):
     """Resets in the same step and throws the last observation away."""
 
     def step(self, actions: Any) -> Any:
@@ -59,7 +59,7 @@ def counting(num_envs: int, *, kind: Any = SyncVectorEnv, mode: AutoresetMode = 
 
 for _mode in AutoresetMode:
     gymnasium.register(f"Count{_mode.name}-v0", Count, vector_entry_point=functools.partial(counting, mode=_mode))
-for _kind in (Unsaid, Forgetful):
+for _kind in (Unsaid, Silent):
     gymnasium.register(f"{_kind.__name__}-v0", Count, vector_entry_point=functools.partial(counting, kind=_kind))
 
 
@@ -110,4 +110,4 @@ def test_what_does_not_say_how_it_resets_is_refused() -> None:
     with pytest.raises(UserError, match=r"Unsaid.*does not say how it resets.*SAME_STEP.*env\.vectorization: sync"):
         NativeVecEnv(options("Unsaid"), 2)
     with pytest.raises(UserError, match=r"final_obs.*env\.vectorization: sync"):
-        fragment("Forgetful")
+        fragment("Silent")
