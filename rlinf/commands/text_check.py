@@ -11,6 +11,7 @@ from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import local_files, policy_findings, require_tokenizer_fits
 from rlinf.config import Config
 from rlinf.errors import UserError
+from rlinf.terminal import printable
 
 if TYPE_CHECKING:
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
@@ -130,8 +131,7 @@ def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] =
     lines = []
     for task, text, remark in zip(tasks[:_SHOWN], texts, remarks, strict=False):
         lines.append(f"  task {task}{remark}")
-        plain = "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
-        lines += [f"    | {line}" for line in plain.split("\n")]
+        lines += [f"    | {line}" for line in printable(text).split("\n")]
     return lines
 
 
