@@ -18,7 +18,16 @@ class ClusterStartError(ClusterError):
 
 
 class ClusterLost(ClusterError):
-    """What holds the workers together on this machine is gone, and all of them with it: none can be restarted."""
+    """What holds the workers together on this machine is gone, and all of them with it: none can be restarted.
+
+    ``raylet`` is the process id of Ray's daemon; ``who`` says what was going on, in a sentence.
+    """
+
+    def __init__(self, raylet: int, who: str) -> None:
+        super().__init__(
+            f"Ray is lost on this machine: its raylet (pid {raylet}) ended or does not answer (killed, stopped, or out "
+            f"of memory), and all workers went with it. {who}"
+        )
 
 
 class PlacementError(ClusterError, UserError):

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 
 from rlinf.cluster import waiting
 from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Stream, WorkerGroup
-from rlinf.cluster.errors import ClusterError
+from rlinf.cluster.errors import ClusterError, PlacementError
 from rlinf.cluster.host import Host
 from rlinf.cluster.packing import pack
 from rlinf.cluster.placement import Placement
@@ -53,7 +54,11 @@ class RayCluster(Cluster):
             raise ValueError(f"{name}: a group has at least one worker, not {n}")
         resources = resources or Resources(cpus=self._config.cpus_per_worker)
         packed = pack(build)
-        places = self._placement.reserve(name, n, resources)
+        try:
+            places = self._placement.reserve(name, n, resources)
+        except (PlacementError, RayError):  # without a raylet there is no room for anybody
+            self._session.require_raylet(f"{name} was not up yet.")
+            raise
         environment = {"env_vars": worker_environment(self._config)}
 
         def start(rank: int) -> Any:
@@ -64,7 +69,8 @@ class RayCluster(Cluster):
             del self._groups[name]
             self._placement.release(name, resources)
 
-        group = RayGroup(name, n, self._config, start, release, rendezvous=rendezvous)
+        raylet = self._session.raylet
+        group = RayGroup(name, n, self._config, start, release, rendezvous=rendezvous, raylet=raylet)
         self._groups[name] = group
         try:
             group.build(packed)

@@ -110,7 +110,10 @@ class RayStream(Stream):
 
 
 class RayGroup(WorkerGroup):
-    """Made by the cluster. ``start`` makes the actor of a rank; ``release`` gives back what the group held."""
+    """Made by the cluster. ``start`` makes the actor of a rank; ``release`` gives back what the group held.
+
+    ``raylet``: process id of Ray's daemon on this machine, where this program started it.
+    """
 
     def __init__(
         self,
@@ -121,12 +124,14 @@ class RayGroup(WorkerGroup):
         release: Callable[[], None],
         *,
         rendezvous: bool,
+        raylet: int | None,
     ) -> None:
         super().__init__(name, size)
         self.config = config
         self._start = start
         self._release = release
         self._rendezvous = rendezvous
+        self._raylet = raylet
         self._restarts_left = [config.max_restarts] * size
         self._pings: dict[int, _Ping] = {}
         self._closed = False
@@ -235,9 +240,9 @@ class RayGroup(WorkerGroup):
         if self._closed:
             return
         for rank in waited_for:
-            place = self._place(rank)
-            if place is not None and _is_here(place) and not is_alive(place.raylet):
-                raise self._ray_lost(rank, place, "a call")
+            raylet = self._raylet_of(rank)
+            if raylet is not None and not is_alive(raylet):
+                raise self._ray_lost(rank, raylet, "a call")
         for rank in range(self.size) if self._rendezvous else set(waited_for):
             if rank not in self._pings and rank < len(self._infos):
                 self._pings[rank] = _Ping(self._control(rank, "ping"), time.monotonic())
@@ -280,17 +285,22 @@ class RayGroup(WorkerGroup):
 
         :raises ClusterLost: Ray itself is gone from this machine, and the worker with it.
         """
-        place = self._place(rank)
-        if place is not None and _is_here(place) and (node_was_lost(error) or not is_alive(place.raylet)):
-            raise self._ray_lost(rank, place, method)
-        message = f"{self._who(rank)} died in {method} {describe_death(place, error)}"
+        raylet = self._raylet_of(rank)
+        if raylet is not None and (node_was_lost(error) or not is_alive(raylet)):
+            raise self._ray_lost(rank, raylet, method)
+        message = f"{self._who(rank)} died in {method} {describe_death(self._place(rank), error)}"
         return WorkerDied(message, group=self.name, rank=rank, method=method)
 
-    def _ray_lost(self, rank: int, place: Place, method: str) -> ClusterLost:
-        return ClusterLost(
-            f"Ray is lost on this machine: its raylet (pid {place.raylet}) ended or does not answer (killed, "
-            f"stopped, or out of memory), and all workers went with it. {self._who(rank)} was in {method}."
-        )
+    def _ray_lost(self, rank: int, raylet: int, method: str) -> ClusterLost:
+        doing = f"was in {method}" if self._place(rank) is not None else "was not up yet"
+        return ClusterLost(raylet, f"{self._who(rank)} {doing}.")
+
+    def _raylet_of(self, rank: int) -> int | None:
+        """Process id of the daemon that holds the worker; None where that is not on this machine, or not known yet."""
+        place = self._place(rank)
+        if place is None:
+            return self._raylet
+        return place.raylet if _is_here(place) else None
 
     def _who(self, rank: int) -> str:
         return f"{self.name} rank {rank} of {self.size}"

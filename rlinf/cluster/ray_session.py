@@ -24,9 +24,11 @@ import ray
 import ray._private.parameter as ray_parameter
 import ray._private.ray_constants as ray_constants
 import ray._private.services as ray_services
+import ray._private.worker as ray_worker
 
 from rlinf.cluster import watchdog
-from rlinf.cluster.errors import ClusterStartError, UnreachableError
+from rlinf.cluster.errors import ClusterLost, ClusterStartError, UnreachableError
+from rlinf.cluster.vital_signs import is_alive
 
 _REACH_S = 10.0
 _CLEAN_S = 30.0
@@ -51,6 +53,8 @@ class RaySession:
         options: Mapping[str, Any],
         local_options: Mapping[str, Any],
     ) -> None:
+        self.raylet: int | None = None
+        """Process id of Ray's daemon on this machine; None where it was not started here."""
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
         self._owned = not ray.is_initialized()
@@ -70,6 +74,11 @@ class RaySession:
             raise
         self._restore_sigterm()
 
+    def require_raylet(self, who: str) -> None:
+        """:raises ClusterLost: the daemon that was started here is gone; ``who`` was waiting, as a sentence."""
+        if self.raylet is not None and not is_alive(self.raylet):
+            raise ClusterLost(self.raylet, who)
+
     def close(self) -> None:
         """Leaves Ray. Of a cluster that was started here nothing is left then: no process, no file."""
         if not self._owned:
@@ -78,7 +87,7 @@ class RaySession:
         ray.shutdown()
         self._restore_sigterm()
         if self._watchdog is not None:
-            self._watchdog.communicate(b".", timeout=_CLEAN_S)
+            self._watchdog.communicate(watchdog.FAREWELL, timeout=_CLEAN_S)
 
     def _restore_sigterm(self) -> None:
         """Ray puts handlers of its own when it starts, and the system's when it ends; neither is what ours would do."""
@@ -105,6 +114,17 @@ class RaySession:
                     f"Ray did not start within {timeout_s:g} s: {first[0]} "
                     f"Raise cluster.start_timeout_s where the machine is busy, or use cluster.backend=local."
                 ) from error
+        self.raylet = _raylet()
+        if self.raylet is not None and self._watchdog.stdin is not None:
+            self._watchdog.stdin.write(b"%d\n" % self.raylet)
+            self._watchdog.stdin.flush()
+
+
+def _raylet() -> int | None:
+    """Of the Ray that this process has started."""
+    node = ray_worker._global_node
+    started = node.all_processes.get(ray_constants.PROCESS_TYPE_RAYLET, []) if node is not None else []
+    return int(started[0].process.pid) if started else None
 
 
 def _join(address: str, options: Mapping[str, Any]) -> None:

@@ -5,6 +5,9 @@ pipe whose other end only the driver holds; when it closes, every process of the
 Ray keeps its sockets and logs, is removed. Without this Ray's agents outlive a driver that was killed by a minute, and
 hold on to its standard output all the while.
 
+The driver writes the process id of its raylet and a newline. A raylet that is stopped (SIGSTOP) answers nobody, and the
+driver may wait for it inside Ray, without a deadline: it is killed, which ends the run as any lost raylet does.
+
 A process belongs to the cluster where the environment it was started with carries FOLDER, which no other cluster has,
 in the variable :data:`MARK`, or where one of its ancestors does (a simulator may start programs with an environment of
 their own). Neither its name, nor its process group, nor the files it has open count: another driver that joined the
@@ -14,6 +17,7 @@ cluster writes a log into FOLDER as well.
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import sys
@@ -22,27 +26,51 @@ from contextlib import suppress
 
 MARK = "RLINF_RAY_FOLDERS"
 """Folders of the clusters that a process belongs to; several where a driver runs inside another's worker."""
+FAREWELL = b"."
+"""What a driver writes last that ends in good order."""
 _PATIENCE_S = 20.0
+_STOPPED_S = 5.0  # Ray gives a silent raylet up after 15 s
+_LOOK_S = 1.0
 _QUIET_S = 0.5  # a process that was being started during one look is there at the next
 _POLL_S = 0.1
 
 
 def main(folder: str, driver: int) -> None:
-    """Waits for the end of standard input, then cleans up. A driver that ends in good order sends a byte before."""
+    """Waits for the end of standard input, then cleans up."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    farewell = os.read(0, 1)
-    while farewell and os.read(0, 1):
-        pass
-    if not farewell:
-        last_words = (
+    if not listen(0, driver).endswith(FAREWELL):
+        _say(
             f"The program (pid {driver}) ended without a word: it was killed, crashed in native code, or was "
-            "ended by Ray because its raylet was lost; the same command continues from the last checkpoint.\n"
+            "ended by Ray because its raylet was lost; the same command continues from the last checkpoint."
         )
-        with suppress(OSError):  # the terminal may be closed, or the pipe's reader gone
-            os.write(2, last_words.encode())
     end_members(folder, driver)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def listen(pipe: int, driver: int) -> bytes:
+    """All that the driver wrote, once its end of the pipe is closed; until then its raylet is watched."""
+    heard, stopped_since = b"", None
+    while True:
+        raylet, told, _ = heard.partition(b"\n")
+        ready, _, _ = select.select([pipe], [], [], _LOOK_S if told else None)
+        if ready:
+            news = os.read(pipe, 64)
+            if not news:
+                return heard
+            heard += news
+        elif _status(int(raylet)) != (b"T", driver):
+            stopped_since = None
+        elif stopped_since is None:
+            stopped_since = time.monotonic()
+        elif time.monotonic() - stopped_since > _STOPPED_S:
+            _say(f"Ray's raylet (pid {int(raylet)}) has been stopped for {_STOPPED_S:g} s, and is ended.")
+            os.kill(int(raylet), signal.SIGKILL)
+
+
+def _say(sentence: str) -> None:
+    with suppress(OSError):  # the terminal may be closed, or the pipe's reader gone
+        os.write(2, f"{sentence}\n".encode())
 
 
 def end_members(folder: str, driver: int) -> None:
@@ -74,12 +102,18 @@ def members(folder: str) -> set[int]:
 
 
 def _parent(pid: int) -> int | None:
+    state, parent = _status(pid)
+    return None if state in (b"Z", b"") else parent
+
+
+def _status(pid: int) -> tuple[bytes, int]:
+    """The kernel's letter for the state of a process, and its parent; an empty letter where there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]
     except OSError:  # as below
-        return None
-    return None if state == b"Z" else int(parent)
+        return b"", 0
+    return state, int(parent)
 
 
 def _folders(pid: int) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -72,6 +74,25 @@ def test_only_what_the_cluster_started_is_ended(tmp_path: Path, start: Start) ->
     assert all(one.poll() is None for one in (driver, joined, other))
     assert not ours.exists()
     assert others.exists()
+
+
+def test_a_raylet_that_is_stopped_is_ended(
+    start: Start, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watchdog, "_STOPPED_S", 0.1)
+    monkeypatch.setattr(watchdog, "_LOOK_S", 0.02)
+    raylet, _ = start(_SLEEP, None)
+    reader, writer = os.pipe()
+    with ThreadPoolExecutor() as pool:
+        heard = pool.submit(watchdog.listen, reader, os.getpid())
+        os.write(writer, b"%d\n" % raylet.pid)
+        raylet.send_signal(signal.SIGSTOP)
+        assert raylet.wait(timeout=30) == -signal.SIGKILL
+        os.write(writer, watchdog.FAREWELL)
+        os.close(writer)
+        assert heard.result(timeout=30).endswith(watchdog.FAREWELL)
+    os.close(reader)
+    assert f"raylet (pid {raylet.pid}) has been stopped" in capfd.readouterr().err
 
 
 def test_a_closed_terminal_keeps_nobody_from_cleaning_up(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -17,6 +18,8 @@ sys.path.append(str(Path(__file__).parents[1] / "train"))
 from tiny_runs import mapping
 
 from rlinf.cluster.vital_signs import is_alive
+from rlinf.config import load
+from rlinf.train import run
 
 MOMENTS = {
     "start": r"starting workers",
@@ -136,6 +139,12 @@ class RayRun:
         """Where its Ray is; None before it starts one."""
         found = [path for path in Path("/tmp").glob("rlinf-ray-*") if list(path.glob(f"session_*_{self.pid}"))]
         return found[0] if found else None
+
+
+def run_here(file: Path) -> None:
+    """The run of the file in this process, for time: where its workers are changes nothing of its numbers."""
+    config = load(file)
+    run(dataclasses.replace(config, cluster=dataclasses.replace(config.cluster, backend="local")), report=False)
 
 
 def await_nothing_left(pids: set[int], folder: Path | None) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from pathlib import Path
 
-from disturbed_runs import MOMENTS, RayRun, await_nothing_left, family, params_sha256, write_config
-
-from rlinf.config import load
-from rlinf.train import run
+from disturbed_runs import MOMENTS, RayRun, await_nothing_left, family, params_sha256, run_here, write_config
 
 
 def test_a_driver_killed_in_a_step_leaves_nothing_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
@@ -24,9 +20,6 @@ def test_a_driver_killed_in_a_step_leaves_nothing_and_goes_on_bit_for_bit(tmp_pa
     assert "the same command" in disturbed.lines[-1], disturbed.output
     with RayRun(file) as resumed:
         assert resumed.wait() == 0, resumed.output
-    # The undisturbed run in this process, for time: where a run's workers are changes nothing of its numbers.
     (tmp_path / "undisturbed").mkdir()
-    undisturbed = load(write_config(tmp_path / "undisturbed"))
-    local = dataclasses.replace(undisturbed.cluster, backend="local")
-    run(dataclasses.replace(undisturbed, cluster=local), report=False)
+    run_here(write_config(tmp_path / "undisturbed"))
     assert params_sha256(tmp_path) == params_sha256(tmp_path / "undisturbed")
