@@ -31,6 +31,7 @@ DELEGATED = {
     "report": ("rlinf.report.cli", "a page about a run or a sweep"),
     "watch": ("rlinf.report.watch", "see what a run's newest policy does: window, video or text"),
     "replay": ("rlinf.report.replay", "generate a recorded group of a run again, and compare"),
+    "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""

@@ -16,11 +16,15 @@ def main(arguments: Sequence[str]) -> int:
     options = build_parser().parse_args(list(arguments))
     place = run_of_checkpoint(options.folder)
     if place is None:
+        if options.step is not None:
+            raise UserError(f"--step {options.step} is for a run directory, and {options.folder} is none")
         return convert_layout(arguments)
     if options.out is None:
         raise UserError(f"rlinf convert {options.folder} OUT: name a new folder to write the policy into")
     run, step = place
-    found = stored_run(run, step).latest()
+    if step is not None and options.step not in (None, step):
+        raise UserError(f"{options.folder} is the checkpoint of step {step}: leave --step {options.step} out")
+    found = stored_run(run, step if options.step is None else options.step).latest()
     assert found is not None
     from rlinf.train.export_checkpoint import export_checkpoint, save_tokenizer
 

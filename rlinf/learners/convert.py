@@ -77,6 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
     )
+    parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
     parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
     parser.add_argument("--expert-parallel", type=int, default=1, help="processes that share the experts of a layer")

@@ -41,8 +41,9 @@ def export_checkpoint(run: Path, step: int | None, out: Path) -> int:
 def save_tokenizer(run: Path, out: Path) -> None:
     """The tokenizer of a text run, for whoever uses its policy."""
     from rlinf.models.loading import load_tokenizer
+    from rlinf.models.tokenizer_export import save_tokenizer as write
 
-    load_tokenizer(str(run / "tokenizer")).save_pretrained(str(out))
+    write(load_tokenizer(str(run / "tokenizer")), out)
 
 
 def _simulator_policy(config: Config, tokenizer: Path) -> Any:

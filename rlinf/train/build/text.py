@@ -14,6 +14,7 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.config.lengths import conversation_tokens
 from rlinf.config.schema import OffloadConfig
+from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
@@ -86,7 +87,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
         reward_model=learned_reward(config, cluster, functools.partial(language_model, config, path)),
-        save_tokenizer=tokenizer.save_pretrained,
+        save_tokenizer=functools.partial(save_tokenizer, tokenizer),
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
         restarts=lambda: {

@@ -1,0 +1,29 @@
+"""``rlinf export RUN OUT --step N``: the policy of any checkpoint of a run as a folder that other programs load."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlinf.errors import UserError
+from rlinf.train.stored_run import run_of_checkpoint
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the folder and returns the exit code. Raises UserError where RUN is no run, or has no such checkpoint."""
+    parser = argparse.ArgumentParser(
+        prog="rlinf export",
+        description="The policy of a run to a folder that others load: a Hugging Face folder with the tokenizer, "
+        "adapters merged, or what a simulator policy's from_pretrained reads.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory, or RUN/checkpoints/step_000010")
+    parser.add_argument("out", type=Path, metavar="OUT", help="an empty or new folder")
+    parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
+    options = parser.parse_args(list(arguments))
+    if run_of_checkpoint(options.run) is None:
+        raise UserError(f"{options.run} is no run directory: it has no config.yaml")
+    from rlinf.commands.convert import main as convert
+
+    step = [] if options.step is None else ["--step", str(options.step)]
+    return convert([str(options.run), str(options.out), *step])

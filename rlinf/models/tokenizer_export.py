@@ -1,0 +1,54 @@
+"""Writes a tokenizer so that plain ``AutoTokenizer`` splits text as it does here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_MODULE = "tokenization_saved"
+_CLASS = "SavedTokenizer"
+_SOURCE = f'''"""The tokenizer of this folder as `tokenizer.json` describes it, whatever the kind of model."""
+
+from transformers import PreTrainedTokenizerFast
+
+
+class {_CLASS}(PreTrainedTokenizerFast):
+    """All of it is in `tokenizer.json`."""
+'''
+
+
+def save_tokenizer(tokenizer: Any, folder: str | Path) -> None:
+    """Writes ``tokenizer`` into ``folder``, beside the ``config.json`` of its model.
+
+    For some kinds of model (qwen2 among them) ``AutoTokenizer`` puts the splitting rules of that family in the place of
+    those in ``tokenizer.json``. Where it would, an ``auto_map`` entry in ``tokenizer_config.json`` keeps it from doing
+    so: transformers then takes the class that the file names, without code of the folder. The module that the entry
+    names is there for callers who trust remote code, and says the same.
+    """
+    place = Path(folder)
+    tokenizer.save_pretrained(str(place))
+    if _splits_alike(tokenizer, place):
+        return
+    file = place / "tokenizer_config.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    settings["auto_map"] = {"AutoTokenizer": [None, f"{_MODULE}.{_CLASS}"]}
+    file.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (place / f"{_MODULE}.py").write_text(_SOURCE, encoding="utf-8")
+
+
+def _splits_alike(tokenizer: Any, folder: Path) -> bool:
+    """Whether ``AutoTokenizer`` reads the folder with the rules that ``tokenizer`` has; true without a fast backend."""
+    from transformers import AutoTokenizer
+
+    own = _rules(tokenizer)
+    return own is None or not (folder / "config.json").exists() or own == _rules(AutoTokenizer.from_pretrained(folder))
+
+
+def _rules(tokenizer: Any) -> tuple[object, ...] | None:
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    whole = json.loads(backend.to_str())
+    return tuple(whole.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")) + (tokenizer.get_vocab(),)
