@@ -81,11 +81,11 @@ def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
 def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[str, Any]]:
     """Every transport with one learner and one sampler."""
     from rlinf.cluster import connect
+    from rlinf.cluster.weights.transport import choose
     from rlinf.config import Config
     from rlinf.config.schema.cluster import ClusterConfig
     from rlinf.samplers import environment
     from rlinf.train.workers.sampler_pool import SamplerPool
-    from rlinf.train.workers.weight_transport import choose
 
     rows = []
     with connect(ClusterConfig(start_timeout_s=600.0, env=environment(sampler, device="cpu"))) as cluster:
@@ -95,7 +95,8 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
         for way in WAYS:
             config = Config()
             config = replace(config, rollout=replace(config.rollout, weight_transport=way))
-            pool = SamplerPool(group, cluster, choose(config, learner, group, cuda=False))
+            pool = SamplerPool(group, cluster)
+            pool.connect(choose(config, learner, group, cuda=False))
             whole, inside = [], []
             for _ in range(UNCOUNTED + repeats):
                 version += 1

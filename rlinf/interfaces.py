@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
 from rlinf.types import Batch, Completion, Costs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
@@ -83,8 +83,11 @@ class ActingPolicy(Policy, Protocol):
     def eval(self) -> Self:
         """The policy itself, in torch's evaluation mode."""
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> Any:
-        """Replaces the weights and running statistics that :meth:`weights` names."""
+    def state_dict(self, *, keep_vars: bool = False) -> dict[str, Any]:
+        """The weights and running statistics that :meth:`weights` names; with ``keep_vars`` to be written to."""
+
+    def named_parameters(self, *, remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Parameter]]:
+        """The weights alone."""
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """Own actions [N, ...] as the environment takes them; with chunks [N, K, ...]."""

@@ -1,7 +1,8 @@
-"""Many things in order, in portions of a limited size: a message each would be slow, one for all too large."""
+"""Cuts many things in order into portions: of a limited size for messages, of even counts for workers."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -23,3 +24,14 @@ def portions(sized: Iterable[tuple[T, int]], limit: int | None) -> list[list[T]]
         runs[-1].append(item)
         held += size
     return runs
+
+
+def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
+    """``count`` rows in ``parts`` consecutive slices of whole units (groups), as even as that allows.
+
+    >>> shares(6, 2, unit=2)
+    [slice(0, 4, None), slice(4, 6, None)]
+    """
+    units = -(-count // unit)
+    edges = [min(count, -(-units * part // parts) * unit) for part in range(parts + 1)]
+    return [slice(start, end) for start, end in itertools.pairwise(edges)]

@@ -106,8 +106,8 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
 
 
 def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    from rlinf.models.weight_update import WeightLayout
     from rlinf.samplers.server import ServerSampler
-    from rlinf.samplers.weights import WeightLayout
 
     layout = WeightLayout.of_folder(spec.model) if Path(spec.model).is_dir() else None
     return ServerSampler(

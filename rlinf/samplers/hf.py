@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
+from rlinf.models.weight_update import copy_weights
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.decoding import DecodeBatch, Row
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
-from rlinf.samplers.weights import copy_weights
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 

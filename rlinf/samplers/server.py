@@ -21,12 +21,12 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.config.schema.rollout import ServerConfig
+from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.portions import portions
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
 from rlinf.samplers.streams import stream_key
-from rlinf.samplers.weights import WeightLayout
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 _BUCKET_BYTES = 64 << 20
@@ -159,8 +159,7 @@ class ServerSampler:
             ) from error
         if update.is_last:
             self._version, self._pushed = update.version, True
-        moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
+        return figures(tensors, time.perf_counter() - started)
 
     def sleep(self) -> None:
         """Nothing to do: the server's memory is not shared with a learner."""

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from rlinf.config.schema.rollout import VllmConfig
+from rlinf.models.weight_update import WeightLayout, figures
+from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
-from rlinf.samplers.weights import WeightLayout, in_shared_memory
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 if TYPE_CHECKING:
@@ -184,8 +185,7 @@ class VllmSampler:
         except Exception as error:
             # An engine whose update stopped half-way holds a mixture; a new one takes the weights just kept.
             self._restart(error)
-        moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
+        return figures(tensors, time.perf_counter() - started)
 
     def sleep(self) -> None:
         """Frees the device's memory: weights go to the host, the cache is dropped (nothing to do on a CPU)."""

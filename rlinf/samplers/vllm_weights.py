@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from rlinf.samplers.weights import from_shared_memory
+from rlinf.samplers.memory_files import from_shared_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,7 +19,7 @@ from rlinf.interfaces import Rollout
 from rlinf.learners.partition import minibatches
 from rlinf.streams import torch_generator
 from rlinf.train.plain_state import load_plain, save_plain
-from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.reward_worker import RewardWorker
 from rlinf.types import Batch, Metrics, concatenate
 

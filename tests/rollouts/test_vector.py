@@ -287,7 +287,7 @@ def test_weights_arrive_and_have_a_version():
     space = gymnasium.make("CartPole-v1")
     torch.manual_seed(7)
     other = ActorCritic(space.observation_space, space.action_space, ActorCriticOptions(hidden_sizes=(16,)))
-    it.load(WeightUpdate(5, dict(other.weights())))
+    it._workers.call("load", WeightUpdate(5, dict(other.weights())))
     batch, _ = it.collect(0)
     assert (batch.policy_version == 5).all()
     said = other.evaluate(batch.inputs, batch.actions, batch.mask)

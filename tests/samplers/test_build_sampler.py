@@ -13,9 +13,10 @@ import torch
 
 from rlinf.config.schema.rollout import RolloutConfig
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.weight_update import WeightLayout, WeightUpdateError, copy_weights
 from rlinf.samplers import SAMPLERS, SamplerSpec, build_sampler, environment, resolve_name
 from rlinf.samplers.hf import HFSampler
-from rlinf.samplers.weights import WeightLayout, WeightUpdateError, copy_weights, from_shared_memory, in_shared_memory
+from rlinf.samplers.memory_files import from_shared_memory, in_shared_memory
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
 from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 

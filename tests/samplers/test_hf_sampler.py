@@ -11,8 +11,8 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHead
 
 from rlinf.errors import RunFailed
 from rlinf.interfaces import Sampler
+from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.hf import HFSampler
-from rlinf.samplers.weights import WeightUpdateError
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
 

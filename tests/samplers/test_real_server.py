@@ -13,9 +13,9 @@ import torch
 from transformers import PreTrainedModel
 
 from rlinf.config.schema.rollout import ServerConfig
+from rlinf.models.weight_update import WeightLayout
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
-from rlinf.samplers.weights import WeightLayout
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
 from tests.samplers.vllm_server import VllmServer, save_word_tokenizer, served

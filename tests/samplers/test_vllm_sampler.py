@@ -13,8 +13,8 @@ from transformers import PreTrainedModel
 
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.interfaces import Sampler
+from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
-from rlinf.samplers.weights import WeightUpdateError
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, seen_tokens, tiny_qwen2
 

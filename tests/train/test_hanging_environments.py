@@ -42,10 +42,10 @@ def test_a_simulator_that_hangs_costs_its_episode(tmp_path: Path, cluster: Clust
     hangs = ["env.kwargs={hang_every: 40}", f"env.step_timeout_s={TIMEOUT_S}"]
     config = load(recipe(tmp_path / "run", "ppo_faulty"), [*overrides(tmp_path / "run", 2), *hangs])
     with cluster.spawn("env", partial(build_simulators, config)) as group:
-        pool = EnvPool(group, cluster)
+        pool = EnvPool(group)
         rollout = VectorRollout(pool, vector_options(config))
         policy = make_policy(config, *pool.spaces())
-        rollout.load(WeightUpdate(1, {name: tensor.clone() for name, tensor in policy.weights()}))
+        pool.call("load", WeightUpdate(1, {name: tensor.clone() for name, tensor in policy.weights()}))
         batch, metrics = rollout.collect(0)
         assert metrics["env/timeouts"] > 0
         assert pool.restarts == 0, "the worker was not lost"

@@ -48,7 +48,7 @@ class Run:
         cluster = connect(ClusterConfig(backend="local"))
         self.group = cluster.spawn("sampler", build, n=2)
         self.rollout = OverSamplingRollout(
-            SamplerPool(self.group, cluster, None),  # type: ignore[arg-type]  # weights are loaded below
+            SamplerPool(self.group, cluster),  # weights are loaded below
             Echo(1),
             PromptRenderer(Letters()),
             TaskOrder(50, seed=0, shuffle=True),

@@ -8,10 +8,10 @@ import pytest
 from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
 from rlinf.errors import UserError
+from rlinf.portions import shares
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.grading import GradedColumns, Response
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.pools import shares
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Completion, SampleRequest, SamplingParams
@@ -105,6 +105,12 @@ class SetsVersion:
         self.group.workers[rank].version = self.version
 
 
+def connected(group: Group) -> SamplerPool:
+    pool = SamplerPool(group, Waits())  # type: ignore[arg-type]
+    pool.connect(SetsVersion(group))
+    return pool
+
+
 class Counter:
     """Conversations that count their turns: a replay must bring them back to the same count."""
 
@@ -136,7 +142,7 @@ def test_shares_are_whole_units_and_complete(count: int, parts: int, unit: int) 
 @pytest.mark.parametrize("portions", [0, 1, 2])
 def test_a_sampler_that_dies_gets_the_current_weights_and_only_what_is_missing_is_redone(portions: int) -> None:
     group = Group(Speaker, 2, {(1, "stream_portions"): portions})
-    pool = SamplerPool(group, Waits(), SetsVersion(group))  # type: ignore[arg-type]
+    pool = connected(group)
     pool.send_weights(7)
     params = SamplingParams(max_new_tokens=1)
     requests = [SampleRequest(10 * i, (1,), 4, params, (0, i), first_sample=2) for i in range(5)]
@@ -204,7 +210,7 @@ class Doomed:
 
 @pytest.mark.parametrize(("restarts", "words"), [(1, "died"), (0, "has used up its restarts")])
 def test_an_environment_that_ends_its_worker_again_is_told_with_a_way_out(restarts: int, words: str) -> None:
-    pool = EnvPool(Doomed(restarts), None)  # type: ignore[arg-type]
+    pool = EnvPool(Doomed(restarts))  # type: ignore[arg-type]
     with pytest.raises(UserError, match=rf"(?s)rank 0 of 1 {words}.*env\.isolation: process"):
         pool.call("collect", 0)
     assert pool.restarts == restarts
@@ -224,7 +230,7 @@ class Names(Speaker):
 def test_a_conversation_stays_with_its_sampler() -> None:
     def talk(size: int) -> tuple[list[Completion], list[Names]]:
         group = Group(Names, size, {})
-        pool = SamplerPool(group, Waits(), SetsVersion(group))  # type: ignore[arg-type]
+        pool = connected(group)
         pool.send_weights(1)
         params = SamplingParams(max_new_tokens=1)
         said: list[Completion] = []

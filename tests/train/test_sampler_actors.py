@@ -15,35 +15,35 @@ from simulator_runs import overrides, recipe, summary
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
-from rlinf.samplers.policy_server import PolicyServer
 from rlinf.train.build.simulator import make_policy, vector_options, worker_options
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.sampled_envs import SampledEnvPool
-from rlinf.types import Batch, WeightUpdate
+from rlinf.train.workers.served_env_pool import ServedEnvPool
+from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
+from rlinf.types import Batch
+from tests.train.held_weights import send
 
 SAMPLED = ["rollout.act_in=sampler", "rollout.pipeline_stages=2", "env.num_workers=2"]
 
 
-class Mortal(PolicyServer):
+class Mortal(PolicyServerWorker):
     """A sampler whose process can be ended from inside, or that hangs."""
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class MortalEnv(EnvWorker):
+class MortalEnv(SimulatorWorker):
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build_env(config: Config, info: RankInfo) -> EnvWorker:
+def build_env(config: Config, info: RankInfo) -> SimulatorWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
     return MortalEnv(worker_options(config), lanes, partial(make_policy, config))
 
 
-def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServer:
+def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
     return Mortal(make_policy(config, *spaces), torch.device("cpu"))
 
 
@@ -53,13 +53,13 @@ def settings(folder: Path, kind: str, *more: str) -> Config:
 
 def rollouts(cluster: Cluster, config: Config, *, sampled: bool, samplers: int = 1) -> tuple[VectorRollout, Any]:
     envs = cluster.spawn("env", partial(build_env, config), n=config.env.num_workers)
-    pool = EnvPool(envs, cluster)
+    pool = EnvPool(envs)
     if sampled:
         group = cluster.spawn("sampler", partial(build_sampler, config, pool.spaces()), n=samplers)
-        pool = SampledEnvPool(envs, group, cluster)
+        pool = ServedEnvPool(envs, group, cluster)
     rollout = VectorRollout(pool, vector_options(config))
     policy = make_policy(config, *pool.spaces())
-    rollout.load(WeightUpdate(3, {name: tensor.clone() for name, tensor in policy.weights()}))
+    send(cluster, config, pool, policy, version=3)
     return rollout, pool
 
 
@@ -113,16 +113,16 @@ def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path) ->
     with connect(ClusterConfig()) as cluster:
         rollout, pool = rollouts(cluster, config, sampled=True, samplers=2)
         assert_same(rollout.collect(0)[0], inside[0])
-        pool.samplers.submit_one(0, "die")
+        pool.servers.group.submit_one(0, "die")
         assert_same(rollout.collect(1)[0], inside[1])
-        assert pool.sampler_restarts == 1
+        assert pool.servers.restarts == 1
         pool.group.submit_one(1, "die")
         assert_same(rollout.collect(2)[0], inside[2])
         assert pool.numbers()["failures/env_workers"] == 1
         assert len(rollout.evaluate(4).records) == 4
 
 
-class Asleep(PolicyServer):
+class Asleep(PolicyServerWorker):
     """Hangs at its first question, once."""
 
     def answer(self, ask: Any) -> Any:
@@ -135,7 +135,7 @@ class Asleep(PolicyServer):
         return super().answer(ask)
 
 
-def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServer:
+def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
     return Asleep(make_policy(config, *spaces), torch.device("cpu"))
 
 
@@ -147,11 +147,11 @@ def test_a_sampler_that_hangs_past_its_deadline_is_replaced(tmp_path: Path) -> N
     marker = {"SLEPT_MARKER": str(tmp_path / "slept")}
     with connect(ClusterConfig(call_timeout_s=15.0, env=marker)) as cluster:
         envs = cluster.spawn("env", partial(build_env, config), n=2)
-        spaces = EnvPool(envs, cluster).spaces()
+        spaces = EnvPool(envs).spaces()
         group = cluster.spawn("sampler", partial(build_asleep, config, spaces), n=1)
-        pool = SampledEnvPool(envs, group, cluster)
+        pool = ServedEnvPool(envs, group, cluster)
         rollout = VectorRollout(pool, vector_options(config))
         policy = make_policy(config, *spaces)
-        rollout.load(WeightUpdate(3, {name: tensor.clone() for name, tensor in policy.weights()}))
+        send(cluster, config, pool, policy, version=3)
         assert_same(rollout.collect(0)[0], inside[0])
-        assert pool.sampler_restarts == 1
+        assert pool.servers.restarts == 1

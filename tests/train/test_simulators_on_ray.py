@@ -15,11 +15,11 @@ from simulator_runs import overrides, recipe, summary
 
 from rlinf.cluster import Cluster, RankInfo
 from rlinf.config import Config, load
-from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.train.build.simulator import make_policy, vector_options, worker_options
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.types import WeightUpdate
+from rlinf.train.workers.simulator_workers import SimulatorWorker
+from tests.train.held_weights import send
 
 WORKERS = 2
 pytestmark = pytest.mark.usefixtures("ray_session")
@@ -83,14 +83,14 @@ def test_filming_changes_no_number_on_ray(tmp_path: Path) -> None:
     assert all(sum(episode["trace"]["reward"]) == episode["total"] for episode in episodes)
 
 
-class Mortal(EnvWorker):
+class Mortal(SimulatorWorker):
     """An env worker whose process can be ended from inside, as a crashing simulator does."""
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build(config: Config, info: RankInfo) -> EnvWorker:
+def build(config: Config, info: RankInfo) -> SimulatorWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
     return Mortal(worker_options(config), lanes, partial(make_policy, config))
 
@@ -98,11 +98,11 @@ def build(config: Config, info: RankInfo) -> EnvWorker:
 def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
     config = load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2))
     with ray_session.spawn("env", partial(build, config), n=WORKERS) as group:
-        pool = EnvPool(group, ray_session)
+        pool = EnvPool(group)
         rollout = VectorRollout(pool, vector_options(config))
         policy = make_policy(config, *pool.spaces())
         torch.nn.init.constant_(policy.value_head.bias, 3.0)
-        rollout.load(WeightUpdate(1, {name: tensor.clone() for name, tensor in policy.weights()}))
+        send(ray_session, config, pool, policy, version=1)
         before, _ = rollout.collect(0)
         group.submit_one(1, "die")
         after, metrics = rollout.collect(1)

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from rlinf.cluster import Cluster, connect
+from rlinf.cluster.weights.transport import Collective, SharedMemory, choose
 from rlinf.config import Config
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.samplers import environment
 from rlinf.train.workers.sampler_pool import SamplerPool
-from rlinf.train.workers.weight_transport import Collective, SharedMemory, choose
 from rlinf.types import SamplingParams
 from tests.samplers.tiny_models import forward_logprobs, make_requests, tiny_qwen2
 from tests.train.transport_workers import build_hf, build_learner, build_vllm, digest, weights_of
@@ -37,13 +37,15 @@ def cluster(ray_session: Cluster) -> Iterator[Cluster]:
         yield found
 
 
-def pool(cluster: Cluster, way: str, build: Any, folder: Path, samplers: int = 2) -> SamplerPool:
+def pool(cluster: Cluster, way: str, build: Any, folder: Path, size: int = 2) -> SamplerPool:
     """Its groups are called by the way, so that several can be there at a time."""
     learner = cluster.spawn(f"learner_{way}", build_learner)
-    group = cluster.spawn(f"sampler_{way}", functools.partial(build, folder), n=samplers)
+    group = cluster.spawn(f"sampler_{way}", functools.partial(build, folder), n=size)
     config = Config()
     config = replace(config, rollout=replace(config.rollout, weight_transport=way, ahead=1))
-    return SamplerPool(group, cluster, choose(config, learner, group, cuda=False))
+    samplers = SamplerPool(group, cluster)
+    samplers.connect(choose(config, learner, group, cuda=False))
+    return samplers
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -68,7 +70,7 @@ def test_weights_arrive_and_a_death_on_the_way_is_made_good(cluster: Cluster, wa
 
 
 def test_auto_takes_shared_memory_on_one_node(cluster: Cluster, tmp_path: Path) -> None:
-    samplers = pool(cluster, "auto", build_hf, tmp_path, samplers=1)
+    samplers = pool(cluster, "auto", build_hf, tmp_path, size=1)
     assert isinstance(samplers.transport, SharedMemory)
     nodes = samplers.group.nodes
     samplers.group.nodes = lambda: ["10.0.0.9"]  # type: ignore[method-assign]
@@ -109,7 +111,7 @@ def test_a_vllm_engine_follows_the_weights_and_is_redone_when_it_is_killed(
     cluster: Cluster, way: str, tmp_path: Path
 ) -> None:
     tiny_qwen2(head_dim=32).save_pretrained(tmp_path / "model")
-    samplers = pool(cluster, way, build_vllm, tmp_path, samplers=1)
+    samplers = pool(cluster, way, build_vllm, tmp_path, size=1)
     requests = make_requests(PARAMS, prompts=6, n=4)
     for version in (1, 2):
         samplers.send_weights(version)

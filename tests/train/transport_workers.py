@@ -73,13 +73,13 @@ class WatchedEnd(SamplerWorker):
         self._die()
         return super().load(update)
 
-    def load_segment(self, address: Any, *, part: int, parts: int) -> Metrics:
+    def load_segment(self, address: Any) -> Metrics:
         self._die()
-        return super().load_segment(address, part=part, parts=parts)
+        return super().load_segment(address)
 
-    def receive_weights(self, *, part: int, parts: int) -> Metrics | str:
+    def receive_weights(self) -> Metrics | str:
         self._die()
-        return super().receive_weights(part=part, parts=parts)
+        return super().receive_weights()
 
     def _die(self, over: str = "") -> None:
         poison = self._poison.with_name(self._poison.name + over)

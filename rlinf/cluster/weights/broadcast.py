@@ -67,7 +67,9 @@ class Broadcast:
         :raises BroadcastError: one of them is gone, or late.
         """
         layout = Layout.of(update.tensors)
-        header = torch.frombuffer(bytearray(pickle.dumps((update.version, layout))), dtype=torch.uint8)
+        header = torch.frombuffer(
+            bytearray(pickle.dumps((layout, update.version, update.part, update.parts))), dtype=torch.uint8
+        )
         self._broadcast(torch.tensor([header.numel()], device=self._device))
         self._broadcast(header.to(self._device))
         for bucket in layout.buckets(BUCKET_BYTES):
@@ -84,13 +86,13 @@ class Broadcast:
         self._broadcast(size)
         header = torch.empty(int(size), dtype=torch.uint8, device=self._device)
         self._broadcast(header)
-        version, layout = pickle.loads(header.cpu().numpy().tobytes())
+        layout, version, part, parts = pickle.loads(header.cpu().numpy().tobytes())
         flat = self._memory(layout.size)
         start = 0
         for bucket in layout.buckets(BUCKET_BYTES):
             self._broadcast(flat[start : start + bucket.size])
             start += bucket.size
-        return WeightUpdate(version, layout.views(flat))
+        return WeightUpdate(version, layout.views(flat), part, parts)
 
     def close(self) -> None:
         """Ends this side's connections: the others' waiting ends with an error."""

@@ -22,8 +22,10 @@ class SegmentAddress:
     """Where an update lies, for :class:`SegmentReader` in another process of the node."""
 
     path: str
-    version: int
     layout: Layout
+    version: int
+    part: int
+    parts: int
 
 
 def available() -> bool:
@@ -52,7 +54,8 @@ class SegmentWriter:
             self._memory = mmap.mmap(self._file, layout.size)
             self._flat = torch.frombuffer(self._memory, dtype=torch.uint8)
         layout.write(update.tensors, self._flat)
-        return SegmentAddress(f"/proc/{os.getpid()}/fd/{self._file}", update.version, layout)
+        path = f"/proc/{os.getpid()}/fd/{self._file}"
+        return SegmentAddress(path, layout, update.version, update.part, update.parts)
 
     def close(self) -> None:
         """Gives the memory back, once the readers have closed theirs too."""
@@ -63,7 +66,7 @@ class SegmentWriter:
 
 
 class SegmentReader:
-    """A sampler's side."""
+    """The receiver's side."""
 
     def __init__(self) -> None:
         self._path = ""
@@ -76,7 +79,7 @@ class SegmentReader:
         """
         if address.path != self._path or self._flat.numel() < address.layout.size:
             self._flat, self._path = _mapped(address), address.path
-        return WeightUpdate(address.version, address.layout.views(self._flat))
+        return WeightUpdate(address.version, address.layout.views(self._flat), address.part, address.parts)
 
 
 def _mapped(address: SegmentAddress) -> Tensor:

@@ -86,7 +86,7 @@ class LearnerConfig:
     pack: bool = True
     """Text: rows of a micro-batch lie end to end, without padding."""
     weight_bucket_mb: int = 2048
-    """Weights travel to samplers in portions of at most so many MiB (one parameter at least)."""
+    """Weights travel to samplers and env workers in portions of at most so many MiB (one parameter at least)."""
     offload: OffloadConfig = field(default_factory=OffloadConfig)
     megatron: MegatronConfig = field(default_factory=MegatronConfig)
 

@@ -45,9 +45,9 @@ class RolloutConfig:
     num_samplers: int = 1
     """Sampler actors; prompts, or questions of env workers, are split over them."""
     weight_transport: Literal["auto", "shared_memory", "collective", "object_store"] = "auto"
-    """How new weights get to text samplers: memory shared on one node, a broadcast, or Ray's object store.
+    """How new weights get to samplers and env workers: memory shared on one node, a broadcast, or Ray's object store.
 
-    `auto`: shared memory where learner and samplers are on one node, otherwise a broadcast."""
+    `auto`: shared memory where all of them are on one node, otherwise a broadcast."""
     sleep: Literal["auto", "always", "never"] = "auto"
     """Text samplers free their GPU memory while the learner works; `auto`: where they share its card."""
     batch_size: int = 32

@@ -15,6 +15,7 @@ import numpy as np
 
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
+from rlinf.models.weight_update import copy_weights
 from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
@@ -34,7 +35,7 @@ from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import rollout_key, stream_seed
-from rlinf.types import Batch, WeightUpdate
+from rlinf.types import Batch, Metrics, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
 CourseName = Literal["collect", "evaluate", "demonstrate"]
@@ -98,6 +99,7 @@ class EnvWorker:
         self._lanes: VecEnv = make_vec_env(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
         self._build_policy = build_policy
         self._version = 0
+        self._arrived: set[str] = set()
         self._evaluation_lanes: EpisodeCollector | None = None
         self._course: PipelinedRollout[Any] | None = None
         self._filmed: tuple[FilmedVecEnv, EpisodeCollector] | None = None
@@ -132,10 +134,10 @@ class EnvWorker:
         """Made when it is first needed: what it is built from may come from the environments."""
         return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
 
-    def load(self, update: WeightUpdate) -> None:
+    def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights and statistics; every later decision follows them."""
-        self._policy.load_state_dict(dict(update.tensors), strict=True)
         self._version = update.version
+        return copy_weights(self._policy, update, self._arrived)
 
     def collect(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> RolloutPart:
         """This worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""

@@ -21,7 +21,7 @@ from rlinf.rollouts.simulator.failures import too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
 from rlinf.streams import rollout_key, stream_seed
-from rlinf.types import Batch, Metrics, WeightUpdate, concatenate
+from rlinf.types import Batch, Metrics, concatenate
 
 _RECENT = 100
 
@@ -72,11 +72,6 @@ class VectorRollout:
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._env_steps = 0
         self._normalizer = RewardNormalizer(options.gamma) if options.normalize_rewards else None
-
-    def load(self, update: WeightUpdate) -> Metrics:
-        """Sends the weights to every worker."""
-        self._workers.call("load", update)
-        return {}
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """A batch of a step. Where every episode of it broke it is collected again, until too many have failed."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rlinf.config import Config
 from rlinf.interfaces import Rollout
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
 if TYPE_CHECKING:

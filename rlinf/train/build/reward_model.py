@@ -10,7 +10,7 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.streams import stream_seed
 from rlinf.train.reward_model import LearnedReward
-from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.reward_worker import RewardWorker
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.checks.acting import acts_in
 from rlinf.config.facts import collects_episodes
 from rlinf.interfaces import Learner, Policy
 from rlinf.rollouts.envs.make_env import EnvOptions
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
+from rlinf.rollouts.simulator.env_worker import EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
-from rlinf.samplers.policy_server import PolicyServer
 from rlinf.train.build.graph import Graph, gpus_of
 from rlinf.train.build.learner import placed, torch_learner
 from rlinf.train.build.simulator_policy import make_policy
@@ -24,9 +24,10 @@ from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.imitation import Imitation
 from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
-from rlinf.train.workers.pools import LearnerPool
-from rlinf.train.workers.sampled_envs import SampledEnvPool
+from rlinf.train.workers.served_env_pool import ServedEnvPool
+from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
@@ -41,8 +42,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             functools.partial(_build_env, config, folder),
             n=config.env.num_workers,
             resources=Resources(cpus=config.cluster.cpus_per_worker, spread=True),
-        ),
-        cluster,
+        )
     )
     if config.evaluation.video_every:
         envs.require_filming()
@@ -59,6 +59,8 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
         rendezvous=config.learner.num_workers > 1,
     )
+    on_gpus = acts_in(config) == "sampler" and all(gpus_of(config))
+    envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
     evaluator = VectorEvaluator(
         rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
@@ -66,7 +68,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
-        send_weights=lambda version: rollout.load(learner.weights(version=version)),
+        send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         on_policy=not off_policy,
@@ -84,7 +86,7 @@ def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path
         n=config.rollout.num_samplers,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[1]),
     )
-    return SampledEnvPool(envs.group, samplers, cluster)
+    return ServedEnvPool(envs.group, samplers, cluster)
 
 
 def layout_of(config: Config) -> Layout:
@@ -155,17 +157,17 @@ def vector_options(config: Config) -> VectorOptions:
     )
 
 
-def _build_env(config: Config, folder: Path, info: RankInfo) -> EnvWorker:
+def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
     build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
-    return EnvWorker(worker_options(config), lanes, build)
+    return SimulatorWorker(worker_options(config), lanes, build)
 
 
-def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServer:
+def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServerWorker:
     import torch
 
     device = torch.device("cuda" if gpus_of(config)[1] > 0 else "cpu")
-    return PolicyServer(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
+    return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
 
 
 def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
@@ -186,13 +188,14 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
 
 
 def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
+    bucket = config.learner.weight_bucket_mb << 20
     if config.algorithm.loss_type == OFF_POLICY_LOSS:
-        return LearnerWorker(_sac_learner(config, spaces, folder, info), rank=info.rank)
+        return LearnerWorker(_sac_learner(config, spaces, folder, info), rank=info.rank, bucket_bytes=bucket)
 
     def policy(_device: str) -> Policy:
         return make_policy(config, *spaces, tokenizer=folder / "tokenizer")
 
-    return LearnerWorker(torch_learner(config, info, policy), rank=info.rank)
+    return LearnerWorker(torch_learner(config, info, policy), rank=info.rank, bucket_bytes=bucket)
 
 
 def _sac_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Learner:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.lengths import conversation_tokens
 from rlinf.config.schema import OffloadConfig
@@ -29,11 +30,10 @@ from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.text_learner import build_learner, language_model
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
-from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.train.workers.weight_transport import choose
 from rlinf.types import Batch
 
 _NOTE_CHARS = 160
@@ -67,8 +67,8 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         n=config.rollout.num_samplers,
         resources=_on_gpus(config, sampler_gpus),
     )
-    transport = choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0)
-    sampler = SamplerPool(samplers, cluster, transport)
+    sampler = SamplerPool(samplers, cluster)
+    sampler.connect(choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0))
     rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     rollout.require_fitting_prompt()
     evaluator = TextEvaluator(

@@ -1,35 +1,34 @@
-"""The env workers of a simulator run as one; one that dies is started anew."""
+"""The env workers of a simulator run as one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from rlinf.cluster import WORKER_LOST, Cluster, WorkerDied, WorkerError, WorkerGroup
+from rlinf.cluster.pool import PolicyPool
 from rlinf.errors import UserError
-from rlinf.types import Metrics, WeightUpdate
-
-_DIED_AGAIN = (
-    "An environment that ends its process takes the env worker with it. With env.isolation: process, or "
-    "env.vectorization: async, it has a process of its own, and its death costs an episode."
-)
+from rlinf.types import Metrics
 
 
-class EnvPool:
-    """Fits `rollouts.vector.Workers`.
+class EnvPool(PolicyPool):
+    """Fits `rollouts.simulator.rollout.Workers`.
 
-    A worker that died takes its running episodes with it. The new one is given the weights, goes on with episodes that
-    were not begun before, and makes the call again: training continues, with other episodes than it would have had.
+    A worker that is lost takes its running episodes with it. The new one is given the weights, goes on with episodes
+    that were not begun before, and makes the call again: training continues, with other episodes than it would have
+    had.
     """
 
-    def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
-        self.group, self.cluster = group, cluster
-        self.size = group.size
-        self.restarts = 0
-        self._weights: Any = None
+    advice = (
+        "An environment that ends its process takes the env worker with it. With env.isolation: process, or "
+        "env.vectorization: async, it has a process of its own, and its death costs an episode."
+    )
+
+    @property
+    def acting(self) -> PolicyPool:
+        """The workers that the policy acts in, to which weights are sent: these, or others in its place."""
+        return self
 
     def numbers(self) -> Metrics:
-        """How often workers were started anew."""
+        """How often workers were restarted."""
         return {"failures/env_workers": float(self.restarts)}
 
     def spaces(self) -> tuple[Any, Any]:
@@ -50,33 +49,6 @@ class EnvPool:
         if problem is not None:
             raise UserError(f"evaluation.video_every: {problem}. Set evaluation.video_every: 0 to go without videos.")
 
-    def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        if args and isinstance(args[0], WeightUpdate):
-            self._weights = self.cluster.share(args[0])
-            args = (self._weights,)
-        rows = [args] * self.size if per_rank is None else per_rank
-        handles = [self.group.submit_one(rank, method, *row) for rank, row in enumerate(rows)]
-        results = []
-        for rank, handle in enumerate(handles):
-            try:
-                results.append(handle.result())
-            except WORKER_LOST:
-                results.append(self._again(rank, method, rows[rank]))
-        return results
-
-    def _again(self, rank: int, method: str, row: Sequence[Any]) -> Any:
-        """A call whose worker died, made to the one that takes its place. Where that one dies too it is a UserError."""
-        try:
-            self._revive(rank)
-            return self.group.call_one(rank, method, *row)
-        except WorkerError as error:
-            if not isinstance(error, WorkerDied) and error.method != "restart":
-                raise  # it lives, and its words say what is wrong
-            raise UserError(f"{error}\n{_DIED_AGAIN}") from error
-
-    def _revive(self, rank: int) -> None:
-        self.group.restart(rank)
-        self.restarts += 1
+    def recover(self, rank: int) -> None:
         self.group.call_one(rank, "skip_episodes", self.restarts)
-        if self._weights is not None:
-            self.group.call_one(rank, "load", self._weights)
+        super().recover(rank)

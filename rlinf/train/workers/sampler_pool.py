@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from rlinf.cluster import WORKER_LOST, Cluster, Stream, WorkerGroup
+from rlinf.cluster.pool import PolicyPool
+from rlinf.portions import shares
 from rlinf.samplers.requests import in_request_order
-from rlinf.train.workers.pools import shares
-from rlinf.train.workers.weight_transport import WeightTransport
-from rlinf.types import Completion, Metrics, SampleRequest
-
-_log = logging.getLogger(__name__)
+from rlinf.types import Completion, SampleRequest
 
 
 @dataclass
@@ -42,12 +39,12 @@ class _Part:
         return left, names
 
 
-class SamplerPool:
+class SamplerPool(PolicyPool):
     """Samplers of a group as one :class:`rlinf.interfaces.Sampler`, but for the weights: a transport brings them."""
 
-    def __init__(self, group: WorkerGroup, cluster: Cluster, transport: WeightTransport) -> None:
-        self.group, self.cluster, self.transport = group, cluster, transport
-        self.restarts = 0
+    def __init__(self, group: WorkerGroup, cluster: Cluster) -> None:
+        super().__init__(group)
+        self.cluster = cluster
         self.redone = 0
         """Responses that were asked for again, since a worker died over them."""
 
@@ -62,7 +59,7 @@ class SamplerPool:
 
     def _split(self, requests: Sequence[SampleRequest]) -> list[Sequence[SampleRequest]]:
         """The requests of each worker: even shares, or by group where conversations are to stay where they began."""
-        size = self.group.size
+        size = self.size
         if any(request.group is None for request in requests):
             return [requests[part] for part in shares(len(requests), size)]
         return [[r for r in requests if r.group is not None and r.group % size == rank] for rank in range(size)]
@@ -72,12 +69,12 @@ class SamplerPool:
     ) -> Iterator[Completion]:
         """Completions until ``enough`` groups are complete, the others then as far as they are ("abort").
 
-        Each worker has whole groups and its share of ``enough``. One that is started anew finishes all it has left.
+        Each worker has whole groups and its share of ``enough``. One that is restarted finishes all it has left.
         """
         order = list(dict.fromkeys(groups))
         parts: dict[int, _Part] = {}
         running: dict[int, tuple[Stream, list[int]]] = {}
-        for rank, share in enumerate(shares(len(order), self.group.size)):
+        for rank, share in enumerate(shares(len(order), self.size)):
             mine = set(order[share])
             chosen = [place for place, group in enumerate(groups) if group in mine]
             if chosen:
@@ -90,7 +87,7 @@ class SamplerPool:
         return self._read(parts, running)
 
     def _read(self, parts: dict[int, _Part], running: dict[int, tuple[Stream, list[int]]]) -> Iterator[Completion]:
-        """What the workers send; one that dies is started anew and asked for what is missing of its part."""
+        """What the workers send; one that is lost is restarted and asked for what is missing of its part."""
         try:
             while running:
                 try:
@@ -106,16 +103,12 @@ class SamplerPool:
                             parts[rank].done.add((completion.request_id, completion.sample_index))
                             yield completion
                 except WORKER_LOST as error:
-                    self._revive(error.rank, error)
+                    self.restart(error.rank, error)
                     running[error.rank] = self._start(error.rank, parts[error.rank])
                     self.redone += sum(request.n for request in parts[error.rank].rest()[0])
         finally:
             for stream, _ in running.values():
                 stream.close()
-
-    def send_weights(self, version: int) -> Metrics:
-        """The learner's weights to all workers; the next response follows them."""
-        return self.transport.send(version, self._revive)
 
     def sleep(self) -> None:
         """Frees the samplers' device memory until :meth:`wake`."""
@@ -127,10 +120,3 @@ class SamplerPool:
     def _start(self, rank: int, part: _Part) -> tuple[Stream, list[int]]:
         requests, names = part.rest()
         return self.group.stream(rank, "stream_portions", requests), names
-
-    def _revive(self, rank: int, error: Exception) -> None:
-        """A new worker with the current weights."""
-        _log.warning("a sampler is started anew: %s", error)
-        self.group.restart(rank)
-        self.restarts += 1
-        self.transport.send_again(rank)

@@ -1,30 +1,23 @@
-"""A sampler as the driver calls it, the receiver of every weight transport."""
+"""A text sampler as the driver calls it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.interfaces import Sampler
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
-
-if TYPE_CHECKING:
-    from rlinf.cluster.weights.broadcast import Broadcast
-    from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader
 
 _PORTIONS = 8
 """Messages with responses per call of a sampler: enough to overlap, few enough to cost nothing."""
 
 
-class SamplerWorker:
+class SamplerWorker(WeightReceiver):
     """A sampler in its worker."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
-        self._segment: SegmentReader | None = None
-        self._group: Broadcast | None = None
 
     def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
         """All completions, a few messages of those that have finished since the one before."""
@@ -58,43 +51,6 @@ class SamplerWorker:
 
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
-
-    def load_segment(self, address: SegmentAddress, *, part: int, parts: int) -> Metrics:
-        """Takes the part of the weights that lies in shared memory."""
-        from rlinf.cluster.weights.segment import SegmentReader
-
-        if self._segment is None:
-            self._segment = SegmentReader()
-        return self._sampler.load(replace(self._segment.read(address), part=part, parts=parts))
-
-    def join_broadcast(
-        self, address: str, port: int, *, rank: int, size: int, device: str, timeout_s: float
-    ) -> str | None:
-        """Meets the sender and the other receivers; what went wrong, or None."""
-        import torch
-
-        from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
-
-        try:
-            self._group = Broadcast.join(
-                address, port, rank=rank, size=size, device=torch.device(device), timeout_s=timeout_s
-            )
-        except BroadcastError as error:
-            return str(error)
-        return None
-
-    def receive_weights(self, *, part: int, parts: int) -> Metrics | str:
-        """Takes the part of the weights that is being sent; the figures, or what went wrong."""
-        from rlinf.cluster.weights.broadcast import BroadcastError
-
-        if self._group is None:
-            return "this sampler is in no group"
-        try:
-            update = self._group.receive()
-        except BroadcastError as error:
-            self._group = None
-            return str(error)
-        return self._sampler.load(replace(update, part=part, parts=parts))
 
     def sleep(self) -> None:
         self._sampler.sleep()

@@ -6,23 +6,22 @@ is ended the same way, since nothing else reaches every kind of hang; it costs t
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
+from rlinf.cluster.pool import ResilientPool
+from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.grading import Graded, GradedColumns, Hung, Response
-from rlinf.train.workers.pools import shares
 
 _GATHER_S = 0.01
-_log = logging.getLogger(__name__)
 
 
-class TextEnvPool:
+class TextEnvPool(ResilientPool):
     """Fits `rollouts.text.rollout.TextEnvs`."""
 
     def __init__(
@@ -36,8 +35,7 @@ class TextEnvPool:
         """``step_timeout_s``: how long one step of an environment may take, 0 for any time; ``max_failures``: how many
         responses it may hang over before the run ends.
         """
-        self.group = group
-        self.restarts = 0
+        super().__init__(group)
         self.timeouts = 0
         """Responses that the environment hung over."""
         self._timeout_s = step_timeout_s or None
@@ -76,7 +74,7 @@ class TextEnvPool:
             try:
                 results.append(handle.result())
             except WORKER_LOST as error:
-                results.append(self._restart(rank, error))
+                results.append(self.restart(rank, error))
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
@@ -131,13 +129,13 @@ class TextEnvPool:
         except WorkerTimeout as error:
             if self._timeout_s is None:
                 raise
-            self._restart(rank, error, counted=False)
+            self.restart(rank, error, counted=False)
             return Hung(str(error))
         except WORKER_LOST as error:
-            self._restart(rank, error)
+            self.restart(rank, error)
             result = self._submit(rank, given).result(timeout=self._timeout_s)
         if isinstance(result, Hung):
-            self._replay(rank)
+            self.recover(rank)
         return result
 
     def _one_by_one(self, rank: int, given: Sequence[Response], hung: Hung) -> Iterator[Graded]:
@@ -163,14 +161,7 @@ class TextEnvPool:
         self._busy_s[rank] += graded.seconds
         yield from graded.rows([self._slices[rank].start + response.place for response in given])
 
-    def _restart(self, rank: int, error: Exception, *, counted: bool = True) -> Any:
-        """Restarts the worker and brings its conversations to where they were; returns their reset."""
-        _log.warning("an environment worker is restarted: %s", error)
-        self.group.restart(rank, counted=counted)
-        self.restarts += 1
-        return self._replay(rank)
-
-    def _replay(self, rank: int) -> Any:
+    def recover(self, rank: int) -> Any:
         """Starts the worker's conversations again and repeats all answers since; returns their reset."""
         split, task_ids, past = self._open[rank]
         started = self.group.call_one(rank, "reset", split, task_ids)

@@ -10,7 +10,7 @@ from learner_gang import Gang
 
 from rlinf.config.schema.learner import MegatronConfig
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.samplers.weights import copy_weights
+from rlinf.models.weight_update import copy_weights
 from rlinf.types import WeightUpdate
 
 pytestmark = pytest.mark.megatron

@@ -1,12 +1,11 @@
-"""Weight updates on the receiving side: what fits, copies by name, and transport to other processes."""
+"""Copies a weight update into a model by name, whatever acts with the model, and only where all of it fits."""
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +13,13 @@ from torch import Tensor, nn
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Metrics, WeightUpdate
 
-_MEMORY = "/dev/shm"
-"""Where files are in memory: Linux only, as engines of several processes are."""
+
+class WeightHolder(Protocol):
+    """What weights are copied into: any torch module, and any policy that acts."""
+
+    def state_dict(self, *, keep_vars: bool = False) -> dict[str, Any]: ...
+
+    def named_parameters(self, *, remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Parameter]]: ...
 
 
 class WeightUpdateError(ValueError):
@@ -31,7 +35,7 @@ class WeightLayout:
     """The parameter's first name, for every name of a parameter."""
 
     @classmethod
-    def of_model(cls, model: nn.Module) -> WeightLayout:
+    def of_model(cls, model: WeightHolder) -> WeightLayout:
         state = dict(by_expert(model.state_dict(keep_vars=True).items()))
         first: dict[int, str] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -84,7 +88,7 @@ class WeightLayout:
         return {self.owners.get(name, name): tensor for name, tensor in given.items()}
 
 
-def copy_weights(model: nn.Module, update: WeightUpdate, arrived: set[str] | None = None) -> Metrics:
+def copy_weights(model: WeightHolder, update: WeightUpdate, arrived: set[str] | None = None) -> Metrics:
     """Every tensor of ``update`` into the parameter (or buffer) of its name; seconds and bytes.
 
     Nothing is copied unless all fits. ``arrived``: see :meth:`WeightLayout.distinct`.
@@ -98,28 +102,13 @@ def copy_weights(model: nn.Module, update: WeightUpdate, arrived: set[str] | Non
     with torch.no_grad():
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)
+    return figures(tensors, time.perf_counter() - started)
+
+
+def figures(tensors: Mapping[str, Tensor], seconds: float) -> Metrics:
+    """What a receiver reports of an update: the seconds that it took and the bytes that were moved."""
     moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-    return {"weight_update_s": time.perf_counter() - started, "weight_update_bytes": float(moved)}
-
-
-@contextmanager
-def in_shared_memory(tensors: Mapping[str, Tensor]) -> Iterator[str]:
-    """A file in memory that holds these tensors while the context lasts, for :func:`from_shared_memory`.
-
-    Any number of processes of this machine may read it. (A handle of torch's own shared memory serves one reader only.)
-    """
-    from safetensors.torch import save_file
-
-    with tempfile.NamedTemporaryFile(dir=_MEMORY, prefix="rlinf-weights-") as file:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, file.name)
-        yield file.name
-
-
-def from_shared_memory(path: str) -> list[tuple[str, Tensor]]:
-    """The tensors of :func:`in_shared_memory`, in another process or in several."""
-    from safetensors.torch import load_file
-
-    return list(load_file(path).items())
+    return {"weight_update_s": seconds, "weight_update_bytes": float(moved)}
 
 
 def _listed(names: Sequence[str], limit: int = 8) -> str:

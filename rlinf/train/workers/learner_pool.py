@@ -1,8 +1,7 @@
-"""The ranks of a learner as one object, and how work is split over workers."""
+"""The ranks of a learner as one object."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,17 +11,6 @@ from torch import Tensor
 from rlinf.cluster import Cluster, WorkerError, WorkerGroup
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
-
-
-def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
-    """``count`` rows in ``parts`` consecutive slices of whole units (groups), as even as that allows.
-
-    >>> shares(6, 2, unit=2)
-    [slice(0, 4, None), slice(4, 6, None)]
-    """
-    units = -(-count // unit)
-    edges = [min(count, -(-units * part // parts) * unit) for part in range(parts + 1)]
-    return [slice(start, end) for start, end in itertools.pairwise(edges)]
 
 
 class LearnerPool:

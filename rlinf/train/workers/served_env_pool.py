@@ -1,8 +1,8 @@
-"""Env workers whose policy acts in sampler actors: carries questions one way and answers the other, without waiting.
+"""Env workers whose policy acts in policy servers: carries requests one way and answers the other, without waiting.
 
-While the policy answers one stage of a worker's lanes, the worker simulates another (`rollout.pipeline_stages`). A
-sampler that dies is started anew with the current weights and asked again, which gives the same answer; an env worker
-that dies is started anew and begins its part again.
+While the policy answers one stage of a worker's sub-environments, the worker simulates another
+(`rollout.pipeline_stages`). A server that is lost is restarted with the current weights and asked again, which gives
+the same answer; an env worker that is lost is restarted and begins its part again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup, WorkerTimeout
+from rlinf.cluster.pool import PolicyPool
 from rlinf.models.policy_requests import PolicyRequest
 from rlinf.rollouts.simulator.pipelined import WorkerMessage
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.types import Metrics, WeightUpdate
+from rlinf.types import Metrics
 
 _COURSES = ("collect", "evaluate", "demonstrate")
 
@@ -27,73 +28,47 @@ class _Call:
 
     worker: int
     life: int
-    """How often the worker had been started anew: an answer to its predecessor is of no use."""
+    """Of the worker, by :attr:`ResilientPool.lives`."""
     question: tuple[int, PolicyRequest] | None = None
-    """Set where a sampler is asked."""
-    sampler: int = 0
-    sampler_life: int = 0
+    """Set where a server is asked."""
+    server: int = 0
+    server_life: int = 0
 
 
-class SampledEnvPool(EnvPool):
-    """Fits `rollouts.vector.Workers`."""
+class ServedEnvPool(EnvPool):
+    """Env workers that ask policy servers. Fits `rollouts.simulator.rollout.Workers`."""
 
-    def __init__(self, envs: WorkerGroup, samplers: WorkerGroup, cluster: Cluster) -> None:
-        super().__init__(envs, cluster)
-        self.samplers = samplers
-        self.sampler_restarts = 0
+    def __init__(self, envs: WorkerGroup, servers: WorkerGroup, cluster: Cluster) -> None:
+        super().__init__(envs)
+        self.cluster = cluster
+        self.servers = PolicyPool(servers)
         self.timing: Metrics = {}
-        """Of the last rollout: how long env workers and samplers worked, and how long each side waited, in seconds."""
-        self._facts = samplers.call_one(0, "facts")
-        self._version = 0
-        self._update: Any = None
-        self._lives = [0] * envs.size
-        self._sampler_lives = [0] * samplers.size
+        """Of the last rollout: how long env workers and servers worked, and how long each side waited, in seconds."""
+        self._facts = servers.call_one(0, "facts")
+
+    @property
+    def acting(self) -> PolicyPool:
+        return self.servers
 
     def numbers(self) -> Metrics:
         """Restarts of both kinds, and the seconds of the last rollout."""
-        return {**super().numbers(), "failures/samplers": float(self.sampler_restarts), **self.timing}
+        return {**super().numbers(), "failures/samplers": float(self.servers.restarts), **self.timing}
 
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        if method == "load":
-            self._load(*args)
-            return [None] * self.size
         if method not in _COURSES:
             return super().call(method, *args, per_rank=per_rank)
         rows = [args] * self.size if per_rank is None else per_rank
         return _Exchange(self, method, rows).run()
 
-    def _load(self, update: WeightUpdate) -> None:
-        """To every sampler; one that dies meanwhile is started anew with them."""
-        self._update, self._version = self.cluster.share(update), update.version
-        handles = [self.samplers.submit_one(rank, "load", self._update) for rank in range(self.samplers.size)]
-        for rank, handle in enumerate(handles):
-            try:
-                handle.result()
-            except WORKER_LOST:
-                self.revive_sampler(rank)
-
-    def revive_sampler(self, rank: int) -> None:
-        """Started anew, with the current weights."""
-        self.samplers.restart(rank)
-        self.sampler_restarts += 1
-        self._sampler_lives[rank] += 1
-        if self._update is not None:
-            self.samplers.call_one(rank, "load", self._update)
-
-    def revive_env(self, rank: int) -> None:
-        """Started anew, going on with episodes that were not begun before."""
-        self._revive(rank)
-        self._lives[rank] += 1
-
     def begin(self, rank: int, method: str, arguments: Sequence[Any]) -> tuple[Handle, _Call]:
         """Starts an env worker on its part."""
-        handle = self.group.submit_one(rank, "begin", method, self._facts, self._version, *arguments)
-        return handle, _Call(rank, self._lives[rank])
+        handle = self.group.submit_one(rank, "begin", method, self._facts, self.servers.version, *arguments)
+        return handle, _Call(rank, self.lives[rank])
 
-    def ask(self, call: _Call, question: tuple[int, PolicyRequest], sampler: int) -> tuple[Handle, _Call]:
-        """Puts a worker's question to a sampler."""
-        handle = self.samplers.submit_one(sampler, "answer", question[1])
-        return handle, _Call(call.worker, call.life, question, sampler, self._sampler_lives[sampler])
+    def ask(self, call: _Call, question: tuple[int, PolicyRequest], server: int) -> tuple[Handle, _Call]:
+        """Puts a worker's question to a server."""
+        handle = self.servers.group.submit_one(server, "answer", question[1])
+        return handle, _Call(call.worker, call.life, question, server, self.servers.lives[server])
 
     def tell(self, call: _Call, answer: Any) -> tuple[Handle, _Call]:
         """Gives a worker the answer to its question."""
@@ -103,23 +78,19 @@ class SampledEnvPool(EnvPool):
 
     def is_current(self, call: _Call) -> bool:
         """Whether the worker that a call is for is still the one that asked."""
-        return call.life == self._lives[call.worker]
-
-    def sampler_lives(self, call: _Call) -> bool:
-        """Whether the sampler that was asked is still the same."""
-        return call.sampler_life == self._sampler_lives[call.sampler]
+        return call.life == self.lives[call.worker]
 
 
 class _Exchange:
     """One rollout of all env workers."""
 
-    def __init__(self, pool: SampledEnvPool, method: str, rows: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, pool: ServedEnvPool, method: str, rows: Sequence[Sequence[Any]]) -> None:
         self._pool, self._method, self._rows = pool, method, rows
         self._calls: dict[Handle, _Call] = {}
         self._results: dict[int, Any] = {}
-        self._asked = [0] * pool.samplers.size
+        self._asked = [0] * pool.servers.size
         self._env_s = [0.0] * pool.size
-        self._policy_s = [0.0] * pool.samplers.size
+        self._policy_s = [0.0] * pool.servers.size
 
     def run(self) -> list[Any]:
         """The results of all workers."""
@@ -134,10 +105,10 @@ class _Exchange:
                 elif call.question is None:
                     self._hear_env(handle, call)
                 else:
-                    self._hear_sampler(handle, call)
+                    self._hear_server(handle, call)
         wall, pool = time.perf_counter() - began, self._pool
         if self._method == "collect":
-            env_s, policy_s = sum(self._env_s) / pool.size, sum(self._policy_s) / pool.samplers.size
+            env_s, policy_s = sum(self._env_s) / pool.size, sum(self._policy_s) / pool.servers.size
             pool.timing = {
                 "time/env_busy_s": env_s,
                 "time/env_waits_s": wall - env_s,
@@ -162,8 +133,8 @@ class _Exchange:
     def _hear_env(self, handle: Handle, call: _Call) -> None:
         try:
             reply: WorkerMessage[Any] = handle.result(timeout=0.0) if not handle.done() else handle.result()
-        except WORKER_LOST:
-            self._pool.revive_env(call.worker)
+        except WORKER_LOST as error:
+            self._pool.restart(call.worker, error)
             self._begin(call.worker)
             return
         self._env_s[call.worker] += reply.busy_s
@@ -172,25 +143,26 @@ class _Exchange:
         for question in reply.questions:
             self._ask(call, question)
 
-    def _hear_sampler(self, handle: Handle, call: _Call) -> None:
+    def _hear_server(self, handle: Handle, call: _Call) -> None:
         assert call.question is not None
         self._release(call)
         try:
             answer, seconds = handle.result(timeout=0.0) if not handle.done() else handle.result()
-        except WORKER_LOST:
-            if self._pool.sampler_lives(call):
-                self._pool.revive_sampler(call.sampler)
+        except WORKER_LOST as error:
+            servers = self._pool.servers
+            if call.server_life == servers.lives[call.server]:
+                servers.restart(call.server, error)
             self._ask(call, call.question)
             return
-        self._policy_s[call.sampler] += seconds
+        self._policy_s[call.server] += seconds
         self._add(*self._pool.tell(call, answer))
 
     def _ask(self, call: _Call, question: tuple[int, PolicyRequest]) -> None:
-        """The sampler with the fewest questions open."""
-        sampler = min(range(len(self._asked)), key=self._asked.__getitem__)
-        self._asked[sampler] += 1
-        self._add(*self._pool.ask(call, question, sampler))
+        """Of the server with the fewest questions open."""
+        server = min(range(len(self._asked)), key=self._asked.__getitem__)
+        self._asked[server] += 1
+        self._add(*self._pool.ask(call, question, server))
 
     def _release(self, call: _Call) -> None:
         if call.question is not None:
-            self._asked[call.sampler] -= 1
+            self._asked[call.server] -= 1

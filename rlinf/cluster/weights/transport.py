@@ -1,7 +1,7 @@
-"""How the driver moves new weights from the learner (``learner_worker.py``) to the samplers (``sampler_worker.py``).
+"""How the driver moves new weights from the learner (``sender.py``) to whatever acts (``receiver.py``).
 
-A transport never leaves samplers with different weights behind: a worker that dies on the way is started anew and sent
-the same version.
+A transport never leaves receivers with different weights behind: one that is lost on the way is restarted and sent the
+same version.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from rlinf.cluster import WORKER_LOST, ClusterError, Handle, WorkerGroup
-from rlinf.config import Config
+from rlinf.cluster.api import Handle, WorkerGroup
+from rlinf.cluster.errors import WORKER_LOST, ClusterError
+from rlinf.cluster.weights.segment import available
+from rlinf.cluster.weights.sender import WeightSender
+from rlinf.config.schema import Config
 from rlinf.errors import UserError
 from rlinf.types import Metrics
 
-Revive = Callable[[int, Exception], None]
-"""Starts the sampler of this rank anew, and sends it the weights again."""
+Restart = Callable[[int, Exception], object]
+"""Restarts the receiver of this rank, and sends it the weights again."""
 _LATE_S = 120.0
 """How long one side of a broadcast waits for the others."""
 _log = logging.getLogger(__name__)
@@ -27,11 +30,11 @@ class WeightTransport(Protocol):
 
     name: str
 
-    def send(self, version: int, revive: Revive) -> Metrics:
-        """The learner's weights, as ``version``, to all samplers; of the samplers' figures the largest."""
+    def send(self, version: int, restart: Restart) -> Metrics:
+        """The learner's weights, as ``version``, to all receivers; of their figures the largest."""
 
     def send_again(self, rank: int) -> None:
-        """The weights of the last :meth:`send` to a sampler that was started anew since."""
+        """The weights of the last :meth:`send` to a receiver that was restarted since."""
 
 
 class ObjectStore:
@@ -39,76 +42,76 @@ class ObjectStore:
 
     name = "object_store"
 
-    def __init__(self, learner: WorkerGroup, samplers: WorkerGroup) -> None:
-        self.learner, self.samplers = learner, samplers
+    def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
+        self.learner, self.receivers = learner, receivers
         self._made: list[Handle] = []
         """The parts that were sent last: they stay in the store until the next version."""
 
-    def send(self, version: int, revive: Revive) -> Metrics:
+    def send(self, version: int, restart: Restart) -> Metrics:
         numbers: list[Metrics] = []
         self._made = []
         for part in range(_parts(self.learner)):
             made = self.learner.submit("weights", version=version, part=part)
             self._made.append(made[0])
-            loads = self.samplers.submit("load", made[0])
+            loads = self.receivers.submit("load", made[0])
             self.learner.wait(made)
-            numbers.append(_loaded(loads, revive))
+            numbers.append(_loaded(loads, restart))
         return _added(numbers)
 
     def send_again(self, rank: int) -> None:
         for made in self._made:
-            self.samplers.call_one(rank, "load", made)
+            self.receivers.call_one(rank, "load", made)
 
 
 class SharedMemory:
-    """Through memory that the learner's rank 0 and all samplers share: they are on one node."""
+    """Through memory that the learner's rank 0 and all receivers share: they are on one node."""
 
     name = "shared_memory"
 
-    def __init__(self, learner: WorkerGroup, samplers: WorkerGroup, *, keep: bool = False) -> None:
+    def __init__(self, learner: WorkerGroup, receivers: WorkerGroup, *, keep: bool = False) -> None:
         """``keep``: as for :class:`Collective`."""
-        self.learner, self.samplers, self._keep = learner, samplers, keep
+        self.learner, self.receivers, self._keep = learner, receivers, keep
         self._version, self._parts = 0, 0
         self._sent: list[object] = []
         """Addresses of the parts that this version has so far; only the last still lies there."""
 
-    def send(self, version: int, revive: Revive) -> Metrics:
+    def send(self, version: int, restart: Restart) -> Metrics:
         numbers: list[Metrics] = []
         self._version, self._sent = version, []
         self._parts = parts = _parts(self.learner)
         for part in range(parts):
             keep = self._keep and parts > 1
-            address = self.learner.call("write_weights", version=version, part=part, keep=keep)[0]
+            address = self.learner.call(WeightSender.write_weights, version=version, part=part, keep=keep)[0]
             self._sent.append(address)
-            numbers.append(_loaded(self.samplers.submit("load_segment", address, part=part, parts=parts), revive))
+            numbers.append(_loaded(self.receivers.submit("load_segment", address), restart))
         return _added(numbers)
 
     def send_again(self, rank: int) -> None:
         """One part lies there still; several go past the segment."""
         if self._sent and self._parts == 1:
-            self.samplers.call_one(rank, "load_segment", self._sent[0], part=0, parts=1)
+            self.receivers.call_one(rank, "load_segment", self._sent[0])
         else:
-            _send_again(self.learner, self.samplers, rank, self._version, range(len(self._sent)))
+            _send_again(self.learner, self.receivers, rank, self._version, range(len(self._sent)))
 
 
 class Collective:
-    """A broadcast from the learner's rank 0 to all samplers, in a process group of their own."""
+    """A broadcast from the learner's rank 0 to all receivers, in a process group of their own."""
 
     name = "collective"
 
     def __init__(
-        self, learner: WorkerGroup, samplers: WorkerGroup, *, device: str, fall_back: bool, keep: bool = False
+        self, learner: WorkerGroup, receivers: WorkerGroup, *, device: str, fall_back: bool, keep: bool = False
     ) -> None:
         """``fall_back``: to the object store, with a warning, where the group can't be formed. ``keep``: the learner
-        goes on training while samplers work, so it holds a copy of what it sent for one that has to be started anew."""
-        self.learner, self.samplers = learner, samplers
+        goes on training while the others act, so it holds a copy of what it sent for one that has to be restarted."""
+        self.learner, self.receivers = learner, receivers
         self._device = device
-        self._store = ObjectStore(learner, samplers)
+        self._store = ObjectStore(learner, receivers)
         self._fall_back, self._keep = fall_back, keep
         self._formed = False
         self._version = 0
 
-    def send(self, version: int, revive: Revive) -> Metrics:
+    def send(self, version: int, restart: Restart) -> Metrics:
         self._version = version
         problem: str | None = None
         for _ in range(2):
@@ -122,23 +125,23 @@ class Collective:
             self._formed, problem = False, "\n".join([*problems, *map(str, dead.values())])
             _log.warning("weights %d are sent again: %s", version, problem)
             for rank, error in dead.items():
-                revive(rank, error)
+                restart(rank, error)
         if not self._fall_back:
-            raise ClusterError(f"weights {version} did not reach the samplers: {problem}")
+            raise ClusterError(f"weights {version} did not reach the {self.receivers.name} group: {problem}")
         _log.warning("rollout.weight_transport: weights go through the object store from now on: %s", problem)
-        return self._store.send(version, revive)
+        return self._store.send(version, restart)
 
     def send_again(self, rank: int) -> None:
-        """Past the group: the other samplers are busy. The next :meth:`send` forms a new one."""
+        """Past the group: the other receivers are busy. The next :meth:`send` forms a new one."""
         self._formed = False
-        _send_again(self.learner, self.samplers, rank, self._version, range(_parts(self.learner)))
+        _send_again(self.learner, self.receivers, rank, self._version, range(_parts(self.learner)))
 
     def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], list[Metrics]]:
-        """(what went wrong, the figures of each part); those that are gone are put into ``dead``."""
+        """(what went wrong, the figures of each part); those that are lost are put into ``dead``."""
         figures: list[Metrics] = []
         parts = _parts(self.learner)
         for part in range(parts):
-            takes = self.samplers.submit("receive_weights", part=part, parts=parts)
+            takes = self.receivers.submit("receive_weights")
             sends = self.learner.submit("broadcast_weights", version=version, part=part, keep=self._keep)
             numbers = _outcomes(takes, dead)
             problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
@@ -149,50 +152,52 @@ class Collective:
 
     def _form(self) -> str | None:
         """Brings the processes together; what went wrong, or None."""
-        size = self.samplers.size + 1
+        size = self.receivers.size + 1
         options: dict[str, Any] = {"size": size, "device": self._device, "timeout_s": _LATE_S}
-        port = self.learner.call("host_broadcast", timeout_s=_LATE_S)[0]
+        port = self.learner.call(WeightSender.host_broadcast, timeout_s=_LATE_S)[0]
         address = self.learner.nodes()[0]
         joins = [
-            self.samplers.submit_one(rank, "join_broadcast", address, port, rank=rank + 1, **options)
-            for rank in range(self.samplers.size)
+            self.receivers.submit_one(rank, "join_broadcast", address, port, rank=rank + 1, **options)
+            for rank in range(self.receivers.size)
         ]
         opens = self.learner.submit("open_broadcast", **options)
-        problems = [text for text in (*self.samplers.gather(joins), *self.learner.gather(opens)) if text]
+        problems = [text for text in (*self.receivers.gather(joins), *self.learner.gather(opens)) if text]
         self._formed = not problems
         return "\n".join(problems) or None
 
 
-def choose(config: Config, learner: WorkerGroup, samplers: WorkerGroup, *, cuda: bool) -> WeightTransport:
+def choose(config: Config, learner: WorkerGroup, receivers: WorkerGroup, *, cuda: bool) -> WeightTransport:
     """The transport that ``rollout.weight_transport`` names; ``auto``: shared memory on one node, else a broadcast.
 
     :raises UserError: shared memory is asked for, and the workers are on several nodes or the system has none.
     """
-    from rlinf.cluster.weights.segment import available
-
     wanted, keep = config.rollout.weight_transport, config.rollout.ahead > 0
     if config.cluster.backend == "local" or wanted == "object_store":
-        return ObjectStore(learner, samplers)
-    nodes = {learner.nodes()[0], *samplers.nodes()}
+        return ObjectStore(learner, receivers)
+    nodes = {learner.nodes()[0], *receivers.nodes()}
     together = len(nodes) == 1 and available()
     if wanted == "shared_memory" and not together:
-        why = f"the learner and the samplers are on {len(nodes)} nodes" if len(nodes) > 1 else "only Linux has it"
+        why = (
+            f"the learner and the {receivers.name} group are on {len(nodes)} nodes"
+            if len(nodes) > 1
+            else "only Linux has it"
+        )
         raise UserError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
     if wanted != "collective" and together:
-        return SharedMemory(learner, samplers, keep=keep)
-    return Collective(learner, samplers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
+        return SharedMemory(learner, receivers, keep=keep)
+    return Collective(learner, receivers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
 
 
 def _parts(learner: WorkerGroup) -> int:
     """In how many parts the learner gives its weights."""
-    return int(learner.call("weight_parts")[0])
+    return learner.call(WeightSender.weight_parts)[0]
 
 
-def _send_again(learner: WorkerGroup, samplers: WorkerGroup, rank: int, version: int, parts: Iterable[int]) -> None:
-    """Parts of the weights that were sent as ``version``, to one sampler alone."""
+def _send_again(learner: WorkerGroup, receivers: WorkerGroup, rank: int, version: int, parts: Iterable[int]) -> None:
+    """Parts of the weights that were sent as ``version``, to one receiver alone."""
     for part in parts:
         made = learner.submit("sent_weights", version=version, part=part)
-        samplers.call_one(rank, "load", made[0])
+        receivers.call_one(rank, "load", made[0])
         learner.wait(made)
 
 
@@ -201,17 +206,17 @@ def _added(parts: Sequence[Metrics]) -> Metrics:
     return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 
-def _loaded(loads: Sequence[Handle], revive: Revive) -> Metrics:
-    """The samplers' figures, once all have the weights."""
+def _loaded(loads: Sequence[Handle], restart: Restart) -> Metrics:
+    """The receivers' figures, once all have the weights."""
     dead: dict[int, Exception] = {}
     numbers = _outcomes(loads, dead)
     for rank, error in dead.items():
-        revive(rank, error)
+        restart(rank, error)
     return _largest(numbers)
 
 
 def _outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:
-    """What the samplers returned; those that are gone are put into ``dead``."""
+    """What the receivers returned; those that are lost are put into ``dead``."""
     outcomes: list[Metrics | str] = []
     for rank, handle in enumerate(handles):
         try:

@@ -1,0 +1,107 @@
+"""A group of workers as one: one that is lost is restarted, brought to where it was, and asked again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlinf.cluster.api import Handle, WorkerGroup
+from rlinf.cluster.errors import WORKER_LOST, WorkerDied, WorkerError
+from rlinf.errors import UserError
+from rlinf.types import Metrics
+
+if TYPE_CHECKING:
+    from rlinf.cluster.weights.transport import WeightTransport
+
+_log = logging.getLogger(__name__)
+
+
+class ResilientPool:
+    """Restarts lost workers within the group's budget (`cluster.max_restarts` a rank).
+
+    A subclass says in :meth:`recover` what a new worker needs to stand where its predecessor stood.
+    """
+
+    advice = ""
+    """What to change where a worker is lost over the same call twice; with it that is a UserError."""
+
+    def __init__(self, group: WorkerGroup) -> None:
+        self.group = group
+        self.size = group.size
+        self.restarts = 0
+        self.lives = [0] * group.size
+        """How often each rank was restarted: an answer to a question of its predecessor is of no use."""
+
+    def recover(self, rank: int) -> Any:
+        """Brings a restarted worker to where its predecessor was; what it returns, :meth:`restart` returns."""
+
+    def restart(self, rank: int, error: Exception, *, counted: bool = True) -> Any:
+        """Restarts a worker that ``error`` ended; one that is lost over its recovery too is restarted again.
+
+        :raises WorkerError: the budget is used up. Without ``counted`` the first restart takes nothing of it.
+        """
+        while True:
+            _log.warning("%s rank %d is restarted: %s", self.group.name, rank, error)
+            self.group.restart(rank, counted=counted)
+            self.restarts += 1
+            self.lives[rank] += 1
+            try:
+                return self.recover(rank)
+            except WORKER_LOST as again:
+                error, counted = again, True
+
+    def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
+        """Runs ``method`` on every rank, with ``args`` or each rank's own; results are in rank order."""
+        rows = [args] * self.size if per_rank is None else per_rank
+        handles = [self.group.submit_one(rank, method, *row) for rank, row in enumerate(rows)]
+
+        def again(rank: int) -> Handle:
+            return self.group.submit_one(rank, method, *rows[rank])
+
+        return [self.result(rank, handle, again) for rank, handle in enumerate(handles)]
+
+    def result(self, rank: int, handle: Handle, again: Callable[[int], Handle]) -> Any:
+        """The value of a call; where its worker is lost, that of the same call to the worker that takes its place."""
+        try:
+            return handle.result()
+        except WORKER_LOST as error:
+            lost = error
+        try:
+            self.restart(rank, lost)
+            return again(rank).result()
+        except WorkerError as error:
+            if not self.advice or not (isinstance(error, WorkerDied) or error.method == "restart"):
+                raise  # it lives, and its words say what is wrong
+            raise UserError(f"{error}\n{self.advice}") from error
+
+
+class PolicyPool(ResilientPool):
+    """Workers that act with a copy of the policy: text samplers, policy servers, and env workers that act themselves.
+
+    One that is restarted is sent the weights of the others.
+    """
+
+    version = 0
+    """Of the weights that were sent last."""
+    _transport: WeightTransport | None = None
+
+    @property
+    def transport(self) -> WeightTransport:
+        """The way that weights take to here."""
+        if self._transport is None:
+            raise RuntimeError(f"{self.group.name} is not connected to a learner")
+        return self._transport
+
+    def connect(self, transport: WeightTransport) -> None:
+        """Weights come by ``transport`` from now on."""
+        self._transport = transport
+
+    def send_weights(self, version: int) -> Metrics:
+        """Sends the learner's weights to all workers; whatever they do next follows them."""
+        self.version = version
+        return self.transport.send(version, self.restart)
+
+    def recover(self, rank: int) -> Any:
+        if self._transport is not None:
+            self._transport.send_again(rank)

@@ -1,0 +1,90 @@
+"""The learner's side of every weight transport, in the learner's process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
+from rlinf.cluster.weights.segment import SegmentAddress, SegmentWriter
+from rlinf.types import WeightUpdate
+
+
+class WeightSender(ABC):
+    """Sends :meth:`weights`, part after part.
+
+    Every method is called on all ranks, since all of them gather a sharded model; rank 0 sends.
+    """
+
+    _segment: SegmentWriter | None = None
+    _store: Any = None
+    _group: Broadcast | None = None
+    _sent: tuple[WeightUpdate, ...] = ()
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+
+    @abstractmethod
+    def weight_parts(self) -> int:
+        """The number of parts that the weights travel in."""
+
+    @abstractmethod
+    def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
+        """One part of the weights."""
+
+    def write_weights(self, *, version: int, part: int, keep: bool = False) -> SegmentAddress | None:
+        """Writes one part of the weights into shared memory, in the place of the one before; ``keep`` as below."""
+        update = self._taken(version, part, keep)
+        if self._rank != 0:
+            return None
+        if self._segment is None:
+            self._segment = SegmentWriter()
+        return self._segment.write(update)
+
+    def host_broadcast(self, *, timeout_s: float) -> int | None:
+        """Opens the place where receivers meet; its port."""
+        if self._rank != 0:
+            return None
+        self._group, self._store = None, Broadcast.host(timeout_s=timeout_s)
+        return int(self._store.port)
+
+    def open_broadcast(self, *, size: int, device: str, timeout_s: float) -> str | None:
+        """Meets the receivers; what went wrong, or None."""
+        if self._rank == 0:
+            try:
+                self._group = Broadcast(
+                    self._store, rank=0, size=size, device=torch.device(device), timeout_s=timeout_s
+                )
+            except BroadcastError as error:
+                return str(error)
+        return None
+
+    def broadcast_weights(self, *, version: int, part: int, keep: bool) -> str | None:
+        """Sends one part of the weights; what went wrong, or None (an exception would end all ranks of a learner).
+
+        ``keep`` holds a copy for :meth:`sent_weights`: the learner's own may have moved on by then.
+        """
+        update = self._taken(version, part, keep)
+        if self._group is not None:
+            try:
+                self._group.send(update)
+            except BroadcastError as error:
+                self._group = None
+                return str(error)
+        return None
+
+    def sent_weights(self, *, version: int, part: int) -> WeightUpdate:
+        """The part of the weights that was sent as ``version``: a kept copy, or what the learner has now."""
+        if part < len(self._sent) and self._sent[part].version == version:
+            return self._sent[part]
+        return self.weights(version=version, part=part)
+
+    def _taken(self, version: int, part: int, keep: bool) -> WeightUpdate:
+        update = self.weights(version=version, part=part)
+        if keep:
+            copied = {name: tensor.clone() for name, tensor in update.tensors.items()}
+            self._sent = (*self._sent[:part], replace(update, tensors=copied))
+        return update

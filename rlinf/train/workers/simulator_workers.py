@@ -1,0 +1,15 @@
+"""The workers of a simulator run that act with a copy of the policy: both take its weights by every transport."""
+
+from __future__ import annotations
+
+from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.rollouts.simulator.env_worker import EnvWorker
+from rlinf.samplers.policy_server import PolicyServer
+
+
+class SimulatorWorker(EnvWorker, WeightReceiver):
+    """Steps environments, and acts in them unless policy servers do."""
+
+
+class PolicyServerWorker(PolicyServer, WeightReceiver):
+    """Acts for env workers."""
