@@ -31,6 +31,8 @@ DELEGATED = {
     "report": ("rlinf.report.cli", "a page about a run or a sweep"),
     "watch": ("rlinf.report.watch", "see what a run's newest policy does: window, video or text"),
     "replay": ("rlinf.report.replay", "generate a recorded group of a run again, and compare"),
+    "eval": ("rlinf.commands.evaluate", "evaluate a run's checkpoint again, or any model on any data"),
+    "compare": ("rlinf.commands.compare", "two saved evaluations, task by task"),
     "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }
@@ -109,11 +111,6 @@ def build_parser() -> argparse.ArgumentParser:
         "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
     )
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
-    evaluate = commands.add_parser("eval", help="evaluate a checkpoint of a run again")
-    evaluate.add_argument("run", metavar="RUN", help="a run directory")
-    evaluate.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
-    _add_overrides(evaluate)
-    evaluate.set_defaults(handler=_eval)
     listed = commands.add_parser("list", help="what there is to choose from")
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
     listed.set_defaults(handler=_list)
@@ -163,10 +160,6 @@ def _train(options: argparse.Namespace) -> int:
 def _sft(options: argparse.Namespace) -> int:
     config = _load(options)
     return _finished(_function("rlinf.train", "run_sft")(config))
-
-
-def _eval(options: argparse.Namespace) -> int:
-    return _finished(_function("rlinf.train", "evaluate_run")(options.run, _overrides(options), step=options.step))
 
 
 def _finished(result: object) -> int:

@@ -45,11 +45,12 @@ def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
     return resolve_reader(reader, Origin(str(path)))
 
 
-def load_mapping(mapping: Mapping[str, object], source: str = "mapping") -> Config:
-    """The configuration in plain nested data; problems are cited as ``source``."""
+def load_mapping(mapping: Mapping[str, object], source: str = "mapping", overrides: Sequence[str] = ()) -> Config:
+    """The configuration in plain nested data, with ``key=value`` overrides; problems are cited as ``source``."""
     reader = Reader()
     origin = Origin(source)
     reader.layers.append(locate(mapping, origin).branch or {})
+    reader.read_overrides(overrides)
     return resolve_reader(reader, origin).config
 
 

@@ -51,4 +51,4 @@ def _rules(tokenizer: Any) -> tuple[object, ...] | None:
     if backend is None:
         return None
     whole = json.loads(backend.to_str())
-    return tuple(whole.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")) + (tokenizer.get_vocab(),)
+    return (*(whole.get(part) for part in ("normalizer", "pre_tokenizer", "decoder")), tokenizer.get_vocab())

@@ -13,7 +13,17 @@ from typing import Any
 from rlinf.report.runs import ReportError
 
 # In the order in which they run: each later one uses the earlier ones.
-SCRIPTS = ("base.js", "tables.js", "curves.js", "episodes.js", "samples.js", "run.js", "sweep.js", "start.js")
+SCRIPTS = (
+    "base.js",
+    "tables.js",
+    "curves.js",
+    "episodes.js",
+    "samples.js",
+    "evaluations.js",
+    "run.js",
+    "sweep.js",
+    "start.js",
+)
 
 
 def plotting_installed() -> bool:

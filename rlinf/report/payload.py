@@ -10,6 +10,7 @@ from typing import Any
 
 from rlinf.report.axes import axes
 from rlinf.report.configuration import config_rows
+from rlinf.report.evaluations import comparisons, evaluation_rows
 from rlinf.report.health import examine
 from rlinf.report.runs import RunRecord
 from rlinf.report.stages import stages
@@ -30,7 +31,7 @@ _VIDEO_TYPES = {".mp4": "video/mp4", ".webm": "video/webm", ".gif": "image/gif"}
 
 def runs_payload(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """``kind: runs``: everything about each run."""
-    return {"kind": "runs", "runs": [run_payload(run) for run in runs]}
+    return {"kind": "runs", "runs": [run_payload(run) for run in runs], "comparisons": comparisons(runs)}
 
 
 def run_payload(run: RunRecord) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "stages": stages(run),
         "samples": _samples(run),
         "clip": _clip_range(run),
+        "evaluations": evaluation_rows(run),
         "episodes": _episodes(run),
         "videos": _videos(run.path / "videos"),
         "video_limit": MAX_VIDEO_BYTES,

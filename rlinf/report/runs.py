@@ -13,6 +13,7 @@ import yaml
 from rlinf.config.stored import masked
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file, read_json_lines
+from rlinf.train.evaluation.saved import FOLDER, SavedEvaluation, read_evaluation
 
 Series = Mapping[str, list[float | None]]
 
@@ -35,6 +36,8 @@ class RunRecord:
     """Rows of training batches."""
     episodes: Mapping[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Episodes of evaluations."""
+    evaluations: Sequence[SavedEvaluation] = ()
+    """Those of `rlinf eval`."""
     summary: Mapping[str, Any] | None = None
     notes: Sequence[str] = ()
     """What could not be read."""
@@ -74,9 +77,21 @@ def read_run(path: Path) -> RunRecord:
         series=series,
         samples=_rows_by_step(path / "samples", ("group", "reward"), notes),
         episodes=_rows_by_step(path / "episodes", ("total", "trace"), notes),
+        evaluations=_evaluations(path, notes),
         summary=read_json_file(path / "summary.json"),
         notes=[note for note in notes if note],
     )
+
+
+def _evaluations(path: Path, notes: list[str]) -> list[SavedEvaluation]:
+    """In the order of their files; what is damaged is noted."""
+    found = []
+    for file in sorted((path / FOLDER).glob("*.json")):
+        try:
+            found.append(read_evaluation(file))
+        except UserError as error:
+            notes.append(str(error))
+    return found
 
 
 def read_series(path: Path) -> dict[str, list[float | None]]:

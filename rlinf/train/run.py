@@ -57,13 +57,13 @@ def run(config: Config, *, report: bool = True, after_step: Callable[[int], None
 
 def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Callable[[int], None] | None) -> RunResult:
     began = time.perf_counter()
-    with _display(config) as display:
+    with progress_display(config) as display:
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
-        with _resumable(folder), connect(_cluster(config)) as cluster:
+        with _resumable(folder), connect(cluster_config(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step)
             state = trainer.train()
@@ -176,8 +176,8 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     with (
         stop_signals(),
         naming_disk_errors(path),
-        _display(config) as display,
-        connect(_cluster(config)) as cluster,
+        progress_display(config) as display,
+        connect(cluster_config(config)) as cluster,
     ):
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
         trainer.resume()
@@ -196,7 +196,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     return RunResult(evaluation.metrics, path)
 
 
-def _cluster(config: Config) -> ClusterConfig:
+def cluster_config(config: Config) -> ClusterConfig:
     """The cluster section, with the environment variables that the sampler's engine needs before it is imported."""
     if config.policy.name != "causal_lm":
         return config.cluster
@@ -204,7 +204,8 @@ def _cluster(config: Config) -> ClusterConfig:
     return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})
 
 
-def _display(config: Config) -> ProgressDisplay:
+def progress_display(config: Config) -> ProgressDisplay:
+    """What shows a run, or an evaluation, as `logging` says."""
     return ProgressDisplay(
         name=config.run.name,
         mode=config.logging.progress,

@@ -32,7 +32,7 @@ class _BrokenRow(ValueError):
 
 @dataclass(frozen=True)
 class Fields:
-    """Field names to read; None picks the first known name that a row has. Dots reach into nested objects."""
+    """Field names to read; None picks the first known name that a row has, in any case. Dots reach into objects."""
 
     question: str | None = None
     answer: str | None = None
@@ -167,6 +167,8 @@ def _worked(value: Any, answer: str) -> bool:
 def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
     for candidate in (name,) if name is not None else known:
         value: Any = row
+        if name is None and candidate not in row:
+            candidate = next((own for own in row if str(own).lower() == candidate), candidate)
         for part in [candidate] if candidate in row else candidate.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
         if value is not None:

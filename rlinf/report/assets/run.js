@@ -67,13 +67,14 @@ function perRun(section, runs, build) {
   show(0);
 }
 
-function runPages(runs) {
+function runPages(runs, comparisons) {
   const names = runs.map((run) => run.name);
   runs.forEach((run) => { run.label = names.indexOf(run.name) === names.lastIndexOf(run.name) ? run.name : run.path; });
   tab("Overview", (section) => overviewPanel(section, runs));
   tab("Curves", (section) => curvesPanel(section, runs));
   tab("Time", (section) => timePanel(section, runs));
   tab("Samples", (section) => perRun(section, runs, samplesPanel));
+  if (runs.some(hasEvaluations)) tab("Evaluations", (section) => evaluationsPanel(section, runs, comparisons));
   if (runs.some(hasEpisodes)) tab("Episodes", (section) => perRun(section, runs, episodesPanel));
   tab("Configuration", (section) => perRun(section, runs, configPanel));
 }

@@ -1,4 +1,4 @@
-if (DATA.kind === "runs") runPages(DATA.runs);
+if (DATA.kind === "runs") runPages(DATA.runs, DATA.comparisons);
 else sweepPages(DATA);
 for (const entry of TABS) {
   entry.button = el("button", { type: "button", role: "tab", onclick: () => openTab(entry.name) }, entry.name);

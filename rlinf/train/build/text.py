@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.algorithms import catalog
-from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.lengths import conversation_tokens
@@ -33,6 +33,7 @@ from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
+from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Batch
 
@@ -42,12 +43,7 @@ _NOTE_CHARS = 160
 
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    envs = TextEnvPool(
-        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
-        env_id=config.env.id,
-        step_timeout_s=config.env.step_timeout_s,
-        max_failures=config.env.max_failures,
-    )
+    envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
@@ -61,24 +57,12 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         resources=_on_gpus(config, learner_gpus),
         rendezvous=config.learner.num_workers > 1,
     )
-    samplers = cluster.spawn(
-        "sampler",
-        functools.partial(_build_sampler, config, spec),
-        n=config.rollout.num_samplers,
-        resources=_on_gpus(config, sampler_gpus),
-    )
+    samplers = _samplers(config, cluster, spec)
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0))
     rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     rollout.require_fitting_prompt()
-    evaluator = TextEvaluator(
-        rollout,
-        size=config.evaluation.size,
-        num_tasks=held_out.num_tasks,
-        samples=config.evaluation.samples,
-        temperature=config.evaluation.temperature,
-        seed=config.evaluation.seed,
-    )
+    evaluator = _evaluator(config, rollout, held_out.num_tasks)
     sleeps = _sleeps(config)
     return Graph(
         rollout=rollout,
@@ -97,6 +81,49 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "env/timeouts": envs.timeouts,
         },
         notes={**train.notes, **_example_of_demonstrations(config, envs)},
+    )
+
+
+def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> TextEvaluator:
+    """Environments and samplers alone, which have the weights of the model at `policy.path`: nothing is trained."""
+    from rlinf.models.loading import load_tokenizer
+
+    envs = _environments(config, cluster)
+    held_out = envs.facts("eval")
+    tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
+    spec = _sampler_spec(config, tokenizer, folder)
+    renderer = prompt_renderer(config, tokenizer, held_out.system_prompt, end_token_ids=spec.eos_token_ids)
+    sampler = SamplerPool(_samplers(config, cluster, spec), cluster)
+    sampler.connect(StoredWeights())
+    return _evaluator(config, _make_rollout(config, sampler, envs, renderer, held_out.num_tasks), held_out.num_tasks)
+
+
+def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
+    return TextEnvPool(
+        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
+        env_id=config.env.id,
+        step_timeout_s=config.env.step_timeout_s,
+        max_failures=config.env.max_failures,
+    )
+
+
+def _samplers(config: Config, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
+    return cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, config, spec),
+        n=config.rollout.num_samplers,
+        resources=_on_gpus(config, gpus_of(config)[1]),
+    )
+
+
+def _evaluator(config: Config, rollout: TextRollout, num_tasks: int) -> TextEvaluator:
+    return TextEvaluator(
+        rollout,
+        size=config.evaluation.size,
+        num_tasks=num_tasks,
+        samples=config.evaluation.samples,
+        temperature=config.evaluation.temperature,
+        seed=config.evaluation.seed,
     )
 
 

@@ -1,20 +1,43 @@
-"""Evaluations of `rlinf eval`: each a file of the run directory, with the settings that it was made with."""
+"""Evaluations of `rlinf eval`: each a file with the settings that it was made with and the outcome of each task."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from rlinf.config import Config, diff, to_mapping
+from rlinf.errors import UserError
+from rlinf.json_files import read_json_file
+from rlinf.train.evaluation.outcomes import TaskOutcome
+from rlinf.train.evaluation.paired import PairedDifference, compare
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run_dir import write_atomically
 
+FOLDER = "evaluations"
 # What decides the result of an evaluation beside the weights, and the keys in there that only say when it is made and
 # how it is seen.
 _DECIDING = ("env.", "data.", "policy.", "rollout.", "evaluation.")
 _IRRELEVANT = ("evaluation.every", "evaluation.video")
+
+
+@dataclass(frozen=True)
+class SavedEvaluation:
+    """One file of `evaluations/`."""
+
+    path: Path
+    told: Mapping[str, Any]
+    outcomes: tuple[TaskOutcome, ...]
+
+    @property
+    def title(self) -> str:
+        """Model, step and data in words."""
+        label = self.told.get("label") or "its own tasks"
+        return f"{self.told.get('model') or self.path.parent.parent}, step {self.told['step']}, on {label}"
 
 
 def changed_settings(trained: Config, evaluated: Config) -> list[str]:
@@ -23,21 +46,91 @@ def changed_settings(trained: Config, evaluated: Config) -> list[str]:
     return [line for line in changed if line.startswith(_DECIDING) and not line.startswith(_IRRELEVANT)]
 
 
-def save_evaluation(folder: Path, step: int, config: Config, changed: Sequence[str], evaluation: Evaluation) -> Path:
-    """`evaluations/step_000040.json`, numbered where there is one already; returns its path."""
+def save_evaluation(
+    folder: Path,
+    step: int,
+    config: Config,
+    changed: Sequence[str],
+    evaluation: Evaluation,
+    *,
+    model: str = "",
+    label: str = "",
+) -> Path:
+    """`evaluations/step_000040.json`, or `step_000040_gsm8k.json` with a ``label``, numbered where it is taken.
+
+    Args:
+        model: what was evaluated, where it is not the run in ``folder``.
+        label: the name of the data, where it is not the run's own.
+    """
     sections = {name.removesuffix(".") for name in _DECIDING}
     said = {
         "step": step,
+        "model": model or str(folder),
+        "label": label,
+        "tasks_sha256": sha256("".join(one.task for one in evaluation.outcomes).encode()).hexdigest(),
         "changed": list(changed),
         "metrics": evaluation.metrics,
         "samples": evaluation.samples,
         "episodes": evaluation.episodes,
         "settings": {name: section for name, section in to_mapping(config).items() if name in sections},
+        "outcomes": [outcome.as_json() for outcome in evaluation.outcomes],
     }
-    place = folder / "evaluations"
+    place = folder / FOLDER
     place.mkdir(exist_ok=True)
-    name = f"step_{step:06d}"
+    name = f"step_{step:06d}_{label}" if label else f"step_{step:06d}"
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     path = next(path for path in (place / f"{one}.json" for one in names) if not path.exists())
     write_atomically(path, json.dumps(said, indent=2))
     return path
+
+
+def read_evaluation(path: Path) -> SavedEvaluation:
+    """An evaluation's file, or the newest one of a run's folder. Raises UserError for a missing or damaged one.
+
+    Evaluations of simulators, and those of earlier versions, have no outcomes.
+    """
+    if path.is_dir():
+        files = sorted((path / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime)
+        if not files:
+            raise UserError(f"{path} has no evaluations: make one with rlinf eval")
+        path = files[-1]
+    told = read_json_file(path)
+    if told is None:
+        raise UserError(f"{path}: there is no such file")
+    if not {"step", "metrics", "settings"} <= told.keys():
+        raise UserError(f"{path} is no evaluation of rlinf eval: it names no step, metrics and settings")
+    return SavedEvaluation(path, told, tuple(TaskOutcome.from_json(one) for one in told.get("outcomes", ())))
+
+
+def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[str]:
+    """What `rlinf compare` prints. Raises UserError where the two have no task in common."""
+    differences = compare(first.outcomes, second.outcomes)
+    lines = [f"A: {first.title} ({first.path})", f"B: {second.title} ({second.path})"]
+    lines += [f"   {key}: {a} -> {b}" for key, a, b in _other_settings(first.told, second.told)]
+    tasks, of = differences[0].tasks, max(len(first.outcomes), len(second.outcomes))
+    lines.append(f"{tasks} tasks that both have" + (f" (of {of})" if of != tasks else ""))
+    return [*lines, *(line_of(difference) for difference in differences)]
+
+
+def line_of(found: PairedDifference) -> str:
+    """A difference in words.
+
+    >>> line_of(PairedDifference("accuracy", 0.2, 0.5, 0.2, 0.4, 0.0001, 100))
+    'accuracy: 0.200 -> 0.500, difference +0.300 [+0.200, +0.400], p = 0.0001'
+    """
+    change = f"difference {found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {found.p_value:.2g}"
+    return f"{found.metric}: {found.first:.3f} -> {found.second:.3f}, {change}"
+
+
+def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, object, object]]:
+    """The settings that decide a result beside the model, and differ."""
+    left, right = (dict(_flat(told["settings"], "")) for told in (first, second))
+    keys = [key for key in dict.fromkeys([*left, *right]) if not key.startswith(("policy.", *_IRRELEVANT))]
+    return [(key, left.get(key), right.get(key)) for key in keys if left.get(key) != right.get(key)]
+
+
+def _flat(section: Mapping[str, Any], prefix: str) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for name, value in section.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
+    return found

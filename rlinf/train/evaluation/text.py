@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
-from rlinf.train.evaluation.intervals import pass_at_k, share_interval, with_interval
+from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics
 from rlinf.types import Metrics
 
 
@@ -22,6 +21,8 @@ class Evaluation:
     episodes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What a person should hear of."""
+    outcomes: Sequence[TaskOutcome] = ()
+    """Of each task (text), in their order: what two evaluations are compared by."""
 
 
 class TextEvaluator:
@@ -41,8 +42,9 @@ class TextEvaluator:
         )
         rows = done.rows
         by_task = [rows[i : i + self.samples] for i in range(0, len(rows), self.samples)]
-        metrics = {**_accuracy(by_task), **_shape(rows)}
-        return Evaluation(metrics, [sample(row) for row in rows[: 3 * self.samples : self.samples]])
+        outcomes = [TaskOutcome.of(responses) for responses in by_task]
+        metrics = {**rate_metrics(outcomes), **_shape(rows)}
+        return Evaluation(metrics, [sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes)
 
 
 def sample(row: Row) -> dict[str, Any]:
@@ -56,18 +58,6 @@ def sample(row: Row) -> dict[str, Any]:
         "reward": row.total_reward,
         "tokens": len(row.tokens),
     }
-
-
-def _accuracy(by_task: Sequence[Sequence[Row]]) -> Metrics:
-    correct = [sum(row.verdict == "correct" for row in rows) for rows in by_task]
-    samples, count = len(by_task[0]), len(by_task)
-    shares = [c / samples for c in correct]
-    mean = sum(shares) / count
-    metrics = with_interval("eval/accuracy", mean, share_interval(shares, samples), count)
-    for k in (2**i for i in range(1, int(math.log2(samples)) + 1)):
-        passed = [pass_at_k(samples, c, k) for c in correct]
-        metrics |= with_interval(f"eval/pass@{k}", sum(passed) / count, share_interval(passed, samples), count)
-    return metrics
 
 
 def _shape(rows: Sequence[Row]) -> Metrics:

@@ -1,0 +1,23 @@
+"""``rlinf compare A B``: two saved evaluations, task by task."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the differences and returns the exit code. Raises UserError where there is nothing to compare."""
+    parser = argparse.ArgumentParser(
+        prog="rlinf compare",
+        description="Two saved evaluations of the same tasks: each rate's difference with its 95% interval (bootstrap "
+        "over tasks) and the p-value of a paired permutation test.",
+    )
+    for name in ("first", "second"):
+        parser.add_argument(name, type=Path, metavar=name.upper(), help="an evaluation's .json, or the folder of a run")
+    options = parser.parse_args(list(arguments))
+    from rlinf.train.evaluation.saved import comparison_lines, read_evaluation
+
+    print("\n".join(comparison_lines(read_evaluation(options.first), read_evaluation(options.second))))
+    return 0

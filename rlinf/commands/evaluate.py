@@ -1,0 +1,59 @@
+"""``rlinf eval``: a run's checkpoint again, or any model on any data."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlinf.errors import UserError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Evaluates and returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="rlinf eval",
+        description="Evaluate a run's checkpoint on its own held-out tasks, or a run or a Hugging Face model on other "
+        "data, with pass@k, avg@k, maj@k and 95% intervals. docs/evaluation.md says how each is computed.",
+    )
+    parser.add_argument("model", metavar="MODEL_OR_RUN", help="a run directory, a Hugging Face folder, or a hub name")
+    parser.add_argument("--data", metavar="FILE", help="tasks: JSONL, JSON, Parquet, or a folder of such files")
+    parser.add_argument("--suite", metavar="NAME", help="gsm8k, math500 or aime, from --data or from data/NAME")
+    parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
+    parser.add_argument("--samples", type=_positive, metavar="K", help="responses per task (default 1)")
+    parser.add_argument("--temperature", type=float, metavar="T", help="default 0 for one response a task, else 0.6")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first so many tasks")
+    parser.add_argument("--out", metavar="DIR", help="of a bare model: where results go (default runs/eval_NAME)")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the configuration")
+    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+    options = parser.parse_intermixed_args(list(arguments))
+    overrides = [*options.overrides, *options.set]
+    if options.data is None and options.suite is None:
+        return _own_tasks(options, overrides)
+    from rlinf.train.evaluate_model import evaluate_model
+    from rlinf.train.evaluation.chosen_data import Choice
+
+    choice = Choice(options.data, options.suite, options.samples, options.temperature, options.limit)
+    evaluate_model(options.model, choice, overrides, step=options.step, out=options.out)
+    return 0
+
+
+def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
+    """The held-out tasks that the run was evaluated on in training."""
+    if not (Path(options.model) / "config.yaml").exists() and (Path(options.model) / "config.json").exists():
+        raise UserError(f"{options.model} is a model without tasks of its own: name some with --data or --suite")
+    named = {"samples": options.samples, "temperature": options.temperature, "size": options.limit}
+    if options.samples is not None and options.samples > 1 and options.temperature is None:
+        named["temperature"] = 0.6
+    overrides += [f"evaluation.{name}={value}" for name, value in named.items() if value is not None]
+    from rlinf.train import evaluate_run
+
+    print(f"Run directory: {evaluate_run(options.model, overrides, step=options.step).run_dir}")
+    return 0
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number

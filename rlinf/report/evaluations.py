@@ -1,0 +1,67 @@
+"""The evaluations of `rlinf eval` on a page, and how they differ where their tasks are the same."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rlinf.report.runs import RunRecord
+from rlinf.train.evaluation.outcomes import rates
+from rlinf.train.evaluation.paired import compare
+from rlinf.train.evaluation.saved import SavedEvaluation
+
+MAX_COMPARED = 8
+"""Evaluations of the same tasks that are compared with one another, the newest ones: 28 pairs."""
+
+
+def evaluation_rows(run: RunRecord) -> list[dict[str, Any]]:
+    """One row for each rate of each evaluation, with its interval."""
+    rows = []
+    for saved in run.evaluations:
+        metrics, settings = saved.told["metrics"], saved.told["settings"].get("evaluation", {})
+        facts = {
+            "file": saved.path.name,
+            "step": saved.told["step"],
+            "data": saved.told.get("label") or "its own tasks",
+            "samples": settings.get("samples"),
+            "temperature": settings.get("temperature"),
+        }
+        for name in (name for name in metrics if f"{name}/ci_low" in metrics):
+            rows.append(
+                {
+                    **facts,
+                    "metric": name.removeprefix("eval/"),
+                    "value": metrics[name],
+                    "low": metrics[f"{name}/ci_low"],
+                    "high": metrics[f"{name}/ci_high"],
+                    "tasks": metrics.get(f"{name}/n"),
+                }
+            )
+    return rows
+
+
+def comparisons(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """Paired differences between all evaluations of the page that were made on exactly the same tasks."""
+    by_tasks: dict[str, list[tuple[str, SavedEvaluation]]] = {}
+    for run in runs:
+        for saved in run.evaluations:
+            if saved.outcomes:
+                by_tasks.setdefault(str(saved.told.get("tasks_sha256")), []).append((run.name, saved))
+    found = []
+    for group in by_tasks.values():
+        newest = sorted(group, key=lambda one: one[1].path.stat().st_mtime)[-MAX_COMPARED:]
+        for (first_run, first), (second_run, second) in itertools.combinations(newest, 2):
+            if not rates(first.outcomes).keys() & rates(second.outcomes).keys():
+                continue
+            for difference in compare(first.outcomes, second.outcomes):
+                found.append(
+                    {
+                        **asdict(difference),
+                        "difference": difference.difference,
+                        "a": f"{first_run}: {first.path.name}",
+                        "b": f"{second_run}: {second.path.name}",
+                    }
+                )
+    return found

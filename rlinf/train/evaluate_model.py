@@ -1,0 +1,113 @@
+"""Evaluates a bare model, or any checkpoint of a run, on data of one's choice: samplers and verifiers, no learner."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rlinf.cluster import connect
+from rlinf.config import Config
+from rlinf.config.stored import load_stored, stored_yaml
+from rlinf.durable import naming_disk_errors
+from rlinf.errors import UserError
+from rlinf.stopping import stop_signals
+from rlinf.train.build.text import build_text_evaluator
+from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
+from rlinf.train.evaluation.saved import save_evaluation
+from rlinf.train.evaluation.text import Evaluation
+from rlinf.train.run import RunResult, cluster_config, progress_display, require_extras
+from rlinf.train.run_dir import RunDirectory, machine, write_atomically
+from rlinf.train.stored_run import run_of_checkpoint, stored_run
+from rlinf.train.tracking.summary import show
+
+
+def evaluate_model(
+    model: str, choice: Choice, overrides: Sequence[str] = (), *, step: int | None = None, out: str | None = None
+) -> RunResult:
+    """Evaluates ``model`` (a Hugging Face folder, a hub name, or a run) as ``choice`` says; prints, saves, returns it.
+
+    Of a run, the checkpoint of ``step`` or the newest; the result goes into the run's `evaluations`. That of a bare
+    model goes into ``out`` (`runs/eval_NAME`), a folder that `rlinf report` and `rlinf compare` read like a run.
+
+    Raises:
+        UserError: there is no such model, checkpoint or data.
+    """
+    place = run_of_checkpoint(Path(model))
+    if place is None:
+        if step is not None:
+            raise UserError(f"--step {step} is for a run directory, and {model} is none")
+        config = evaluation_config(model, choice, overrides, room=_positions(model))
+        folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
+        evaluation = _evaluate(config, f"{model} on {choice.label}")
+        path = save_bare(folder, config, choice.label, evaluation)
+        return _told(evaluation, folder, path)
+    run, named = place
+    if out is not None:
+        raise UserError("--out is for bare models: evaluations of a run are kept in the run")
+    with _exported(stored_run(run, step if named is None else named)) as (found, policy):
+        trained = load_stored(run / "config.yaml")
+        config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
+        evaluation = _evaluate(config, f"step {found} of {run} on {choice.label}")
+    with naming_disk_errors(run):
+        path = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
+    return _told(evaluation, run, path)
+
+
+def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
+    """The evaluation of a model without a run, in a folder that reports read; returns the evaluation's file."""
+    with naming_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = save_evaluation(folder, 0, config, [], evaluation, model=str(config.policy.path), label=label)
+        write_atomically(folder / "config.yaml", stored_yaml(config))
+        write_atomically(folder / "machine.json", json.dumps(machine(), indent=2))
+        write_atomically(folder / "metrics.jsonl", json.dumps({"step": 0, **evaluation.metrics}) + "\n")
+    return path
+
+
+def _told(evaluation: Evaluation, folder: Path, path: Path) -> RunResult:
+    print(f"Saved, with its settings and the outcome of each task, as {path}")
+    return RunResult(evaluation.metrics, folder)
+
+
+def _evaluate(config: Config, title: str) -> Evaluation:
+    require_extras(config)
+    with (
+        stop_signals(),
+        tempfile.TemporaryDirectory(prefix="rlinf_eval_") as scratch,
+        progress_display(config) as display,
+        connect(cluster_config(config)) as cluster,
+    ):
+        display.say(f"{title}: starting workers ({config.cluster.backend})")
+        evaluator = build_text_evaluator(config, cluster, Path(scratch))
+        sampling = f"{config.evaluation.samples} each, temperature {config.evaluation.temperature:g}"
+        display.say(f"{len(evaluator.task_ids)} tasks, {sampling}, at most {config.rollout.max_new_tokens} tokens")
+        evaluation = evaluator.evaluate()
+    show(display.console, {title: evaluation.metrics}, evaluation.samples)
+    return evaluation
+
+
+@contextlib.contextmanager
+def _exported(directory: RunDirectory) -> Iterator[tuple[int, str]]:
+    """(step, folder) of the policy in the checkpoint that ``directory`` shows, for as long as it is used."""
+    found = directory.latest()
+    assert found is not None
+    if load_stored(directory.path / "config.yaml").policy.name != "causal_lm":
+        raise UserError(f"--data and --suite are for language models, and {directory.path} trained another policy")
+    from rlinf.commands.convert import main as convert
+
+    with tempfile.TemporaryDirectory(prefix="rlinf_policy_") as scratch:
+        policy = Path(scratch) / directory.path.name
+        if convert([str(found.folder), str(policy)]) != 0:
+            raise UserError(f"{found.folder} could not be converted to a Hugging Face folder")
+        yield found.step, str(policy)
+
+
+def _positions(model: str) -> int | None:
+    """Tokens that a model has positions for; None where its configuration does not say."""
+    from rlinf.models.loading import checkpoint_config
+
+    found = getattr(checkpoint_config(model).get_text_config(), "max_position_embeddings", None)
+    return int(found) if found else None

@@ -1,0 +1,127 @@
+"""The configuration of an evaluation on data of one's choice: of a bare model, or of a run's checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import Config, load_mapping, to_mapping
+from rlinf.errors import UserError
+from rlinf.train.evaluation.suites import STEP_BY_STEP, file_of_suite, suite_of
+
+_ENV = "rlinf_envs:rlinf/Math-v0"
+_EVERY_TASK = 1_000_000
+_PROMPT_TOKENS, _RESPONSE_TOKENS = 2048, 1024
+_TEMPERATURE = 0.6
+# What a run's environment says of prompts and grading, and Math-v0 knows too.
+_KEPT = (
+    "answer_format",
+    "extraction",
+    "cut_responses",
+    "prompt_template",
+    "system_prompt",
+    "few_shot",
+    "question_field",
+    "answer_field",
+    "verify_timeout",
+    "verify_workers",
+)
+_HELD_OUT = ("eval", "validation", "valid", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `rlinf eval` was asked for beside the model."""
+
+    data: str | None = None
+    """JSONL, JSON, Parquet, or a folder."""
+    suite: str | None = None
+    samples: int | None = None
+    temperature: float | None = None
+    limit: int | None = None
+    """The first so many tasks."""
+
+    @property
+    def label(self) -> str:
+        """The name of the evaluation's file."""
+        return self.suite or Path(str(self.data)).stem
+
+    def path(self) -> Path:
+        """Where the tasks lie. Raises UserError where there is nothing."""
+        if self.data is None:
+            return file_of_suite(str(self.suite))
+        found = Path(self.data).expanduser()
+        if not found.exists():
+            raise UserError(f"--data {self.data}: there is no such file or folder")
+        return found
+
+    def sampling(self) -> dict[str, Any]:
+        """The section `evaluation`: greedy for one response a task, else at 0.6 unless the command says otherwise."""
+        samples = self.samples or 1
+        warm = _TEMPERATURE if samples > 1 else 0.0
+        return {
+            "size": self.limit or _EVERY_TASK,
+            "samples": samples,
+            "temperature": warm if self.temperature is None else self.temperature,
+        }
+
+
+def evaluation_config(
+    model: str, choice: Choice, overrides: Sequence[str], *, trained: Config | None = None, room: int | None = None
+) -> Config:
+    """The configuration that evaluates the model in the folder or of the hub name ``model``.
+
+    ``trained`` is that of the run which it comes from: prompts, grading, sampling and cluster are as there, unless a
+    suite has its own. ``room``: tokens of prompt and response that the model has positions for.
+
+    Raises:
+        UserError: the data is not there, or the suite unknown.
+        ConfigErrors: overrides that do not fit.
+    """
+    suite = suite_of(choice.suite) if choice.suite is not None else None
+    known: Mapping[str, Any] = {} if trained is None else to_mapping(trained)
+    path = choice.path()
+    kwargs: dict[str, Any] = {"prompt_template": STEP_BY_STEP, "answer_format": "boxed"}
+    if trained is not None:
+        own = {name: value for name, value in trained.env.kwargs.items() if name in _KEPT}
+        kwargs = {"prompt_template": "{question}", **own}
+    if kwargs.get("answer_format") == "plain":
+        kwargs["answer_format"] = "boxed"
+    if suite is not None:
+        kwargs |= {"prompt_template": suite.prompt, "answer_format": "boxed", "few_shot": []}
+    sections: dict[str, Any] = {
+        "run": {"name": f"eval_{Path(model).name}", "dir": ".", "max_steps": 1},
+        "env": {"id": _ENV, "kwargs": {**kwargs, "path": str(path), "split": _split(path)}},
+        "policy": {"path": model},
+        "data": {"max_prompt_length": _PROMPT_TOKENS},
+        "rollout": {"max_new_tokens": _RESPONSE_TOKENS if suite is None else suite.max_new_tokens},
+        "evaluation": choice.sampling(),
+        "cluster": dict(known.get("cluster", {})),
+    }
+    if trained is not None:
+        sections["run"]["seed"] = trained.run.seed
+        sections["policy"] |= {name: known["policy"][name] for name in ("dtype", "attention")}
+        sections["data"] = {**known["data"], "max_prompt_length": max(trained.data.max_prompt_length, _PROMPT_TOKENS)}
+        limit = max(trained.rollout.max_new_tokens, suite.max_new_tokens) if suite else trained.rollout.max_new_tokens
+        same = ("sampler", "num_samplers", "generation_batch_size", "vllm", "server", "top_k", "top_p")
+        sections["rollout"] = {**{name: known["rollout"][name] for name in same}, "max_new_tokens": limit}
+    if room is not None:
+        _fit(sections, room)
+    return load_mapping(sections, source="rlinf eval", overrides=overrides)
+
+
+def _fit(sections: dict[str, Any], room: int) -> None:
+    """Prompts and responses that the model has positions for: at most half of them for the prompt."""
+    prompt = min(sections["data"]["max_prompt_length"], room // 2)
+    sections["data"]["max_prompt_length"] = prompt
+    sections["rollout"]["max_new_tokens"] = min(sections["rollout"]["max_new_tokens"], room - prompt)
+
+
+def _split(path: Path) -> str | None:
+    """The held-out split of a folder that has one; everything in a file."""
+    if path.is_file():
+        return None
+    names = [child.name.lower() for child in path.rglob("*")]
+    return "eval" if any(name.startswith(_HELD_OUT) for name in names) else None

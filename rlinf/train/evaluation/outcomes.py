@@ -1,0 +1,114 @@
+"""What each task of an evaluation came to, and the rates that follow from it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Self
+
+from rlinf.rollouts.text.rows import Row
+from rlinf.train.evaluation.intervals import pass_at_k, share_interval, with_interval
+from rlinf.types import Metrics
+
+
+@dataclass(frozen=True)
+class TaskOutcome:
+    """The responses to one task."""
+
+    task: str
+    """A digest of the prompt and the reference answer: the same task has the same one in every evaluation."""
+    verdicts: tuple[str, ...]
+    """Of each response, as the environment told it."""
+    answers: tuple[str | None, ...]
+    """The final answer that was found in each response; None where there was none."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Self:
+        """Of all responses to one task."""
+        text = f"{rows[0].prompt_text}\0{rows[0].answer}"
+        extracted = [row.facts.get("extracted") for row in rows]
+        return cls(
+            blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest(),
+            tuple(row.verdict for row in rows),
+            tuple(None if answer is None else str(answer) for answer in extracted),
+        )
+
+    @property
+    def correct(self) -> int:
+        return self.verdicts.count("correct")
+
+    @property
+    def share(self) -> float:
+        """Correct responses among all."""
+        return self.correct / len(self.verdicts)
+
+    @property
+    def majority(self) -> float:
+        """Whether the most frequent answer is correct (self-consistency, arXiv:2203.11171); 0 without any answer.
+
+        All correct responses have one answer, whatever they wrote; wrong ones count as equal where their text is, but
+        for spaces, commas, dollar signs and case. Of several answers that are equally frequent each is as good.
+
+        >>> TaskOutcome("", ("correct", "correct", "wrong", "wrong"), ("1/2", "0.5", "2", " 2")).majority
+        0.5
+        >>> TaskOutcome("", ("unparsable", "correct"), (None, "7")).majority
+        1.0
+        """
+        votes: Counter[str | None] = Counter()
+        for verdict, answer in zip(self.verdicts, self.answers, strict=True):
+            if verdict == "correct":
+                votes[None] += 1
+            elif answer is not None:
+                votes[_plain(answer)] += 1
+        if not votes:
+            return 0.0
+        most = max(votes.values())
+        tied = [answer for answer, count in votes.items() if count == most]
+        return (None in tied) / len(tied)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the file of an evaluation; :meth:`from_json` reads it."""
+        return {"task": self.task, "verdicts": list(self.verdicts), "answers": list(self.answers)}
+
+    @classmethod
+    def from_json(cls, told: dict[str, Any]) -> Self:
+        """The outcome that :meth:`as_json` wrote."""
+        return cls(str(told["task"]), tuple(told["verdicts"]), tuple(told["answers"]))
+
+
+def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:
+    """Metric -> its value for each task; its mean over the tasks is what is reported.
+
+    With k > 1 responses a task: `avg@k` (the share of correct ones, the same as `accuracy`), `pass@j` for the powers of
+    two up to k and k itself (unbiased), and `maj@k`.
+
+    >>> sorted(rates([TaskOutcome("", ("correct", "wrong", "wrong"), ("1", "2", "2"))]))
+    ['accuracy', 'avg@3', 'maj@3', 'pass@2', 'pass@3']
+    """
+    samples = len(outcomes[0].verdicts)
+    found = {"accuracy": [outcome.share for outcome in outcomes]}
+    if samples == 1:
+        return found
+    found[f"avg@{samples}"] = found["accuracy"]
+    for k in sorted({*(2**i for i in range(1, int(math.log2(samples)) + 1)), samples}):
+        found[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
+    found[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
+    return found
+
+
+def rate_metrics(outcomes: Sequence[TaskOutcome]) -> Metrics:
+    """:func:`rates` as metrics under `eval/`, each with its 95% interval (:func:`share_interval`)."""
+    samples, metrics = len(outcomes[0].verdicts), Metrics()
+    for name, values in rates(outcomes).items():
+        # A vote is one trial a task, however many responses took part in it.
+        trials = 1 if name.startswith("maj@") else samples
+        mean = sum(values) / len(values)
+        metrics |= with_interval(f"eval/{name}", mean, share_interval(values, trials), len(values))
+    return metrics
+
+
+def _plain(answer: str) -> str:
+    return "".join(letter for letter in answer.lower() if letter not in " ,$\t\n")
