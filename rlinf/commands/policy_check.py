@@ -11,6 +11,7 @@ from typing import Any
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.errors import UserError
+from rlinf.models.gguf import is_gguf, model_folder
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
@@ -36,7 +37,12 @@ def policy_findings(config: Config) -> list[Finding]:
 
 
 def local_files(path: str) -> Path | None:
-    """Where a path, or the name of a hub repository, is read from without a download; None where it is not here."""
+    """Where a path, or the name of a hub repository, is read from without a download; None where it is not here.
+
+    A GGUF file is converted for it, where that was not done yet.
+    """
+    if is_gguf(path):
+        return Path(model_folder(path))
     folder = Path(path).expanduser()
     if folder.is_dir():
         return folder

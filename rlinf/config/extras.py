@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from rlinf.config.machine import installed
 from rlinf.config.schema import Config
+from rlinf.models.gguf import is_gguf
 
 MODULES: Mapping[str, str] = {
     "lora": "peft",
+    "gguf": "gguf",
     "datasets": "datasets",
     "megatron": "megatron",
     "vllm": "vllm",
@@ -87,6 +89,8 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("megatron", "learner.backend: megatron"))
     if config.policy.lora.rank > 0:
         needed.append(Extra("lora", f"policy.lora.rank: {config.policy.lora.rank}"))
+    if config.policy.path is not None and is_gguf(config.policy.path):
+        needed.append(Extra("gguf", f"policy.path: {config.policy.path}"))
     if config.logging.wandb_project is not None:
         needed.append(Extra("wandb", "logging.wandb_project"))
     if config.logging.mlflow_experiment is not None:

@@ -24,8 +24,9 @@ from rlinf.learners.shards import SafetensorsFolder, export_weights
 
 _DESCRIPTION = (
     "A run, or RUN/checkpoints/step_000010, to the folder of its policy: a Hugging Face folder with the tokenizer, "
-    "adapters merged, or what a simulator policy's from_pretrained reads. A Hugging Face folder to a checkpoint of the "
-    "megatron learner, which loads at any layout; under torchrun every process holds its share only."
+    "adapters merged, or what a simulator policy's from_pretrained reads. A GGUF file to a Hugging Face folder, "
+    "de-quantised. A Hugging Face folder to a checkpoint of the megatron learner, which loads at any layout; under "
+    "torchrun every process holds its share only."
 )
 _CHECKPOINT = "megatron"
 _CPU = torch.device("cpu")
@@ -73,7 +74,9 @@ def is_megatron(folder: Path) -> bool:
 def build_parser() -> argparse.ArgumentParser:
     """The options of `rlinf convert`."""
     parser = argparse.ArgumentParser(prog="rlinf convert", description=_DESCRIPTION)
-    parser.add_argument("folder", type=Path, metavar="IN", help="a run, a checkpoint of one, or a Hugging Face folder")
+    parser.add_argument(
+        "folder", type=Path, metavar="IN", help="a run, a checkpoint of one, a GGUF file or a Hugging Face folder"
+    )
     parser.add_argument(
         "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
     )

@@ -1,4 +1,4 @@
-"""Policies and tokenizers from a folder, a hub name, or an architecture with random weights."""
+"""Policies and tokenizers from a folder, a hub name, a GGUF file, or an architecture with random weights."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from rlinf.errors import UserError
+from rlinf.models.gguf import model_folder
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vocabulary import require_vocabulary
 
@@ -34,6 +35,7 @@ def load_tokenizer(path: str) -> Any:
     """The tokenizer of a checkpoint; a pad token is set where it has none."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    path = model_folder(path)
     try:
         # Asked for a folder with a qwen2 model in it, AutoTokenizer puts Qwen's own splitting rules in the place of
         # those that a tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
@@ -94,6 +96,7 @@ def checkpoint_config(path: str) -> Any:
     """The transformers configuration of a checkpoint; PolicyError where there is none."""
     from transformers import AutoConfig
 
+    path = model_folder(path)
     try:
         return AutoConfig.from_pretrained(path)
     except Exception as error:
@@ -114,6 +117,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     """A checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
     from transformers import AutoModelForCausalLM
 
+    path = model_folder(path)
     try:
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
     except Exception as error:

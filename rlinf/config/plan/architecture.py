@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.config.schema import PolicyConfig
+from rlinf.models.gguf import cached_folder, is_gguf
 
 FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
 """Decoders whose parameters this module can count."""
@@ -17,7 +18,8 @@ def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
     """The transformers configuration of a policy: as written, or ``config.json`` of its folder; empty if unknown."""
     if policy.path is None:
         return policy.architecture
-    file = Path(policy.path).expanduser() / "config.json"
+    folder = cached_folder(policy.path) if is_gguf(policy.path) else Path(policy.path).expanduser()
+    file = folder / "config.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -64,7 +64,9 @@ class PolicyConfig:
     name: Literal["causal_lm", "actor_critic", "vla"] = "causal_lm"
     """`causal_lm` for text, `actor_critic` for simulators, `vla` (vision, language, action) likewise."""
     path: str | None = None
-    """A Hugging Face folder or hub name (text), or an exported policy (simulators)."""
+    """A Hugging Face folder, a hub name or a `.gguf` file (text), or an exported policy (simulators).
+
+    A `.gguf` file is de-quantised on the first use (extra `gguf`) and the result kept in `~/.cache/rlinf/models`."""
     architecture: dict[str, object] = field(default_factory=dict)
     """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size`, ...), random weights."""
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

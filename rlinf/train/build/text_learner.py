@@ -60,14 +60,14 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Le
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
     from rlinf.models.checkpoint_names import by_expert
-    from rlinf.models.loading import activation_dtype
+    from rlinf.models.loading import activation_dtype, checkpoint_config
 
     device = join_group(config, info)
     if config.policy.path is not None:
-        from transformers import AutoConfig
+        from rlinf.models.gguf import model_folder
 
-        source = AutoConfig.from_pretrained(config.policy.path)
-        read: Callable[[str], Any] = SafetensorsFolder.of(config.policy.path)
+        source = checkpoint_config(config.policy.path)
+        read: Callable[[str], Any] = SafetensorsFolder.of(model_folder(config.policy.path))
     else:
         model = language_model(config, tokenizer_path)
         source, read = model.config, dict(by_expert(model.named_parameters())).__getitem__
