@@ -108,6 +108,8 @@ def _earlier_classes() -> list[Any]:
         ),
         np.ndarray,
         np.dtype,
+        # An empty bytes object is pickled as a call of its type.
+        bytes,
         *{type(np.dtype(code)) for code in "?bBhHiIlLqQefd"},
     ]
     return [

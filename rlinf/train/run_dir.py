@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rlinf.config import Config, diff
+from rlinf.config.dump import flat
 from rlinf.config.facts import run_directory
 from rlinf.config.stored import environment_digests, load_stored, stored_yaml
 from rlinf.durable import FULL, DiskFullError, file_of, write_atomically
@@ -103,16 +105,20 @@ class RunDirectory:
         if saved.exists() and self.begun():
             self._require_the_same(config, load_stored(saved))
 
-    def refusal(self, changed: Sequence[str]) -> str:
-        """Why a run with these differences does not go on here, and how to go on."""
+    def refusal(self, changed: Sequence[str], overrides: Sequence[str] = ()) -> str:
+        """Why a run with these differences does not continue here, and how to continue it.
+
+        ``overrides``: what takes the differences back on the command line, one ``key=value`` each.
+        """
         policy = self.path / "policy"
         listed = "\n  ".join(changed)
+        added = f" (add to the command: {shlex.join(overrides)})" if overrides else ""
         first = "" if policy.is_dir() else "finish this run first, and "
         return (
             f"{self.path} holds a run with another configuration:\n  {listed}\n"
-            f"To go on with that run, take these changes back. To use them, choose another run.dir; to build on what "
-            f"was learned, {first}write policy.path: {policy} there in place of the keys that describe the network "
-            "(the optimiser starts afresh)."
+            f"To go on with that run, take these changes back{added}. To use them, choose another run.dir; to build on "
+            f"what was learned, {first}write policy.path: {policy} there in place of the keys that describe the "
+            "network (the optimiser starts afresh)."
         )
 
     def _begin(self, config: Config) -> None:
@@ -127,6 +133,9 @@ class RunDirectory:
     def _require_the_same(self, config: Config, before: Config) -> None:
         """Raises :class:`RunDirectoryError` that lists what changed since the run began."""
         changed = [line for line in diff(before, config) if not line.startswith(_MAY_CHANGE)]
+        stored = flat(before)
+        keys = [line.partition(":")[0] for line in changed]
+        overrides = [f"{key}={stored[key]}" for key in keys if key in stored]
         digests = read_json_file(self.path / _ENVIRONMENT) or {}
         now = environment_digests(config, digests)
         changed += [
@@ -135,7 +144,7 @@ class RunDirectory:
             if not key.startswith(_MAY_CHANGE) and digests.get(key, digest) != digest
         ]
         if changed:
-            raise RunDirectoryError(self.refusal(changed))
+            raise RunDirectoryError(self.refusal(changed, overrides))
 
     def begun(self) -> bool:
         """Whether there is anything to lose: a run that did not get beyond its configuration may be corrected."""
