@@ -123,7 +123,7 @@ class RaySession:
 def _raylet() -> int | None:
     """Of the Ray that this process has started."""
     node = ray_worker._global_node
-    started = node.all_processes.get(ray_constants.PROCESS_TYPE_RAYLET, []) if node is not None else []
+    started: list[Any] = node.all_processes.get(ray_constants.PROCESS_TYPE_RAYLET, []) if node is not None else []
     return int(started[0].process.pid) if started else None
 
 

@@ -170,11 +170,12 @@ def _read_model(file: Path) -> Any:
     from transformers import AutoModelForCausalLM
 
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(file.parent), gguf_file=file.name, dtype=torch.float32, output_loading_info=True
         )
     except Exception as error:  # likewise
         raise GGUFError(f"transformers cannot read {file} as a causal language model: {error}") from error
+    model, report = loaded
     if report["missing_keys"]:
         raise GGUFError(f"{file} is not complete: it lacks {', '.join(sorted(report['missing_keys'])[:5])}")
     return model.eval()
