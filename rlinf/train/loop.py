@@ -14,12 +14,12 @@ import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
-from rlinf.config.plan.memory import needs_reference
+from rlinf.config.facts import holds_fragments, needs_reference, needs_values
 from rlinf.errors import UserError
 from rlinf.learners.stage import Stage
 from rlinf.stopping import Stopped, held
 from rlinf.train.build.graph import Graph
-from rlinf.train.build.options import holds_fragments, needs_values, training_stage
+from rlinf.train.build.options import training_stage
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.intervals import masked_mean

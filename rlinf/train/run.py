@@ -15,6 +15,7 @@ from rich.text import Text
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
+from rlinf.config.facts import is_text
 from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
@@ -144,7 +145,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 
 def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of policy."""
-    if config.policy.name == "causal_lm":
+    if is_text(config):
         from rlinf.train.build.text import build_text_graph
 
         return build_text_graph(config, cluster, folder)
@@ -198,7 +199,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
 
 def cluster_config(config: Config) -> ClusterConfig:
     """The cluster section, with the environment variables that the sampler's engine needs before it is imported."""
-    if config.policy.name != "causal_lm":
+    if not is_text(config):
         return config.cluster
     needed = environment(config.rollout.sampler, device="cuda" if gpus_of(config)[1] else "cpu")
     return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})

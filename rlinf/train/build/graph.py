@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rlinf.config import Config
+from rlinf.config.facts import gpus_per_learner, is_text, shares_gpus
 from rlinf.interfaces import Rollout
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.workers.learner_pool import LearnerPool
@@ -55,7 +56,7 @@ def engine_gpus(config: Config) -> int:
     from rlinf.samplers.build import resolve_name
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    vllm = config.policy.name == "causal_lm" and resolve_name(config.rollout.sampler, device=device) == "vllm"
+    vllm = is_text(config) and resolve_name(config.rollout.sampler, device=device) == "vllm"
     return config.rollout.vllm.tensor_parallel_size if vllm else 1
 
 
@@ -65,12 +66,12 @@ def gpus_of(config: Config) -> tuple[float, float]:
 
     cluster = config.cluster
     available = torch.cuda.is_available()
-    learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(available)
+    learner = gpus_per_learner(config, on_gpus=available)
     if config.rollout.sampler == "server":
         return learner, 0.0
     if cluster.gpus_per_sampler is not None:
         return learner, cluster.gpus_per_sampler
     wide = engine_gpus(config)
-    if cluster.placement == "separate" or not learner:
+    if not shares_gpus(config) or not learner:
         return learner, float(available) * wide
     return learner / 2, learner / 2 if wide == 1 else float(wide)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.checks.acting import acts_in
-from rlinf.config.facts import collects_episodes
+from rlinf.config.facts import acts_in, collects_episodes, evaluation_env, is_off_policy, training_env
 from rlinf.interfaces import Learner, Policy
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
 from rlinf.train.build.graph import Graph, gpus_of
@@ -35,7 +31,7 @@ _TOKENIZER_STARTS = 500
 
 def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    off_policy = config.algorithm.loss_type == OFF_POLICY_LOSS
+    off_policy = is_off_policy(config)
     envs = EnvPool(
         cluster.spawn(
             "env",
@@ -94,45 +90,15 @@ def layout_of(config: Config) -> Layout:
     return "episodes" if collects_episodes(config) else "fragments"
 
 
-def env_options(config: Config) -> EnvOptions:
-    env = config.env
-    return EnvOptions(
-        id=env.id,
-        kwargs=env.kwargs,
-        wrappers=tuple(env.wrappers),
-        reset_state_ids=tuple(env.reset_state_ids),
-        vectorization=env.vectorization,
-        isolation=env.isolation,
-        python=env.python,
-        max_episode_steps=env.max_episode_steps,
-        ignore_terminations=env.ignore_terminations,
-        num_action_chunks=env.num_action_chunks,
-        frame_stack=env.frame_stack,
-        success_key=env.success_key,
-        step_timeout_s=env.step_timeout_s,
-        start_timeout_s=config.cluster.start_timeout_s,
-        max_failures=env.max_failures,
-    )
-
-
-def evaluation_env_options(config: Config) -> EnvOptions:
-    """The environment of evaluations: that of training, on other start states."""
-    return replace(
-        env_options(config),
-        kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
-        reset_state_ids=tuple(config.evaluation.reset_state_ids),
-    )
-
-
 def worker_options(config: Config) -> EnvWorkerOptions:
     return EnvWorkerOptions(
-        env=env_options(config),
+        env=training_env(config),
         seed=config.run.seed,
         layout=layout_of(config),
         num_steps=config.rollout.num_steps,
         auto_reset=config.env.auto_reset,
-        next_observations=config.algorithm.loss_type == OFF_POLICY_LOSS,
-        evaluation_env=evaluation_env_options(config),
+        next_observations=is_off_policy(config),
+        evaluation_env=evaluation_env(config),
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
         traced_episodes=config.evaluation.video_episodes,
         films=config.evaluation.video_every > 0,
@@ -151,7 +117,7 @@ def vector_options(config: Config) -> VectorOptions:
         env_id=config.env.id,
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
-        off_policy=config.algorithm.loss_type == OFF_POLICY_LOSS,
+        off_policy=is_off_policy(config),
         evaluation_seed=config.evaluation.seed,
         filmed_episodes=config.evaluation.video_episodes,
     )
@@ -189,7 +155,7 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
 
 def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
     bucket = config.learner.weight_bucket_mb << 20
-    if config.algorithm.loss_type == OFF_POLICY_LOSS:
+    if is_off_policy(config):
         return LearnerWorker(_sac_learner(config, spaces, folder, info), rank=info.rank, bucket_bytes=bucket)
 
     def policy(_device: str) -> Policy:
@@ -199,27 +165,15 @@ def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: 
 
 
 def _sac_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Learner:
-    from rlinf.learners.sac import SacLearner, SacOptions
+    from rlinf.learners.sac import SacLearner
 
-    algorithm, optimizer = config.algorithm, config.learner.optimizer
     device, ranks = placed(config, info)
     return SacLearner(
         make_policy(config, *spaces),
-        SacOptions(
-            seed=config.run.seed,
-            gamma=algorithm.gamma,
-            lr=optimizer.lr,
-            critic_lr=optimizer.critic_lr,
-            tau=algorithm.sac_tau,
-            alpha=algorithm.sac_alpha,
-            target_entropy=algorithm.sac_target_entropy,
-            replay_capacity=algorithm.replay_capacity,
-            replay_start=algorithm.replay_start,
-            replay_batch_size=algorithm.replay_batch_size,
-            replay_ratio=algorithm.replay_ratio,
-            n_step=algorithm.n_step,
-            replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
-        ),
+        config.algorithm,
+        config.learner.optimizer,
+        seed=config.run.seed,
+        replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         device=device,
         rank=info.rank,
         size=info.size,

@@ -13,7 +13,7 @@ from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.lengths import conversation_tokens
+from rlinf.config.facts import conversation_tokens, row_tokens, shares_gpus
 from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
@@ -164,7 +164,7 @@ def _on_gpus(config: Config, gpus: float) -> Resources:
 
 def _bundle(config: Config) -> str | None:
     """Colocated groups name the same bundle."""
-    return None if config.cluster.placement == "separate" else "policy"
+    return "policy" if shares_gpus(config) else None
 
 
 def _sleeps(config: Config) -> bool:
@@ -218,7 +218,7 @@ def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
         eos_token_ids=eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
-        max_model_len=config.data.max_prompt_length + conversation_tokens(config),
+        max_model_len=row_tokens(config),
         device="cuda" if gpus_of(config)[1] > 0 else "cpu",
         dtype=config.policy.dtype,
         attention=config.policy.attention,
