@@ -166,7 +166,7 @@ def _step(trainer: Any, step: int) -> dict[str, float]:
     batch, metrics = trainer.collect(step)
     batch, _ = trainer.prepare(batch)
     trainer.update(batch, step)
-    trainer.send_weights(step + 1)
+    trainer.graph.hand_over(step + 1)
     return metrics
 
 

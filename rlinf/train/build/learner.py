@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.interfaces import Policy
-from rlinf.train.build.graph import gpus_of
+from rlinf.train.build.devices import Devices
 from rlinf.train.build.options import stages_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def learner_device(config: Config) -> torch.device:
     """The card that Ray shows this worker, or the CPU."""
     import torch
 
-    return torch.device("cuda" if gpus_of(config)[0] > 0 else "cpu")
+    return torch.device(Devices.of(config).learner_device)
 
 
 def join_group(config: Config, info: RankInfo) -> torch.device:

@@ -13,12 +13,14 @@ from rlinf.config.facts import acts_in, collects_episodes, evaluation_env, is_of
 from rlinf.interfaces import Learner, Policy
 from rlinf.rollouts.simulator.env_worker import EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
-from rlinf.train.build.graph import Graph, gpus_of
+from rlinf.train.build.devices import Devices
 from rlinf.train.build.learner import placed, torch_learner
 from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
+from rlinf.train.graph import Graph
 from rlinf.train.imitation import Imitation
+from rlinf.train.preparation import OffPolicy, OnPolicy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -31,7 +33,7 @@ _TOKENIZER_STARTS = 500
 
 def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    off_policy = is_off_policy(config)
+    devices, off_policy = Devices.of(config), is_off_policy(config)
     envs = EnvPool(
         cluster.spawn(
             "env",
@@ -52,10 +54,10 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         "learner",
         functools.partial(_build_learner, config, envs.spaces(), folder),
         n=config.learner.num_workers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=devices.learner),
         rendezvous=config.learner.num_workers > 1,
     )
-    on_gpus = acts_in(config) == "sampler" and all(gpus_of(config))
+    on_gpus = acts_in(config) == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
     evaluator = VectorEvaluator(
@@ -64,10 +66,11 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
+        preparation=OffPolicy() if off_policy else OnPolicy(config, learner),
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
-        on_policy=not off_policy,
+        overlaps=config.rollout.ahead > 0,
         warm_start_batch=None if off_policy else warm_start.batch,
         restarts=envs.numbers,
         notes={"env.vectorization": envs.vectorization()},
@@ -80,7 +83,7 @@ def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path
         "sampler",
         functools.partial(_build_sampler, config, envs.spaces(), folder),
         n=config.rollout.num_samplers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[1]),
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=Devices.of(config).sampler),
     )
     return ServedEnvPool(envs.group, samplers, cluster)
 
@@ -132,7 +135,7 @@ def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
 def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServerWorker:
     import torch
 
-    device = torch.device("cuda" if gpus_of(config)[1] > 0 else "cpu")
+    device = torch.device(Devices.of(config).sampler_device)
     return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
 
 
