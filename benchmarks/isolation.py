@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vectorize import make_vec_env
 
 RESULTS = Path(__file__).resolve().parent / "results" / "isolation.md"
@@ -58,7 +58,7 @@ class Cost:
     cpu: float
 
 
-def measure(options: EnvOptions, num_lanes: int, steps: int) -> Cost:
+def measure(options: EnvConfig, num_lanes: int, steps: int) -> Cost:
     lanes = make_vec_env(options, num_lanes)
     everyone = list(range(num_lanes))
     actions = np.random.default_rng(0).integers(0, 2, (steps, num_lanes))
@@ -91,8 +91,8 @@ def table(python: str | None, steps: int) -> str:
         "|---|---|---|---|---|---|",
     ]
     for env_id, num_lanes in _CASES:
-        here = measure(EnvOptions(env_id, vectorization="sync"), num_lanes, steps)
-        there = measure(EnvOptions(env_id, isolation="process", python=python), num_lanes, steps)
+        here = measure(EnvConfig(env_id, vectorization="sync"), num_lanes, steps)
+        there = measure(EnvConfig(env_id, isolation="process", python=python), num_lanes, steps)
         name = env_id.replace("isolation:Picture-v0", "84 x 84 x 3 image")
         lines.append(
             f"| {name} | {num_lanes} | {here.cpu:.0f} | {there.cpu:.0f} | {here.wall:.0f} | {there.wall:.0f} |"

@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
+from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.learner import MegatronConfig
 from rlinf.learners.ranks import ONE_RANK, TorchRanks
 from rlinf.learners.stage import Stage
@@ -123,7 +124,7 @@ def make_learner(backend: str, layout: MegatronConfig, family: str) -> Any:
     model = make_model(family)
     objective = Objective.of("actor", entropy_bonus=0.01)
     # eps: where a gradient is nearly zero, rounding would decide the sign of Adam's first step.
-    stage = Stage(name="train", objective=objective, lr=1e-3, eps=1e-5)
+    stage = Stage(name="train", objective=objective, optimizer=OptimizerConfig(lr=1e-3, eps=1e-5))
     options: dict[str, Any] = {"stages": (stage,), "seed": 0, "micro_batch_tokens": MICRO_BATCH_TOKENS}
     if backend == "megatron":
         from rlinf.learners.megatron.learner import MegatronLearner

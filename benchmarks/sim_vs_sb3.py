@@ -123,7 +123,7 @@ def throughput(_seed: int) -> dict[str, float]:
     import torch
 
     from rlinf.config import load
-    from rlinf.rollouts.envs.make_env import EnvOptions
+    from rlinf.config.schema import EnvConfig
     from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
     from rlinf.train.build.simulator import make_policy
 
@@ -131,7 +131,7 @@ def throughput(_seed: int) -> dict[str, float]:
     config = load(RECIPES / "cartpole_ppo.yaml", [])
     found = {}
     for count, kind in ((8, "sync"), (1024, "native")):
-        options = EnvWorkerOptions(EnvOptions("CartPole-v1", vectorization=kind), seed=0, num_steps=128)
+        options = EnvWorkerOptions(EnvConfig("CartPole-v1", vectorization=kind), seed=0, num_steps=128)
         worker = EnvWorker(options, range(count), partial(make_policy, config))
         worker.collect(0)
         began, steps, step = time.process_time(), 0, 0
@@ -166,7 +166,7 @@ def _step(trainer: Any, step: int) -> dict[str, float]:
     batch, metrics = trainer.collect(step)
     batch, _ = trainer.prepare(batch)
     trainer.update(batch, step)
-    trainer.send_weights(step + 1)
+    trainer.graph.hand_over(step + 1)
     return metrics
 
 

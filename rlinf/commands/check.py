@@ -7,14 +7,14 @@ from pathlib import Path
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
-from rlinf.config.facts import run_directory
+from rlinf.config.facts import is_text, run_directory
 from rlinf.errors import UserError
 
 
 def examine(config: Config) -> bool:
     """Prints what there is to say; whether training would fail, or learn from something wrong."""
     lines: list[str] = []
-    if config.policy.name == "causal_lm":
+    if is_text(config):
         from rlinf.commands.text_check import examine_text
 
         report = examine_text(config)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.extras import simulator_extra
-from rlinf.config.facts import collects_episodes
+from rlinf.config.facts import collects_episodes, evaluation_env, training_env
 from rlinf.errors import UserError
 
 if TYPE_CHECKING:
-    from rlinf.rollouts.envs.make_env import EnvOptions
+    from rlinf.config.schema import EnvConfig
 
 _PATIENCE_S = 2.0
 _LONG = 1_000
@@ -84,10 +84,10 @@ def examine_env(config: Config) -> list[Finding]:
 
     A simulator that is not installed is left alone.
     """
-    from rlinf.rollouts.envs.make_env import EnvOptions, takes_env_as_it_is
+    from rlinf.config.schema import EnvConfig
+    from rlinf.rollouts.envs.make_env import takes_env_as_it_is
     from rlinf.rollouts.envs.offscreen import offscreen
     from rlinf.rollouts.isolation.process import EnvProcessError
-    from rlinf.train.build.simulator import env_options
 
     env = config.env
     extra = simulator_extra(env.id)
@@ -95,8 +95,8 @@ def examine_env(config: Config) -> list[Finding]:
         return []
     if config.evaluation.video_every:
         os.environ.update(offscreen())
-    bare = EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python)
-    whole = env_options(config)
+    bare = EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python)
+    whole = training_env(config)
     try:
         findings = _remarks(bare)
         if not any(finding.serious for finding in findings):
@@ -113,7 +113,7 @@ def examine_env(config: Config) -> list[Finding]:
     return merged(findings)
 
 
-def _remarks(options: EnvOptions) -> list[Finding]:
+def _remarks(options: EnvConfig) -> list[Finding]:
     """What gymnasium's checker and random episodes say of the environment of ``options``."""
     from rlinf.rollouts.envs.env_checker import remarks_on
     from rlinf.rollouts.envs.make_env import make_env
@@ -123,14 +123,13 @@ def _remarks(options: EnvOptions) -> list[Finding]:
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
 
 
-def _unfit(config: Config, options: EnvOptions) -> list[Finding]:
+def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     """Environments that differ from each other, or that the policy can not be made for, or that never end."""
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
-    from rlinf.train.build.simulator import evaluation_env_options
     from rlinf.train.build.simulator_policy import make_policy, require_fit
 
-    training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env_options(config)))
+    training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env(config)))
     lanes = []
     try:
         for each, count in ((training, 2), (evaluation, 1)):
@@ -154,7 +153,7 @@ def _unfit(config: Config, options: EnvOptions) -> list[Finding]:
     return _unlimited(options) if whole_episodes and options.isolation == "none" else []
 
 
-def _passes_ids_over(options: EnvOptions) -> bool:
+def _passes_ids_over(options: EnvConfig) -> bool:
     """Whether two numbered start states are the same one: the environment does not read the numbers."""
     from gymnasium.utils.env_checker import data_equivalence
 
@@ -172,7 +171,7 @@ def _passes_ids_over(options: EnvOptions) -> bool:
     return data_equivalence(*first)
 
 
-def _unlimited(options: EnvOptions) -> list[Finding]:
+def _unlimited(options: EnvConfig) -> list[Finding]:
     """What to say of an environment without a time limit whose episodes of random actions are long, or do not end.
 
     A policy that goes in circles makes them endless where random actions get out in the end.
@@ -218,12 +217,11 @@ def merged(findings: list[Finding]) -> list[Finding]:
 
 def _filming_problem(config: Config) -> str | None:
     """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
-    from rlinf.rollouts.envs.make_env import EnvOptions
+    from rlinf.config.schema import EnvConfig
     from rlinf.rollouts.video.filmable import filming_problem
-    from rlinf.train.build.simulator import evaluation_env_options
 
-    env = evaluation_env_options(config)
-    return filming_problem(EnvOptions(env.id, env.kwargs, isolation=env.isolation, python=env.python))
+    env = evaluation_env(config)
+    return filming_problem(EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python))
 
 
 def explain(message: str, *, fatal: bool) -> Finding:

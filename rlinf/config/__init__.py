@@ -1,12 +1,20 @@
-"""YAML to a typed, checked configuration. Imports neither torch nor ray."""
+"""YAML to a typed, checked configuration. Imports neither torch nor ray.
+
+Names are imported when they are first asked for: the schema alone needs nothing but the standard library, so that an
+environment's own interpreter can read its section.
+"""
 
 from __future__ import annotations
 
-from rlinf.config.dump import diff, flat, to_mapping, to_yaml
-from rlinf.config.loading import Resolved, load, load_mapping, resolve
-from rlinf.config.problems import ConfigErrors, ConfigProblem
-from rlinf.config.schema import Config
-from rlinf.config.stored import StoredConfigError, load_stored, stored, stored_yaml
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlinf.config.dump import diff, flat, to_mapping, to_yaml
+    from rlinf.config.loading import Resolved, load, load_mapping, resolve
+    from rlinf.config.problems import ConfigErrors, ConfigProblem
+    from rlinf.config.schema import Config
+    from rlinf.config.stored import StoredConfigError, load_stored, stored, stored_yaml
 
 __all__ = [
     "Config",
@@ -25,3 +33,14 @@ __all__ = [
     "to_mapping",
     "to_yaml",
 ]
+
+_MODULES = ("schema", "loading", "dump", "problems", "stored")
+
+
+def __getattr__(name: str) -> object:
+    """One of ``__all__``, from the module that defines it."""
+    if name in __all__:
+        for module in (importlib.import_module(f"{__name__}.{stem}") for stem in _MODULES):
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlinf.config.facts import collects_episodes, compares_groups, is_pretrained
+from rlinf.config.facts import compares_groups, holds_fragments, is_pretrained, is_text
 from rlinf.config.schema import Config
 
 
@@ -28,11 +28,7 @@ class ConditionalDefault:
 
 
 def _untrained_simulator_policy(config: Config) -> bool:
-    return config.policy.name != "causal_lm" and not is_pretrained(config)
-
-
-def _discounts(config: Config) -> bool:
-    return config.policy.name != "causal_lm" and not collects_episodes(config)
+    return not is_text(config) and not is_pretrained(config)
 
 
 def _tunes_pretrained(config: Config) -> bool:
@@ -43,7 +39,7 @@ CONDITIONAL: tuple[ConditionalDefault, ...] = (
     ConditionalDefault(
         "learner.optimizer.lr", 3e-4, "simulators, unless the language model is pretrained", _untrained_simulator_policy
     ),
-    ConditionalDefault("algorithm.gamma", 0.99, "simulators with adv_type: gae or loss_type: sac", _discounts),
+    ConditionalDefault("algorithm.gamma", 0.99, "simulators with adv_type: gae or loss_type: sac", holds_fragments),
     ConditionalDefault("sft.lr", 1e-5, "pretrained language models", _tunes_pretrained),
     ConditionalDefault(
         "algorithm.group_size", 1, "estimators that do not compare groups", lambda config: not compares_groups(config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rlinf.config.facts import is_text
 from rlinf.config.machine import installed
 from rlinf.config.schema import Config
 from rlinf.models.gguf import is_gguf
@@ -83,7 +84,7 @@ class Extra:
 def needed_extras(config: Config) -> list[Extra]:
     """What must be installed beside the base for this run."""
     needed = []
-    if config.rollout.sampler == "vllm" and config.policy.name == "causal_lm":
+    if config.rollout.sampler == "vllm" and is_text(config):
         needed.append(Extra("vllm", "rollout.sampler: vllm"))
     if config.learner.backend == "megatron":
         needed.append(Extra("megatron", "learner.backend: megatron"))

@@ -1,10 +1,13 @@
-"""What follows from a configuration and is read by its checks, the plan and the run alike."""
+"""Derives what follows from a configuration. Each fact is asked here, by checks, plan, build and components alike."""
 
 from __future__ import annotations
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS, columns_of, estimator
+from dataclasses import replace
+from typing import Literal
+
+from rlinf.algorithms.catalog import OFF_POLICY_LOSS, columns_of, estimator, loss
 from rlinf.config.placeholders import expand
-from rlinf.config.schema import Config
+from rlinf.config.schema import Config, EnvConfig
 
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 
@@ -14,10 +17,32 @@ def run_directory(config: Config) -> str:
     return expand(config.run.dir, {"name": config.run.name, "seed": config.run.seed})
 
 
+def is_text(config: Config) -> bool:
+    """Whether the policy is a language model on tasks (else it acts in a simulator)."""
+    return config.policy.name == "causal_lm"
+
+
+def is_pretrained(config: Config) -> bool:
+    """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
+    policy = config.policy
+    if policy.name == "vla":
+        return policy.path is not None or policy.vla.language.path is not None
+    return is_text(config) and policy.path is not None
+
+
+def is_off_policy(config: Config) -> bool:
+    """Whether the learner keeps transitions in a replay buffer and takes batches without advantages."""
+    return config.algorithm.loss_type == OFF_POLICY_LOSS
+
+
 def collects_episodes(config: Config) -> bool:
-    """Whether a step of a simulator run is a number of whole episodes (else of decisions of every env)."""
-    algorithm = config.algorithm
-    return "values" not in columns_of(algorithm.adv_type) and algorithm.loss_type != OFF_POLICY_LOSS
+    """Whether an iteration of a simulator run is a number of whole episodes (else of decisions of every env)."""
+    return "values" not in columns_of(config.algorithm.adv_type) and not is_off_policy(config)
+
+
+def holds_fragments(config: Config) -> bool:
+    """Whether a row of a batch is a stretch of steps in a simulator, and no whole episode or conversation."""
+    return not is_text(config) and not collects_episodes(config)
 
 
 def compares_groups(config: Config) -> bool:
@@ -26,12 +51,87 @@ def compares_groups(config: Config) -> bool:
         compares = estimator(config.algorithm.adv_type).compares_groups
     except ValueError:  # a name that the configuration's check has yet to refuse
         return False
-    return compares and config.algorithm.loss_type != OFF_POLICY_LOSS
+    return compares and not is_off_policy(config)
 
 
-def is_pretrained(config: Config) -> bool:
-    """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
-    policy = config.policy
-    if policy.name == "vla":
-        return policy.path is not None or policy.vla.language.path is not None
-    return policy.name == "causal_lm" and policy.path is not None
+def needs_values(config: Config) -> bool:
+    """Whether the critic has to be asked before advantages are made."""
+    algorithm = config.algorithm
+    return "values" in estimator(algorithm.adv_type).needs or "values" in loss(algorithm.loss_type).needs
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether a KL term asks for the reference policy."""
+    algorithm = config.algorithm
+    in_reward = algorithm.add_token_level_kl or estimator(algorithm.adv_type).token_kl
+    return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
+
+
+def rows_per_iteration(config: Config) -> int:
+    """Responses, or whole episodes, of one training iteration."""
+    return config.rollout.batch_size * config.algorithm.group_size
+
+
+def decisions_per_iteration(config: Config) -> int:
+    """Decisions of one training iteration where rows are fragments."""
+    return config.env.num_envs * config.rollout.num_steps
+
+
+def optimizer_steps_per_iteration(config: Config) -> int:
+    """Optimiser steps of one training iteration."""
+    return config.algorithm.update_epochs * config.algorithm.num_minibatches
+
+
+def conversation_tokens(config: Config) -> int:
+    """The most tokens after the first prompt: one response, or all turns with what the environment says in between.
+
+    Unless `rollout.max_conversation_tokens` says otherwise there is room for a whole response in every turn, and for an
+    answer of the environment between two of them that is as long as a prompt may be.
+    """
+    limit, turns = config.rollout.max_conversation_tokens, config.env.max_turns
+    room = turns * config.rollout.max_new_tokens + (turns - 1) * config.data.max_prompt_length
+    return room if limit is None else limit
+
+
+def row_tokens(config: Config) -> int:
+    """The most tokens of a row of text: its prompt and its conversation."""
+    return config.data.max_prompt_length + conversation_tokens(config)
+
+
+def training_env(config: Config) -> EnvConfig:
+    """The environment of training."""
+    return replace(config.env, start_timeout_s=config.cluster.start_timeout_s)
+
+
+def evaluation_env(config: Config) -> EnvConfig:
+    """The environment of evaluations: that of training, with other arguments and on other start states."""
+    return replace(
+        training_env(config),
+        kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
+        reset_state_ids=config.evaluation.reset_state_ids,
+    )
+
+
+def acts_in(config: Config) -> Literal["worker", "sampler"]:
+    """What `rollout.act_in` comes to: a checkpoint is too large to be copied into every env worker."""
+    rollout = config.rollout
+    if rollout.act_in != "auto":
+        return rollout.act_in
+    large = config.policy.name == "vla" and config.policy.vla.language.path is not None
+    return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
+
+
+def shares_gpus(config: Config) -> bool:
+    """Whether samplers are put on the learner's GPUs, where there are any."""
+    return config.cluster.placement != "separate"
+
+
+def gpus_per_learner(config: Config, *, on_gpus: bool) -> float:
+    """GPUs of each learner rank; ``on_gpus``: whether the machine has any."""
+    asked = config.cluster.gpus_per_learner
+    return float(on_gpus) if asked is None else asked
+
+
+def activation_dtype(dtype: str, *, on_gpu: bool) -> str:
+    """``float32`` or ``bfloat16``, which is what ``auto`` comes to on a GPU."""
+    return dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"

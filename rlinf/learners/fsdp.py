@@ -151,8 +151,8 @@ class FSDPLearner(TorchLearner):
         whole = total.full_tensor() if isinstance(total, DTensor) else total
         norm = float(whole)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
-        if self.stage.grad_clip > 0:
-            nn.utils.clip_grads_with_norm_(trained, self.stage.grad_clip, whole)
+        if self.stage.optimizer.grad_clip > 0:
+            nn.utils.clip_grads_with_norm_(trained, self.stage.optimizer.grad_clip, whole)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()

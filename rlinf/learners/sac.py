@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 import math
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
 from rlinf.learners.ranks import ONE_RANK, Ranks
@@ -28,33 +28,17 @@ _SAMPLED_TOGETHER = 8
 _NO_REFERENCE = "loss_type sac keeps no reference policy"
 
 
-@dataclass(frozen=True)
-class SacOptions:
-    """Named as in the configuration: `algorithm.sac_*`, `algorithm.replay_*`, `learner.optimizer`."""
-
-    seed: int
-    gamma: float = 0.99
-    lr: float = 3e-4
-    critic_lr: float | None = None
-    tau: float = 0.005
-    alpha: float | Literal["auto"] = "auto"
-    target_entropy: float | None = None
-    replay_capacity: int = 1_000_000
-    replay_start: int = 1_000
-    replay_batch_size: int = 256
-    replay_ratio: float = 1.0
-    n_step: int = 1
-    replay_folder: Path | None = None
-
-
 class SacLearner:
     """An `interfaces.Learner` with one stage. ``policy`` is a `SoftActorCritic`, or has its draw and judge."""
 
     def __init__(
         self,
         policy: Any,
-        options: SacOptions,
+        algorithm: AlgorithmConfig,
+        optimizer: OptimizerConfig,
         *,
+        seed: int,
+        replay_folder: Path | None = None,
         device: torch.device | str = "cpu",
         rank: int = 0,
         size: int = 1,
@@ -62,23 +46,23 @@ class SacLearner:
     ) -> None:
         """``size`` divides the batch of an update. Networks are on ``device``, the buffer in host memory or on disk."""
         self.policy = policy.to(device)
-        self.options = options
+        self.algorithm, self.seed = algorithm, seed
         self.device, self.rank, self.size, self.ranks = torch.device(device), rank, size, ranks
-        self.replay = ReplayBuffer(options.replay_capacity, folder=options.replay_folder)
+        self.replay = ReplayBuffer(algorithm.replay_capacity, folder=replay_folder)
         self._target = copy.deepcopy(nn.ModuleList([policy.critic_encoder, policy.critic])).requires_grad_(False)
-        self._learns_alpha = options.alpha == "auto"
-        start = 0.0 if options.alpha == "auto" else math.log(options.alpha)
+        self._learns_alpha = algorithm.sac_alpha == "auto"
+        start = 0.0 if algorithm.sac_alpha == "auto" else math.log(algorithm.sac_alpha)
         self._log_alpha = nn.Parameter(torch.tensor(start, device=device), requires_grad=self._learns_alpha)
         # The temperature moves together with the actor: an optimiser of its own would cost as much as the actor's.
         moved_together = [self._log_alpha] if self._learns_alpha else []
         self._actor = FlatParameters([*policy.parameters_of_actor(), *moved_together])
         self._critic = FlatParameters(policy.parameters_of_critic())
         self._target_weights = FlatParameters(self._target.parameters())
-        self._target_entropy = options.target_entropy
+        self._target_entropy = algorithm.sac_target_entropy
         if self._target_entropy is None:
             self._target_entropy = -float(policy.noise_size)
-        self._actor_optimizer = torch.optim.Adam([self._actor.whole], lr=options.lr, fused=True)
-        critic_lr = options.critic_lr or options.lr
+        self._actor_optimizer = torch.optim.Adam([self._actor.whole], lr=optimizer.lr, fused=True)
+        critic_lr = optimizer.critic_lr or optimizer.lr
         self._critic_optimizer = torch.optim.Adam([self._critic.whole], lr=critic_lr, fused=True)
         self._seen = 0
         self._updates = 0
@@ -99,13 +83,13 @@ class SacLearner:
         arrived = int(batch.mask.sum())
         self._seen += arrived
         metrics: Metrics = {"replay_size": float(len(self.replay))}
-        if self._seen < self.options.replay_start:
+        if self._seen < self.algorithm.replay_start:
             return metrics
-        due = int((self._seen - self.options.replay_start) * self.options.replay_ratio) - self._updates
+        due = int((self._seen - self.algorithm.replay_start) * self.algorithm.replay_ratio) - self._updates
         if due <= 0:
             return metrics | {"updates": float(self._updates)}
         told: dict[str, list[Tensor]] = defaultdict(list)
-        generator = torch_generator(self.options.seed, "sac", step)
+        generator = torch_generator(self.seed, "sac", step)
         for first in range(0, due, _SAMPLED_TOGETHER):
             for sampled, noise in self._samples(min(_SAMPLED_TOGETHER, due - first), generator):
                 for name, value in self._improve(sampled, noise).items():
@@ -116,11 +100,11 @@ class SacLearner:
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
         """This rank's transitions of some updates, and noise [2, M, A] for each. One read of the buffer gives all."""
-        options, count = self.options, self.options.replay_batch_size
+        count = self.algorithm.replay_batch_size
         sampled = self.replay.sample(
             updates * count,
-            gamma=options.gamma,
-            n_step=options.n_step,
+            gamma=self.algorithm.gamma,
+            n_step=self.algorithm.n_step,
             generator=generator,
             rank=self.rank,
             size=self.size,
@@ -152,7 +136,7 @@ class SacLearner:
         self._actor.average_gradients(self.ranks, self.size)
         self._actor_optimizer.step()
         with torch.no_grad():
-            self._target_weights.whole.lerp_(self._critic.whole, self.options.tau)
+            self._target_weights.whole.lerp_(self._critic.whole, self.algorithm.sac_tau)
         return {
             "critic_loss": critic_loss.detach(),
             "actor_loss": actor_loss.detach(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlinf.algorithms.objective import Objective
+from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.schedule import lr_factor
 
 
@@ -16,15 +17,7 @@ class Stage:
 
     name: str
     objective: Objective
-    lr: float
-    critic_lr: float | None = None
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
-    grad_clip: float = 1.0
-    schedule: str = "constant"
-    warmup_steps: int = 0
-    min_lr_ratio: float = 0.0
+    optimizer: OptimizerConfig
     steps: int = 1
     """Batches of this stage; with epochs and minibatches they give the schedule's length."""
     epochs: int = 1
@@ -47,7 +40,7 @@ class Stage:
         They differ from the saved ones where batches are now cut otherwise (a population does so): the schedule goes on
         at the same batch.
 
-        >>> Stage("train", None, 1e-3, epochs=2).place({"optimizer_steps": 40, "steps_per_batch": 8})
+        >>> Stage("train", None, OptimizerConfig(), epochs=2).place({"optimizer_steps": 40, "steps_per_batch": 8})
         10
         """
         before = int(saved.get("steps_per_batch", self.steps_per_batch))
@@ -62,8 +55,8 @@ class Stage:
         """The share of the learning rate after ``done`` optimiser steps."""
         return lr_factor(
             done,
-            schedule=self.schedule,
+            schedule=self.optimizer.schedule,
             total_steps=self.optimizer_steps,
-            warmup_steps=self.warmup_steps,
-            min_lr_ratio=self.min_lr_ratio,
+            warmup_steps=self.optimizer.warmup_steps,
+            min_lr_ratio=self.optimizer.min_lr_ratio,
         )

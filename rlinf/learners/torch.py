@@ -62,16 +62,17 @@ class TorchLearner(Offloadable):
         heads = {id(parameter) for parameter in self._critic_parameters()}
         # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
         self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
+        options = self.stage.optimizer
         groups = [
-            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": self.stage.lr},
-            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": self.stage.critic_lr or self.stage.lr},
+            {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": options.lr},
+            {"params": [p for p in self._trained if id(p) in heads], "peak_lr": options.critic_lr or options.lr},
         ]
         self.optimizer = torch.optim.AdamW(
             [group for group in groups if group["params"]],
-            lr=self.stage.lr,
-            betas=self.stage.betas,
-            eps=self.stage.eps,
-            weight_decay=self.stage.weight_decay,
+            lr=options.lr,
+            betas=options.betas,
+            eps=options.eps,
+            weight_decay=options.weight_decay,
             fused=True,
         )
         self.optimizer_steps = 0
@@ -186,8 +187,8 @@ class TorchLearner(Offloadable):
         total = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None])
         norm = float(total)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
-        if 0 < self.stage.grad_clip < norm:
-            nn.utils.clip_grads_with_norm_(self._trained, self.stage.grad_clip, total)
+        if 0 < self.stage.optimizer.grad_clip < norm:
+            nn.utils.clip_grads_with_norm_(self._trained, self.stage.optimizer.grad_clip, total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()

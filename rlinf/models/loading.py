@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rlinf.config.facts import activation_dtype as dtype_name
 from rlinf.errors import UserError
 from rlinf.models.gguf import model_folder
 from rlinf.models.tokenizer import train_tokenizer
@@ -26,9 +27,7 @@ class PolicyError(UserError):
 
 def activation_dtype(name: str, device: str) -> torch.dtype:
     """``auto`` is float32 on CPU and bfloat16 on a GPU."""
-    if name == "auto":
-        return torch.bfloat16 if device.startswith("cuda") else torch.float32
-    return DTYPES[name]
+    return DTYPES[dtype_name(name, on_gpu=device.startswith("cuda"))]
 
 
 def load_tokenizer(path: str) -> Any:

@@ -88,7 +88,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     with connect(config.cluster) as cluster:
         graph = build_graph(config, cluster, folder)
         trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)
-        trainer.resume()
+        trainer.run.resume()
         graph.send_weights(step - 1)
         batch, _ = trainer.collect(step - 1)
     rows = (batch.group_ids == group).nonzero()[:, 0]

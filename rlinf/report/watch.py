@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rlinf.config import Config
+from rlinf.config.facts import is_text
 from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
 from rlinf.report.runs import is_run
@@ -147,7 +148,7 @@ def _nothing(directory: RunDirectory, options: WatchOptions, config: Config) -> 
 
 
 def _show(config: Config, options: WatchOptions) -> Show:
-    if config.policy.name == "causal_lm":
+    if is_text(config):
         from rlinf.report.watch_text import TextShow
 
         return TextShow(config, options)

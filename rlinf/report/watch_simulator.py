@@ -13,10 +13,12 @@ from rich.text import Text
 
 from rlinf.config import Config
 from rlinf.config.extras import Extra
+from rlinf.config.facts import evaluation_env
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.learners.stored_policy import load_policy
 from rlinf.report.watch import WatchOptions
-from rlinf.rollouts.envs.make_env import EnvOptions, make_env
+from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.envs.offscreen import has_display, offscreen
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv
@@ -26,7 +28,7 @@ from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import stream_seed
 from rlinf.terminal import printable
-from rlinf.train.build.simulator import evaluation_env_options, make_policy
+from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.checkpoints import Checkpoint
 
 _WINDOW_MODE = "human"
@@ -37,7 +39,7 @@ class SimulatorShow:
 
     def __init__(self, config: Config, options: WatchOptions) -> None:
         self.config, self.options, self.console = config, options, Console()
-        env = evaluation_env_options(config)
+        env = evaluation_env(config)
         self.film: FilmedVecEnv | None = None
         if options.out is None and has_display() and _opens_windows(env):
             self.lanes: VecEnv = _window(env)
@@ -69,7 +71,7 @@ class SimulatorShow:
         self.lanes.close()
 
 
-def _opens_windows(env: EnvOptions) -> bool:
+def _opens_windows(env: EnvConfig) -> bool:
     if env.isolation == "process":
         return False
     probe = make_env(env)
@@ -79,12 +81,12 @@ def _opens_windows(env: EnvOptions) -> bool:
         probe.close()
 
 
-def _window(env: EnvOptions) -> SyncVecEnv:
+def _window(env: EnvConfig) -> SyncVecEnv:
     """One environment that draws itself into a window, at its own pace."""
     return SyncVecEnv(env, 1, partial(make_env, render_mode=_WINDOW_MODE))
 
 
-def _film(env: EnvOptions, episodes: int) -> FilmedVecEnv:
+def _film(env: EnvConfig, episodes: int) -> FilmedVecEnv:
     os.environ.update(offscreen())
     extra = Extra("video", "a video")
     if not extra.installed:

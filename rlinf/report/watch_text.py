@@ -39,9 +39,9 @@ class TextShow:
 
     def show(self, checkpoint: Checkpoint) -> None:
         """Asks the held-out tasks one after the other, so that each answer is there as soon as it is given."""
-        self.trainer.folder = RunDirectory(self.options.run, only=checkpoint.step)
-        self.trainer.resume()
-        graph, step = self.trainer.graph, self.trainer.progress.step
+        self.trainer.run.folder = RunDirectory(self.options.run, only=checkpoint.step)
+        self.trainer.run.resume()
+        graph, step = self.trainer.graph, self.trainer.run.progress.step
         graph.send_weights(step)
         self.console.rule(f"step {checkpoint.step}")
         params = self.rollout.params

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rlinf.config.facts import activation_dtype
 from rlinf.config.schema.rollout import RolloutConfig
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
 
     from rlinf.samplers.hf import HFSampler
 
-    on_cpu = spec.device == "cpu"
-    dtype = ("float32" if on_cpu else "bfloat16") if spec.dtype == "auto" else spec.dtype
-    torch_dtype: torch.dtype = getattr(torch, dtype)
+    torch_dtype: torch.dtype = getattr(torch, activation_dtype(spec.dtype, on_gpu=spec.device != "cpu"))
     if spec.random_weights:
         model = AutoModelForCausalLM.from_config(
             AutoConfig.from_pretrained(spec.model), dtype=torch_dtype, attn_implementation=spec.attention

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config
+from rlinf.config.facts import is_text, training_env
 from rlinf.config.stored import load_stored
 from rlinf.learners.stored_policy import load_policy
 from rlinf.train.stored_run import stored_run
@@ -25,7 +26,7 @@ def export_checkpoint(run: Path, step: int | None, out: Path) -> int:
     assert found is not None
     config = load_stored(run / "config.yaml")
     tokenizer = run / "tokenizer"
-    if config.policy.name == "causal_lm":
+    if is_text(config):
         from rlinf.train.build.text_learner import text_policy
 
         policy = text_policy(config, str(tokenizer), "cpu")
@@ -33,7 +34,7 @@ def export_checkpoint(run: Path, step: int | None, out: Path) -> int:
         policy = _simulator_policy(config, tokenizer)
     load_policy(found.folder, policy)
     policy.save_pretrained(str(out))
-    if config.policy.name == "causal_lm":
+    if is_text(config):
         save_tokenizer(run, out)
     return found.step
 
@@ -49,10 +50,9 @@ def save_tokenizer(run: Path, out: Path) -> None:
 def _simulator_policy(config: Config, tokenizer: Path) -> Any:
     """The network for the spaces of the environment, of which one is made to see them."""
     from rlinf.rollouts.envs.vectorize import make_vec_env
-    from rlinf.train.build.simulator import env_options
     from rlinf.train.build.simulator_policy import make_policy
 
-    env = make_vec_env(replace(env_options(config), vectorization="sync"), 1)
+    env = make_vec_env(replace(training_env(config), vectorization="sync"), 1)
     try:
         return make_policy(config, env.observation_space, env.action_space, tokenizer=tokenizer)
     finally:

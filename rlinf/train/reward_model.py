@@ -59,10 +59,10 @@ class LearnedReward:
         outcome = worth.sum(dim=1) if batch.rewards.ndim == 1 else worth
         return batch.replace(rewards=weight * outcome + (1 - weight) * batch.rewards), metrics
 
-    def refresh(self, step: int) -> Metrics:
-        """Trains after ``step`` finished steps, where it is time."""
+    def refresh(self, iteration: int) -> Metrics:
+        """Trains on the newest responses, where it is time."""
         every = self.options.refresh_every
-        return self.train(step) if every and step % every == 0 else {}
+        return self.train(iteration) if every and iteration % every == 0 else {}
 
     def train(self, step: int) -> Metrics:
         """On the responses since the last time and some from before; how it judged the new ones before and after."""

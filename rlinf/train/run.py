@@ -15,14 +15,16 @@ from rich.text import Text
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
+from rlinf.config.facts import is_text
 from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError, is_user_error
 from rlinf.samplers.build import environment
 from rlinf.stopping import Stopped, stop_signals
-from rlinf.train.build.graph import Graph, gpus_of
+from rlinf.train.build.devices import Devices
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
+from rlinf.train.graph import Graph
 from rlinf.train.loop import Trainer
 from rlinf.train.progress import Progress
 from rlinf.train.run_dir import RunDirectory
@@ -67,12 +69,12 @@ def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Call
             graph = build_graph(config, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step)
             state = trainer.train()
-            finish(config, graph, folder, state, wall_s=trainer.wall_s())
+            finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
         display.say("")
     wall = time.perf_counter() - began
     # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
     columns = {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
-    show(display.console, columns, trainer.samples)
+    show(display.console, columns, trainer.evaluation.samples)
     display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
     if report:
         write_page(folder, display)
@@ -144,7 +146,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 
 def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of policy."""
-    if config.policy.name == "causal_lm":
+    if is_text(config):
         from rlinf.train.build.text import build_text_graph
 
         return build_text_graph(config, cluster, folder)
@@ -180,16 +182,16 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
         connect(cluster_config(config)) as cluster,
     ):
         trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
-        trainer.resume()
-        trainer.graph.send_weights(trainer.order())
+        trainer.run.resume()
+        trainer.graph.send_weights(trainer.run.order)
         if trainer.graph.evaluate is None:
             raise UserError("evaluation.size is 0: there is nothing to evaluate")
         # Not the trainer's own method, which records episodes and the best step as the run's.
         evaluation = trainer.graph.evaluate()
-    saved = save_evaluation(path, trainer.order(), config, changed, evaluation)
-    before = {} if changed else trainer.progress.before
+    saved = save_evaluation(path, trainer.run.order, config, changed, evaluation)
+    before = {} if changed else trainer.run.progress.before
     columns = {"before training": before} if before else {}
-    show(display.console, {**columns, f"after {trainer.where()}": evaluation.metrics}, evaluation.samples)
+    show(display.console, {**columns, f"after {trainer.run.where}": evaluation.metrics}, evaluation.samples)
     if changed:
         display.say("Other settings than those of the run's own evaluations: " + "; ".join(changed))
     display.say(f"Saved, with its settings, as {saved}")
@@ -198,9 +200,9 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
 
 def cluster_config(config: Config) -> ClusterConfig:
     """The cluster section, with the environment variables that the sampler's engine needs before it is imported."""
-    if config.policy.name != "causal_lm":
+    if not is_text(config):
         return config.cluster
-    needed = environment(config.rollout.sampler, device="cuda" if gpus_of(config)[1] else "cpu")
+    needed = environment(config.rollout.sampler, device=Devices.of(config).sampler_device)
     return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})
 
 

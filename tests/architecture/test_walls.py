@@ -38,8 +38,9 @@ LAYERS = (
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}
-# A leaf that every layer may read and that reads nothing itself: components receive their options as its classes.
-ANYWHERE = {"rlinf.config.schema"}
+# Leaves that every layer may read: components receive their options as classes of the schema, and ask the facts for
+# what follows from them. Neither imports torch, or more than the algorithms' catalog.
+ANYWHERE = {"rlinf.config.schema", "rlinf.config.facts"}
 HEAVY = ("torch", "ray", "vllm", "megatron", "transformers", "gymnasium")
 
 

@@ -10,9 +10,10 @@ from config_cases import QUICKSTART, Write
 
 from rlinf.config import load
 from rlinf.config.extras import needed_extras
+from rlinf.config.facts import needs_reference
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.describe import plan
-from rlinf.config.plan.memory import estimate, needs_reference
+from rlinf.config.plan.memory import estimate
 from rlinf.config.schema import PolicyConfig
 
 # Published totals: Qwen2.5-0.5B 494,032,768 and Qwen3-0.6B 596,049,920 weights.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
 from rlinf.rollouts.video.filmable import filming_problem
@@ -18,12 +18,12 @@ VENVS = Path(__file__).parents[2] / "venvs"
 pytestmark = pytest.mark.sim
 
 
-def options(name: str, id_: str, success_key: str = "success", **kwargs: Any) -> EnvOptions:
+def options(name: str, id_: str, success_key: str = "success", **kwargs: Any) -> EnvConfig:
     python = VENVS / name / "bin" / "python"
     if not python.exists():
         pytest.skip(f"make venvs/{name}")
     wrappers = ("rlinf.rollouts.wrappers:TokenizeText",) if "camera" in kwargs else ()
-    return EnvOptions(
+    return EnvConfig(
         id_,
         kwargs,
         wrappers,

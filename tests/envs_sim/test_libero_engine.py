@@ -14,7 +14,7 @@ import torch
 from rlinf_envs.sim.libero_files import load_init_states
 
 from rlinf.config import load
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.vec_env import remarks_in_process
@@ -60,8 +60,8 @@ def changed_states(folder: Path, suite: str, task: str, changes: dict[int, float
     return folder
 
 
-def options(assets: Path, **kwargs: Any) -> EnvOptions:
-    return EnvOptions(
+def options(assets: Path, **kwargs: Any) -> EnvConfig:
+    return EnvConfig(
         "rlinf_envs:rlinf/Libero-v0",
         {"assets": str(assets), "image_size": 48, **kwargs},
         ("rlinf.rollouts.wrappers:TokenizeText",),

@@ -12,7 +12,7 @@ import pytest
 
 from rlinf.commands.env_check import examine_env
 from rlinf.config import load_mapping
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.train import run
@@ -45,7 +45,7 @@ SIMULATORS = {
     "robotics": Simulator(
         "gymnasium_robotics",
         "gymnasium_robotics:FetchReachDense-v4",
-        wrappers=("FlattenObservation",),
+        wrappers=["FlattenObservation"],
         success_key="is_success",
     ),
 }
@@ -60,7 +60,7 @@ def simulator(request: pytest.FixtureRequest) -> Simulator:
 
 @pytest.fixture
 def lanes(simulator: Simulator) -> Any:
-    options = EnvOptions(
+    options = EnvConfig(
         simulator.id, simulator.kwargs, simulator.wrappers, vectorization="sync", success_key=simulator.success_key
     )
     made = make_vec_env(options, 3)
@@ -138,8 +138,8 @@ def test_one_step_of_ppo(simulator: Simulator, tmp_path: Path) -> None:
 def test_meta_world_begins_from_the_state_of_a_number() -> None:
     pytest.importorskip("metaworld")
     world = SIMULATORS["metaworld"]
-    named = make_vec_env(EnvOptions(world.id, world.kwargs, reset_state_ids=(3,), vectorization="sync"), 2)
-    other = make_vec_env(EnvOptions(world.id, world.kwargs, reset_state_ids=(4,), vectorization="sync"), 1)
+    named = make_vec_env(EnvConfig(world.id, world.kwargs, reset_state_ids=[3], vectorization="sync"), 2)
+    other = make_vec_env(EnvConfig(world.id, world.kwargs, reset_state_ids=[4], vectorization="sync"), 1)
     named.reset([0, 1], [10, 11])
     other.reset([0], [10])
     assert same(named.observations, 0, 1)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from rlinf.cli import main
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout
 from tests.faults import env_zoo
@@ -48,7 +48,7 @@ def build_policy(*given: object) -> ActorCritic:
 
 
 def rollout(case: str, timeout_s: float = 60.0) -> VectorRollout:
-    env = EnvOptions(
+    env = EnvConfig(
         env_zoo.ID,
         {"case": case},
         vectorization="sync",

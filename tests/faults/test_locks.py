@@ -17,7 +17,7 @@ from rlinf.cli import main
 from rlinf.train import run_lock
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.run_lock import NAME, Holder, RunLock, RunLockedError
-from rlinf.train.warm_starts import WarmStartCache
+from rlinf.train.warm_start_cache import WarmStartCache
 from tests.faults.damage import copied
 from tests.faults.stopped_run import Stopped
 from tests.train.tiny_runs import config

@@ -19,6 +19,7 @@ from rlinf.config import Config, load_mapping
 from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
 from rlinf.train import run
 from rlinf.train.loop import Trainer
+from rlinf.train.run_state import RunState
 
 sys.path.append(str(Path(__file__).parents[1] / "train"))
 from tiny_runs import mapping
@@ -47,10 +48,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dic
 
 def _signal_once(monkeypatch: pytest.MonkeyPatch, method: str, number: int, *, at: int, after: bool = False) -> None:
     """Sends this process a signal in the ``at``-th call of a method of the trainer."""
-    original: Callable[..., Any] = getattr(Trainer, method)
+    owner = RunState if method == "mark" else Trainer
+    original: Callable[..., Any] = getattr(owner, method)
     calls = iter(range(1, 1000))
 
-    def disturbed(trainer: Trainer, *args: Any) -> Any:
+    def disturbed(trainer: Trainer | RunState, *args: Any) -> Any:
         now = next(calls) == at
         if now and not after:
             signal.raise_signal(number)
@@ -59,7 +61,7 @@ def _signal_once(monkeypatch: pytest.MonkeyPatch, method: str, number: int, *, a
             signal.raise_signal(number)
         return result
 
-    monkeypatch.setattr(Trainer, method, disturbed)
+    monkeypatch.setattr(owner, method, disturbed)
 
 
 @pytest.mark.parametrize(

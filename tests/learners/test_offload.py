@@ -7,12 +7,19 @@ import torch
 from test_torch_learner import batch, policy
 
 from rlinf.algorithms.objective import Objective
+from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.offload import HostMemory
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 
-STAGE = Stage(name="train", objective=Objective.of("actor", kl_beta=0.1), lr=1e-3, steps=4, reference=True)
+STAGE = Stage(
+    name="train",
+    objective=Objective.of("actor", kl_beta=0.1),
+    optimizer=OptimizerConfig(lr=1e-3),
+    steps=4,
+    reference=True,
+)
 EVERYTHING = OffloadConfig(optimizer=True, weights=True)
 
 

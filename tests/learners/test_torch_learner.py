@@ -1,6 +1,7 @@
 """The gradient depends on the batch alone: not on micro-batches, padding, packing or the number of ranks."""
 
 import socket
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from rlinf.algorithms.catalog import LOSSES
 from rlinf.algorithms.objective import Objective
+from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.minibatch import NonFiniteUpdate
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
@@ -70,9 +72,13 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
     )
 
 
+PLAIN = OptimizerConfig(lr=1e-2)
+
+
 def stage(**options: Any) -> Stage:
     objective = Objective.of("actor", kl_beta=0.1, entropy_bonus=0.01, loss_agg_func=options.pop("agg", "token-mean"))
-    return Stage(**{"name": "train", "objective": objective, "lr": 1e-2, "steps": 10, **options})
+    optimizer = OptimizerConfig(lr=options.pop("lr", 1e-2), schedule=options.pop("schedule", "constant"))
+    return Stage(**{"name": "train", "objective": objective, "optimizer": optimizer, "steps": 10, **options})
 
 
 def learner(a_stage: Stage | None = None, *, budget: int = 10_000, pack: bool = True, **place: Any) -> TorchLearner:
@@ -142,7 +148,7 @@ def test_rows_without_advantage_are_not_computed_and_do_not_change_the_gradient(
 
     def updated(**options: Any) -> tuple[TorchLearner, list[int], dict[str, float]]:
         objective = Objective.of(loss_type, **options)
-        one = learner(Stage(name="train", objective=objective, lr=1e-2, epochs=2))
+        one = learner(Stage(name="train", objective=objective, optimizer=PLAIN, epochs=2))
         seen = rows_computed(one)
         return one, seen, one.update(data, step=0)
 
@@ -156,14 +162,14 @@ def test_rows_without_advantage_are_not_computed_and_do_not_change_the_gradient(
 def test_rows_without_advantage_are_computed_where_another_term_reads_them() -> None:
     data = batch()
     for options in ({"kl_beta": 0.1}, {"entropy_bonus": 0.01}):
-        one = learner(Stage(name="train", objective=Objective.of("actor", **options), lr=1e-2))
+        one = learner(Stage(name="train", objective=Objective.of("actor", **options), optimizer=PLAIN))
         seen = rows_computed(one)
         one.update(data.replace(advantages=data.advantages * (data.group_ids != 1)[:, None]), step=0)
         assert sum(seen) == 12
 
 
 def test_a_batch_without_any_advantage_still_has_metrics() -> None:
-    one = learner(Stage(name="train", objective=Objective.of("actor"), lr=1e-2))
+    one = learner(Stage(name="train", objective=Objective.of("actor"), optimizer=PLAIN))
     numbers = one.update(batch().replace(advantages=torch.zeros(12, 8), old_logprobs=None), step=0)
     assert (numbers["ratio"], numbers["grad_norm"]) == (1.0, 0.0)
 
@@ -267,7 +273,7 @@ def test_the_first_stage_of_another_name_is_not_loaded(tmp_path: Path) -> None:
 
 def test_supervised_learning_is_cross_entropy() -> None:
     """With advantage 1, ``reinforce`` and token-mean give the mean cross-entropy of the response tokens."""
-    one = learner(Stage(name="sft", objective=Objective.of("reinforce"), lr=1e-3))
+    one = learner(Stage(name="sft", objective=Objective.of("reinforce"), optimizer=replace(PLAIN, lr=1e-3)))
     data = batch()
     ones = data.replace(advantages=data.mask.float(), ref_logprobs=None, old_logprobs=None)
     expected = -policy().evaluate(data.inputs, data.actions, data.mask).logprobs.sum() / data.mask.sum()

@@ -12,8 +12,9 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.replay import ReplayBuffer
-from rlinf.learners.sac import SacLearner, SacOptions
+from rlinf.learners.sac import SacLearner
 from rlinf.models.actor_critic import ActorCriticOptions
 from rlinf.models.soft_actor_critic import SoftActorCritic
 from rlinf.streams import torch_generator
@@ -22,6 +23,13 @@ from tests.models.decisions import decide
 
 STATE = spaces.Box(-1, 1, (3,))
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
+
+
+OPTIMIZER = OptimizerConfig(lr=3e-4)
+
+
+def replay(**options):
+    return AlgorithmConfig(gamma=0.99, replay_start=10, replay_batch_size=16, n_step=2, **options)
 
 
 def make_policy(seed=0):
@@ -166,9 +174,9 @@ def literal_logprobs(policy, inputs, noise):
 def test_one_update_is_the_published_one_written_out():
     """arXiv:1812.05905, equations 5 to 18, with two critics, two optimisers and nothing shared; one truncated and one
     terminated transition among them."""
-    options = SacOptions(seed=3, lr=1e-2, critic_lr=2e-2, tau=0.1, gamma=0.9, replay_start=0, replay_batch_size=8)
-    options = dataclasses.replace(options, replay_ratio=1 / 40)
-    learner, policy = SacLearner(make_policy(), options), make_policy()
+    options = AlgorithmConfig(sac_tau=0.1, gamma=0.9, replay_start=0, replay_batch_size=8, replay_ratio=1 / 40)
+    optimizer = OptimizerConfig(lr=1e-2, critic_lr=2e-2)
+    learner, policy = SacLearner(make_policy(), options, optimizer, seed=3), make_policy()
     before, target = copy.deepcopy(policy), copy.deepcopy(policy)
     batch = fragment(ends=[4], terminates=[9])
     observed = {name: torch.randn_like(leaf) for name, leaf in batch.inputs.items()}
@@ -210,8 +218,8 @@ def test_one_update_is_the_published_one_written_out():
 
 def test_learning_goes_on_exactly_after_a_restart(tmp_path):
     def learner(seed):
-        options = SacOptions(seed=7, replay_start=10, replay_batch_size=16, replay_capacity=200, n_step=2)
-        return SacLearner(make_policy(seed), options)
+        options = replay(replay_capacity=200)
+        return SacLearner(make_policy(seed), options, OPTIMIZER, seed=7)
 
     straight = learner(0)
     for step in range(3):
@@ -242,10 +250,14 @@ class Together:
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_several_ranks_make_the_update_of_one(size, tmp_path):
-    options = SacOptions(seed=7, replay_start=10, replay_batch_size=16, replay_capacity=400, n_step=2, replay_ratio=0.1)
+    options = replay(replay_capacity=400, replay_ratio=0.1)
     together = Together(size)
-    alone = SacLearner(make_policy(), options)
-    gang = [SacLearner(make_policy(), options, rank=rank, size=size, ranks=together) for rank in range(size)]
+
+    def learner(**place):
+        return SacLearner(make_policy(), options, OPTIMIZER, seed=7, **place)
+
+    alone = learner()
+    gang = [learner(rank=rank, size=size, ranks=together) for rank in range(size)]
     before = alone.weights(version=0).tensors
     with ThreadPoolExecutor(size) as threads:
         for step in range(3):
@@ -270,7 +282,8 @@ def test_several_ranks_make_the_update_of_one(size, tmp_path):
 def test_the_critic_learns_the_value_of_a_one_step_task():
     """Episodes of one step whose reward is the first observation: both critics must come to it."""
     policy = make_policy()
-    learner = SacLearner(policy, SacOptions(seed=0, replay_start=0, lr=1e-2, replay_batch_size=64, replay_ratio=0.25))
+    options = AlgorithmConfig(gamma=0.99, replay_start=0, replay_batch_size=64, replay_ratio=0.25)
+    learner = SacLearner(policy, options, OptimizerConfig(lr=1e-2), seed=0)
     torch.manual_seed(0)
     for step in range(40):
         batch = fragment(terminates=range(20))

@@ -12,8 +12,8 @@ import torch
 from broken_envs import LateStarter, Wearing
 from worker_group import InThisProcess
 
+from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.vec_env import SpacesDifferError
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.failures import EnvFailureError
@@ -48,7 +48,7 @@ def rollout(
     **env: Any,
 ) -> VectorRollout:
     policy = policy or ActorCriticOptions(hidden_sizes=(8,))
-    env_options = EnvOptions(f"broken_envs:{name}-v0", num_action_chunks=policy.num_action_chunks, **env)
+    env_options = EnvConfig(f"broken_envs:{name}-v0", num_action_chunks=policy.num_action_chunks, **env)
     options = EnvWorkerOptions(
         env_options,
         seed=3,

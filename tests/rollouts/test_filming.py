@@ -15,8 +15,8 @@ import pytest
 import torch
 from worker_group import InThisProcess
 
+from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.failures import EnvFailureError
@@ -83,7 +83,7 @@ def build_policy(observation_space: Any, action_space: Any, chunk: int) -> Actor
 
 
 def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: Any) -> VectorRollout:
-    env = EnvOptions("Walk-v0", kwargs, num_action_chunks=chunk)
+    env = EnvConfig("Walk-v0", kwargs, num_action_chunks=chunk)
     if isolated:
         env = replace(env, id="walk:Walk-v0", isolation="process")
     options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
@@ -195,9 +195,9 @@ def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path, pictures: 
 
 
 def test_what_can_not_be_filmed_is_said_before() -> None:
-    assert filming_problem(EnvOptions("Walk-v0")) is None
-    assert "its render modes are none" in str(filming_problem(EnvOptions("Blind-v0")))
-    assert "the renderer is gone" in str(filming_problem(EnvOptions("Walk-v0", {"breaks_at": 1})))
+    assert filming_problem(EnvConfig("Walk-v0")) is None
+    assert "its render modes are none" in str(filming_problem(EnvConfig("Blind-v0")))
+    assert "the renderer is gone" in str(filming_problem(EnvConfig("Walk-v0", {"breaks_at": 1})))
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_a_picture_that_fails_in_another_interpreter_says_why(tmp_path: Path) ->
     assert broken.records == rollout().evaluate(8).records
     assert "OSError: the renderer is gone" in str(broken.problem)
     assert not list((tmp_path / "films").iterdir())
-    isolated = EnvOptions("walk:Walk-v0", isolation="process")
+    isolated = EnvConfig("walk:Walk-v0", isolation="process")
     assert filming_problem(isolated) is None
     assert "the renderer is gone" in str(filming_problem(replace(isolated, kwargs={"breaks_at": 1})))
 

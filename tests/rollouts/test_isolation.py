@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation import wire
@@ -83,9 +83,9 @@ gymnasium.register("Noisy-v0", entry_point=Noisy)
 HANG_OF_MY_OWN = """
 import os, sys
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 import numpy as np
-lanes = IsolatedVecEnv(EnvOptions("trouble:Trouble-v0", isolation="process"), 1)
+lanes = IsolatedVecEnv(EnvConfig("trouble:Trouble-v0", isolation="process"), 1)
 lanes.reset([0], [0])
 print(lanes._processes[0]._process.pid, flush=True)
 lanes.step([0], np.array([4]))
@@ -93,11 +93,11 @@ lanes.step([0], np.array([4]))
 
 
 @pytest.fixture
-def trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvOptions]:
+def trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvConfig]:
     (tmp_path / "trouble.py").write_text(TROUBLE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    yield EnvOptions("trouble:Trouble-v0", isolation="process", step_timeout_s=20.0)
+    yield EnvConfig("trouble:Trouble-v0", isolation="process", step_timeout_s=20.0)
     sys.modules.pop("trouble", None)
 
 
@@ -109,7 +109,7 @@ def opened(lanes: VecEnv) -> Iterator[VecEnv]:
         lanes.close()
 
 
-def course(options: EnvOptions, actions: np.ndarray, num_lanes: int = 3) -> list[np.ndarray]:
+def course(options: EnvConfig, actions: np.ndarray, num_lanes: int = 3) -> list[np.ndarray]:
     """Everything that some lanes give for actions [T, lanes, ...], resets included."""
     given: list[np.ndarray] = []
     with opened(make_vec_env(options, num_lanes)) as lanes:
@@ -128,8 +128,8 @@ def course(options: EnvOptions, actions: np.ndarray, num_lanes: int = 3) -> list
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_the_course_is_that_of_this_process(env_id: str, vectorization: str) -> None:
-    here = EnvOptions(env_id, vectorization="sync", max_episode_steps=30)
-    there = EnvOptions(env_id, vectorization=vectorization, max_episode_steps=30, isolation="process")
+    here = EnvConfig(env_id, vectorization="sync", max_episode_steps=30)
+    there = EnvConfig(env_id, vectorization=vectorization, max_episode_steps=30, isolation="process")
     with opened(make_vec_env(here, 1)) as lanes:
         lanes.action_space.seed(1)
         actions = np.stack([[lanes.action_space.sample() for _ in range(3)] for _ in range(80)])
@@ -138,8 +138,8 @@ def test_the_course_is_that_of_this_process(env_id: str, vectorization: str) -> 
         assert ours.dtype == theirs.dtype
 
 
-def test_nested_observations_and_success_arrive(trouble: EnvOptions) -> None:
-    here = EnvOptions(trouble.id, vectorization="sync")
+def test_nested_observations_and_success_arrive(trouble: EnvConfig) -> None:
+    here = EnvConfig(trouble.id, vectorization="sync")
     actions = np.zeros((3, 3), dtype=np.int64)
     for ours, theirs in zip(course(here, actions), course(trouble, actions), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -152,14 +152,14 @@ def test_nested_observations_and_success_arrive(trouble: EnvOptions) -> None:
         assert result.told.all()
 
 
-def test_the_other_interpreter_has_no_torch_of_ours(trouble: EnvOptions) -> None:
-    options = EnvOptions(trouble.id, isolation="process", success_key="heavy")
+def test_the_other_interpreter_has_no_torch_of_ours(trouble: EnvConfig) -> None:
+    options = EnvConfig(trouble.id, isolation="process", success_key="heavy")
     with opened(make_vec_env(options, 1)) as lanes:
         lanes.reset([0], [0])
         assert not lanes.step([0], np.array([0])).success[0]
 
 
-def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: EnvOptions) -> None:
+def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: EnvConfig) -> None:
     with opened(make_vec_env(trouble, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         result = lanes.step([0, 1], np.array([1, 0]))
@@ -172,7 +172,7 @@ def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: En
         assert lanes.step([0, 1], np.array([0, 0])).failed == {}
 
 
-def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvOptions) -> None:
+def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvConfig) -> None:
     with opened(make_vec_env(trouble, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         assert lanes.step([0, 1], np.array([0, 2])).failed == {0: "failures", 1: "failures"}
@@ -185,15 +185,15 @@ def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvOptions) -> None:
         assert lanes.step([0, 1], np.array([0, 0])).failed == {}
 
 
-def test_processes_of_their_own_die_alone(trouble: EnvOptions) -> None:
-    options = EnvOptions(trouble.id, vectorization="async", isolation="process")
+def test_processes_of_their_own_die_alone(trouble: EnvConfig) -> None:
+    options = EnvConfig(trouble.id, vectorization="async", isolation="process")
     with opened(make_vec_env(options, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         assert lanes.step([0, 1], np.array([0, 2])).failed == {1: "failures"}
 
 
-def test_a_hang_in_python_is_broken_off_inside(trouble: EnvOptions) -> None:
-    options = EnvOptions(trouble.id, isolation="process", step_timeout_s=1.0)
+def test_a_hang_in_python_is_broken_off_inside(trouble: EnvConfig) -> None:
+    options = EnvConfig(trouble.id, isolation="process", step_timeout_s=1.0)
     with opened(make_vec_env(options, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         result = lanes.step([0, 1], np.array([3, 0]))
@@ -202,10 +202,10 @@ def test_a_hang_in_python_is_broken_off_inside(trouble: EnvOptions) -> None:
 
 
 def test_a_hang_that_no_signal_reaches_is_killed_from_outside(
-    trouble: EnvOptions, monkeypatch: pytest.MonkeyPatch
+    trouble: EnvConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rlinf.rollouts.isolation.vec_env._MOMENT_S", 0.5)
-    options = EnvOptions(trouble.id, isolation="process", step_timeout_s=0.5)
+    options = EnvConfig(trouble.id, isolation="process", step_timeout_s=0.5)
     with opened(make_vec_env(options, 1)) as lanes:
         lanes.reset([0], [0])
         began = time.monotonic()
@@ -214,7 +214,7 @@ def test_a_hang_that_no_signal_reaches_is_killed_from_outside(
         assert "did not answer 'step' within" in lanes.last_failure
 
 
-def test_it_dies_with_the_run_even_while_it_hangs(trouble: EnvOptions, tmp_path: Path) -> None:
+def test_it_dies_with_the_run_even_while_it_hangs(trouble: EnvConfig, tmp_path: Path) -> None:
     script = tmp_path / "run.py"
     script.write_text(HANG_OF_MY_OWN)
     paths = os.pathsep.join([*sys.path, str(tmp_path)])
@@ -240,19 +240,19 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def test_what_can_not_be_built_says_why(trouble: EnvOptions) -> None:
+def test_what_can_not_be_built_says_why(trouble: EnvConfig) -> None:
     with pytest.raises(EnvProcessError, match="no such robot"):
-        IsolatedVecEnv(EnvOptions(trouble.id, {"refuse": True}, isolation="process"), 1)
+        IsolatedVecEnv(EnvConfig(trouble.id, {"refuse": True}, isolation="process"), 1)
     with pytest.raises(EnvProcessError, match="/no/python can not be started"):
         EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
         EnvProcess("/bin/false", 20.0).ask(wire.Message("make"), 20.0)
 
 
-def test_the_checker_runs_over_there(trouble: EnvOptions) -> None:
-    found = remarks_in_process(EnvOptions("CartPole-v1", isolation="process"))
+def test_the_checker_runs_over_there(trouble: EnvConfig) -> None:
+    found = remarks_in_process(EnvConfig("CartPole-v1", isolation="process"))
     assert not any(remark.fatal for remark in found)
-    found = remarks_in_process(EnvOptions("trouble:Noisy-v0", isolation="process"))
+    found = remarks_in_process(EnvConfig("trouble:Noisy-v0", isolation="process"))
     assert any(remark.fatal and "not equivalent" in remark.message for remark in found)
 
 

@@ -12,8 +12,9 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.deadline import DeadlineExceededError, deadline
-from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, EnvOptions, make_env
+from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, make_env
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
@@ -57,7 +58,7 @@ def test_text_becomes_tokens_that_every_process_agrees_on():
 
 
 def test_frames_are_stacked_and_terminations_ignored():
-    env = make_env(EnvOptions("CartPole-v1", frame_stack=3, ignore_terminations=True, max_episode_steps=30))
+    env = make_env(EnvConfig("CartPole-v1", frame_stack=3, ignore_terminations=True, max_episode_steps=30))
     observation, _ = env.reset(seed=0)
     assert observation.shape == (3, 4)
     ends = [env.step(0)[2:4] for _ in range(30)]
@@ -67,32 +68,32 @@ def test_frames_are_stacked_and_terminations_ignored():
 
 def test_wrappers_take_arguments():
     rescaled = {"RescaleAction": {"min_action": -1.0, "max_action": 1.0}}
-    env = make_env(EnvOptions("Pendulum-v1", wrappers=(rescaled, "FlattenObservation"), max_episode_steps=9))
+    env = make_env(EnvConfig("Pendulum-v1", wrappers=[rescaled, "FlattenObservation"], max_episode_steps=9))
     assert env.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
     with pytest.raises(EnvArgumentsError, match="missing 2 required positional arguments"):
-        make_env(EnvOptions("Pendulum-v1", wrappers=("RescaleAction",)))
+        make_env(EnvConfig("Pendulum-v1", wrappers=["RescaleAction"]))
     with pytest.raises(EnvArgumentsError, match=r"env\.kwargs do not fit"):
-        make_env(EnvOptions("Pendulum-v1", {"gravty": 3}))
+        make_env(EnvConfig("Pendulum-v1", {"gravty": 3}))
 
 
 def test_cheap_environments_stay_in_this_process():
-    assert isinstance(make_vec_env(EnvOptions("CartPole-v1"), 2, cores=4), SyncVecEnv)
+    assert isinstance(make_vec_env(EnvConfig("CartPole-v1"), 2, cores=4), SyncVecEnv)
     with pytest.raises(EnvNotFoundError, match="no vector env"):
-        make_vec_env(EnvOptions("Pendulum-v1", vectorization="native"), 2)
+        make_vec_env(EnvConfig("Pendulum-v1", vectorization="native"), 2)
     with pytest.raises(ValueError, match="wrappers"):
-        make_vec_env(replace(EnvOptions("CartPole-v1", vectorization="native"), frame_stack=2), 2)
+        make_vec_env(replace(EnvConfig("CartPole-v1", vectorization="native"), frame_stack=2), 2)
 
 
 def test_a_native_vector_env_is_chosen_by_measurement_and_said_why(monkeypatch):
-    choice = choose_vec_env(EnvOptions("CartPole-v1"), 256)
+    choice = choose_vec_env(EnvConfig("CartPole-v1"), 256)
     assert choice.kind == "native"
     assert choice.step_us["native"] < choice.step_us["sync"]
     assert str(choice).startswith("native (microseconds a step and lane: sync ")
-    assert isinstance(make_vec_env(EnvOptions("CartPole-v1"), 256), SeededNativeVecEnv)
-    assert choose_vec_env(EnvOptions("CartPole-v1", frame_stack=2), 256).kind == "sync"
-    assert choose_vec_env(EnvOptions("Pendulum-v1"), 256).kind == "sync"
+    assert isinstance(make_vec_env(EnvConfig("CartPole-v1"), 256), SeededNativeVecEnv)
+    assert choose_vec_env(EnvConfig("CartPole-v1", frame_stack=2), 256).kind == "sync"
+    assert choose_vec_env(EnvConfig("Pendulum-v1"), 256).kind == "sync"
     monkeypatch.setattr(CartPoleVectorEnv, "reset", unlike(CartPoleVectorEnv.reset))
-    other = choose_vec_env(EnvOptions("CartPole-v1"), 256)
+    other = choose_vec_env(EnvConfig("CartPole-v1"), 256)
     assert other.kind == "sync"
     assert "other episodes" in other.reason
 

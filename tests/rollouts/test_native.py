@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions, native_entry_point
+from rlinf.rollouts.envs.make_env import native_entry_point
 from rlinf.rollouts.envs.native import NativeVecEnv
 from rlinf.rollouts.simulator.fragments import Fragment, FragmentCollector
 
@@ -63,8 +64,8 @@ for _kind in (Unsaid, Silent):
     gymnasium.register(f"{_kind.__name__}-v0", Count, vector_entry_point=functools.partial(counting, kind=_kind))
 
 
-def options(name: str) -> EnvOptions:
-    return EnvOptions(f"{__name__}:{name}-v0", vectorization="native")
+def options(name: str) -> EnvConfig:
+    return EnvConfig(f"{__name__}:{name}-v0", vectorization="native")
 
 
 def fragment(name: str) -> Fragment:

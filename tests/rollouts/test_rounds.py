@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from worker_group import InThisProcess
 
+from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
 from rlinf.rollouts.text.rollout import TextRollout
@@ -25,7 +25,7 @@ def simulators(layout: Layout, workers: int = 1) -> VectorRollout:
         torch.manual_seed(0)
         return ActorCritic(*spaces, ActorCriticOptions(hidden_sizes=(8,)))  # type: ignore[arg-type]
 
-    options = EnvWorkerOptions(EnvOptions("CartPole-v1", vectorization="sync"), seed=3, layout=layout, num_steps=16)
+    options = EnvWorkerOptions(EnvConfig("CartPole-v1", vectorization="sync"), seed=3, layout=layout, num_steps=16)
     made = [EnvWorker(options, part, policy) for part in lane_ranges(4, workers)]
     return VectorRollout(InThisProcess(made), VectorOptions(3, layout, num_groups=2, group_size=2))
 

@@ -12,12 +12,11 @@ from gymnasium import spaces
 
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.config.schema import AlgorithmConfig, EnvConfig, OptimizerConfig
 from rlinf.granularity import LEVELS, Levels
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.train.tracking.samples import sample_lines
@@ -61,7 +60,7 @@ def build(observation_space, action_space, **levels):
 
 def collected(layout="fragments", *, truncates=False, decisions=4, **levels):
     """The batch of one worker with one lane: chunks [1, 2], [3, 4], [5, -], then (fragments) [1, 2]."""
-    env = EnvOptions("rlinf_test/Counting-v0", kwargs={"truncates": truncates}, num_action_chunks=2)
+    env = EnvConfig("rlinf_test/Counting-v0", kwargs={"truncates": truncates}, num_action_chunks=2)
     options = EnvWorkerOptions(env, seed=0, layout=layout, num_steps=decisions)
     worker = EnvWorker(options, range(1), partial(build, **levels))
     tasks = [EpisodeTask(0, 0, 0), EpisodeTask(1, 0, 0)] if layout == "episodes" else []
@@ -172,7 +171,7 @@ def learned(policy, batch, *, micro=1 << 20, agg="token-mean", loss="actor_criti
     options = AlgorithmConfig(adv_type="gae", gamma=0.9, gae_lambda=0.8, normalize_advantages=True)
     prepared, _ = prepare_batch(batch, options, AlgorithmState.of(AlgorithmConfig()))
     objective = Objective.of(loss, loss_agg_func=agg, entropy_bonus=0.01)
-    stage = Stage("train", objective, lr=1e-2, minibatches=minibatches)
+    stage = Stage("train", objective, OptimizerConfig(lr=1e-2), minibatches=minibatches)
     learner = TorchLearner(policy, stages=(stage,), seed=0, micro_batch_tokens=micro)
     metrics = learner.update(prepared, step=0)
     return {name: tensor.clone() for name, tensor in policy.state_dict().items()}, metrics
@@ -183,7 +182,7 @@ def test_one_action_of_one_dimension_learns_the_same_bit_for_bit_at_every_level(
     for level in LEVELS:
         options = ActorCriticOptions(hidden_sizes=(8,), logprob_type=level, entropy_type=level)
         worker = EnvWorker(
-            EnvWorkerOptions(EnvOptions("Pendulum-v1", max_episode_steps=7), seed=0, num_steps=20),
+            EnvWorkerOptions(EnvConfig("Pendulum-v1", max_episode_steps=7), seed=0, num_steps=20),
             range(2),
             lambda one, other, options=options: (torch.manual_seed(0), ActorCritic(one, other, options))[1],
         )

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvOptions, make_env
+from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.episodes import EpisodeTask
@@ -36,11 +37,11 @@ class Numbered(gymnasium.Env):
 
 
 gymnasium.register("NumberedForTests-v0", entry_point=Numbered)
-OPTIONS = EnvOptions("NumberedForTests-v0", reset_state_ids=(3, 5, 8))
+OPTIONS = EnvConfig("NumberedForTests-v0", reset_state_ids=[3, 5, 8])
 
 
 def test_members_of_a_group_share_a_state_and_all_states_come_up() -> None:
-    evaluation = replace(OPTIONS, reset_state_ids=(20,))
+    evaluation = replace(OPTIONS, reset_state_ids=[20])
     settings = EnvWorkerOptions(OPTIONS, seed=0, layout="episodes", evaluation_env=evaluation)
     worker = EnvWorker(settings, range(4), partial(ActorCritic, options=ActorCriticOptions(hidden_sizes=(8,))))
     tasks = [EpisodeTask(row, row // 2, 1_000_003 * (row // 2)) for row in range(60)]
@@ -65,8 +66,8 @@ def test_without_a_seed_the_environments_own_stream_picks() -> None:
 
 @pytest.mark.parametrize("isolation", ["none", "process"])
 def test_a_numbered_table_is_the_same_wherever_it_stands(isolation: Any) -> None:
-    bare = EnvOptions("rlinf_envs:rlinf/Tabletop-v0", {"num_states": 40, "image_size": 16})
-    options = replace(bare, reset_state_ids=(7,), isolation=isolation, python=sys.executable)
+    bare = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"num_states": 40, "image_size": 16})
+    options = replace(bare, reset_state_ids=[7], isolation=isolation, python=sys.executable)
     lanes = make_vec_env(replace(options, vectorization="sync"), 2)
     try:
         assert not lanes.reset([0, 1], [1, 2])
@@ -77,4 +78,4 @@ def test_a_numbered_table_is_the_same_wherever_it_stands(isolation: Any) -> None
     assert info["reset_state_id"] == 7
     np.testing.assert_array_equal(tips, np.stack([wanted["state"]] * 2))
     with pytest.raises(ValueError, match="reset_state_id 40 is not among 0 to 39"):
-        make_env(replace(bare, reset_state_ids=(40,))).reset(seed=0)
+        make_env(replace(bare, reset_state_ids=[40])).reset(seed=0)

@@ -16,9 +16,9 @@ from gymnasium import spaces
 sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from simulator_runs import summary
 
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.report.watch_simulator import _table
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.native import told_of_success
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
@@ -105,7 +105,7 @@ def test_the_table_of_watch_has_a_column_where_success_is_told(tells: bool | Non
 def test_every_kind_of_lanes_knows_whether_success_was_told(options: dict[str, Any], kind: str) -> None:
     key = {"silent": "success", "telling": "is_false"}[kind]
     given: dict[str, Any] = {"vectorization": "sync", **options}
-    lanes: VecEnv = make_vec_env(EnvOptions("told_env:ToldEnv-v0", success_key=key, **given), 2)
+    lanes: VecEnv = make_vec_env(EnvConfig("told_env:ToldEnv-v0", success_key=key, **given), 2)
     try:
         lanes.reset([0, 1], [0, 1])
         result = lanes.step([1], np.zeros(1, dtype=np.int64))
@@ -139,7 +139,7 @@ def test_the_info_of_a_native_vector_env_says_which_lanes_told() -> None:
 
 
 def test_seeded_native_lanes_tell_no_success_of_cartpole() -> None:
-    lanes = make_vec_env(EnvOptions("CartPole-v1", vectorization="native"), 3)
+    lanes = make_vec_env(EnvConfig("CartPole-v1", vectorization="native"), 3)
     lanes.reset([0, 1, 2], [0, 1, 2])
     for some in ([0, 1, 2], [1]):
         assert not lanes.step(some, np.zeros(len(some), dtype=np.int64)).told.any()

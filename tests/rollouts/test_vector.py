@@ -12,8 +12,9 @@ import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from worker_group import InThisProcess
 
+from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvNotFoundError, EnvOptions, make_env
+from rlinf.rollouts.envs.make_env import EnvNotFoundError, make_env
 from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
 from rlinf.rollouts.simulator.failures import EnvFailureError
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
@@ -31,7 +32,7 @@ def rollout(
     env_id="CartPole-v1", *, workers=1, lanes=4, layout="fragments", policy=None, env=None, worker=None, **options
 ):
     worker_options = EnvWorkerOptions(
-        EnvOptions(env_id, **(env or {})), seed=3, layout=layout, **{"num_steps": 40, **(worker or {})}
+        EnvConfig(env_id, **(env or {})), seed=3, layout=layout, **{"num_steps": 40, **(worker or {})}
     )
     build = partial(build_policy, options=policy)
     group = InThisProcess([EnvWorker(worker_options, part, build) for part in lane_ranges(lanes, workers)])
@@ -107,7 +108,7 @@ def test_truncation_bootstraps_from_the_final_observation():
     assert batch.truncated[:, 6].all()
     assert not batch.terminated.any()
     worker = it._workers.workers[0]
-    env = make_env(EnvOptions("CartPole-v1"))
+    env = make_env(EnvConfig("CartPole-v1"))
     worker._fragments._episode[0] = 0
     env.reset(seed=worker._fragments._episode_seed(0) % 2**31)
     for slot in range(7):
@@ -262,7 +263,7 @@ def test_a_native_rollout_resumes_where_one_environment_a_lane_stopped():
 
 def test_chunks_stop_at_the_end_of_the_episode():
     policy = build_policy
-    options = EnvOptions("Pendulum-v1", num_action_chunks=3, max_episode_steps=8)
+    options = EnvConfig("Pendulum-v1", num_action_chunks=3, max_episode_steps=8)
     worker = EnvWorker(
         EnvWorkerOptions(options, seed=0, num_steps=6),
         range(2),
@@ -296,8 +297,8 @@ def test_weights_arrive_and_have_a_version():
 
 def test_names_that_do_not_exist_are_explained():
     with pytest.raises(EnvNotFoundError, match="package:Id"):
-        make_env(EnvOptions("NoSuchThing-v0"))
+        make_env(EnvConfig("NoSuchThing-v0"))
     with pytest.raises(EnvNotFoundError, match="not installed"):
-        make_env(EnvOptions("no_such_module:Thing-v0"))
+        make_env(EnvConfig("no_such_module:Thing-v0"))
     with pytest.raises(EnvNotFoundError, match="NoSuchWrapper"):
-        make_env(EnvOptions("CartPole-v1", wrappers=("NoSuchWrapper",)))
+        make_env(EnvConfig("CartPole-v1", wrappers=["NoSuchWrapper"]))

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from rlinf.config import load
+from rlinf.config.schema import EnvConfig
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.policy_requests import PolicyFacts, drive
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.demonstrations import (
     Demonstrator,
     NoDemonstrationsError,
@@ -59,11 +59,11 @@ class Flat:
 
 
 def demonstrate(perturbation: float = 0.0, chunk: int = 1, count: int = 5, **kwargs: Any) -> Any:
-    options = EnvOptions(TABLETOP, {"image_size": 16, **kwargs}, num_action_chunks=chunk)
+    options = EnvConfig(TABLETOP, {"image_size": 16, **kwargs}, num_action_chunks=chunk)
     return play(options, count, perturbation, chunk)
 
 
-def play(options: EnvOptions, count: int, perturbation: float = 0.0, chunk: int = 1) -> Any:
+def play(options: EnvConfig, count: int, perturbation: float = 0.0, chunk: int = 1) -> Any:
     policy: Any = Flat(chunk)
     return drive(Demonstrator(options, 7, perturbation).play(PolicyFacts.of(policy), tasks(count)), policy)
 
@@ -101,16 +101,16 @@ def test_random_decisions_are_not_imitated_and_failures_are_left_out() -> None:
 
 
 def test_instructions_are_collected_once_each() -> None:
-    texts = instructions_of(EnvOptions(TABLETOP, {"num_states": 3}), list(range(40)))
+    texts = instructions_of(EnvConfig(TABLETOP, {"num_states": 3}), list(range(40)))
     assert len(texts) == len(set(texts)) <= 3
     assert all(text.startswith("touch the ") for text in texts)
-    assert instructions_of(EnvOptions("CartPole-v1"), [0]) == []
+    assert instructions_of(EnvConfig("CartPole-v1"), [0]) == []
 
 
 def test_an_environment_without_a_demonstrator_is_told() -> None:
     with pytest.raises(NoDemonstrationsError, match="has no demonstrator"):
-        play(EnvOptions("CartPole-v1"), 1)
-    wrapped = EnvOptions(TABLETOP, wrappers=("rlinf.rollouts.wrappers:TokenizeText",))
+        play(EnvConfig("CartPole-v1"), 1)
+    wrapped = EnvConfig(TABLETOP, wrappers=["rlinf.rollouts.wrappers:TokenizeText"])
     assert play(wrapped, 1).solved == 1
 
 

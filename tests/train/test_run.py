@@ -192,6 +192,7 @@ def test_an_evaluation_is_saved_with_its_settings_and_compared_only_with_equal_o
 
 def test_a_batch_with_nan_is_saved_and_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rlinf.train import loop
+    from rlinf.train.quarantine import BadBatch
 
     collect = loop.Trainer.collect
 
@@ -200,7 +201,7 @@ def test_a_batch_with_nan_is_saved_and_stops_the_run(tmp_path: Path, monkeypatch
         return (batch.replace(rewards=batch.rewards * torch.nan) if step == 1 else batch), metrics
 
     monkeypatch.setattr(loop.Trainer, "collect", poisoned)
-    with pytest.raises(loop.BadBatch, match=r"rewards is NaN.*step_000001\.pt"):
+    with pytest.raises(BadBatch, match=r"rewards is NaN.*step_000001\.pt"):
         run(config(tmp_path / "bad"))
     assert (tmp_path / "bad" / "quarantine" / "step_000001.pt").exists()
     assert steps(tmp_path / "bad") == [0, 1]

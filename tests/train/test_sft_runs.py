@@ -11,7 +11,7 @@ from tiny_runs import config
 
 from rlinf.report.runs import read_run
 from rlinf.train import evaluate_run, run, run_sft
-from rlinf.train.loop import Trainer
+from rlinf.train.run_state import RunState
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -62,17 +62,17 @@ def test_a_warm_start_that_goes_on_logs_every_step_once(
     small: dict[str, Any] = {"run": {"max_steps": 0 if alone else 1}, "sft": {"steps": 5}, "checkpoint": {"every": 2}}
     names = ("eval/reward", "eval/accuracy", "eval/response_length")
     run(config(tmp_path / "straight", **small))
-    update = Trainer.save
+    update = RunState.save
     saved = []
 
-    def stop_after(self: Trainer) -> None:
+    def stop_after(self: RunState) -> None:
         update(self)
-        saved.append(self.order())
+        saved.append(self.order)
         if len(saved) == 2:
             raise Stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "save", stop_after)
+        patched.setattr(RunState, "save", stop_after)
         with pytest.raises(Stop):
             run(config(tmp_path / "cut", **small))
     # Lines beyond the checkpoint, as a kill leaves them.

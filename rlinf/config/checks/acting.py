@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
-from rlinf.config.schema import Config
+from rlinf.config.facts import acts_in, is_text
 
 _SAMPLER_KEYS = ("rollout.pipeline_stages", "rollout.num_samplers", "cluster.gpus_per_sampler")
-
-
-def acts_in(config: Config) -> Literal["worker", "sampler"]:
-    """What `rollout.act_in` comes to: a checkpoint is too large to be copied into every env worker."""
-    rollout = config.rollout
-    if rollout.act_in != "auto":
-        return rollout.act_in
-    large = config.policy.name == "vla" and config.policy.vla.language.path is not None
-    return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
 
 
 def check_acting(context: Context) -> None:
     """Only samplers have stages, and every stage has envs."""
     config = context.config
-    if is_text(context):
+    if is_text(context.config):
         return
     if acts_in(config) == "worker":
         for key in _SAMPLER_KEYS:

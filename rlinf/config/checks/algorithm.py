@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
-from rlinf.config.facts import collects_episodes, compares_groups
+from rlinf.config.facts import collects_episodes, compares_groups, is_off_policy, is_text
 from rlinf.config.names import hints, nearest
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.config.schema import AlgorithmConfig, Config
 
 # Read by the loop, whatever the functions are.
 _LOOP = {
@@ -49,19 +48,15 @@ def check_algorithm(context: Context) -> None:
     known = [_check_name(context, *row) for row in _tables()]
     if not all(known):
         return
-    if _is_off_policy(context) and is_text(context):
+    if is_off_policy(context.config) and is_text(context.config):
         message = f"loss_type: {OFF_POLICY_LOSS} trains simulator policies, and this policy is causal_lm."
         context.error("algorithm.loss_type", message, "Choose loss_type: actor.", reads=("policy.name",))
     _check_groups(context)
     _check_readers(context)
     _check_own_options(context)
-    if not _is_off_policy(context):
+    if not is_off_policy(context.config):
         _check_conditions(context)
         _check_token_scale(context)
-
-
-def _is_off_policy(context: Context) -> bool:
-    return context.config.algorithm.loss_type == OFF_POLICY_LOSS
 
 
 def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
@@ -75,7 +70,7 @@ def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
 
 def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], listing: str) -> bool:
     name = getattr(context.config.algorithm, key)
-    if key == "loss_type" and _is_off_policy(context):
+    if key == "loss_type" and is_off_policy(context.config):
         return True
     try:
         catalog.choose(key, name, table)
@@ -104,7 +99,7 @@ def _check_groups(context: Context) -> None:
 
 def _check_readers(context: Context) -> None:
     algorithm = context.config.algorithm
-    read = _options_read(algorithm)
+    read = _options_read(context.config)
     chosen = f"adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}"
     for name in hints(AlgorithmConfig):
         if name in read:
@@ -119,9 +114,10 @@ def _check_readers(context: Context) -> None:
         )
 
 
-def _options_read(algorithm: AlgorithmConfig) -> set[str]:
+def _options_read(config: Config) -> set[str]:
     """The schema's names of all options that the chosen functions read."""
-    if algorithm.loss_type == OFF_POLICY_LOSS:
+    algorithm = config.algorithm
+    if is_off_policy(config):
         return {"loss_type", "gamma", "strict", "group_size", "dynamic_sampling", *_OFF_POLICY}
     options: set[str] = set(_LOOP)
     options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
@@ -135,7 +131,7 @@ def _options_read(algorithm: AlgorithmConfig) -> set[str]:
 def _check_own_options(context: Context) -> None:
     """``algorithm.options`` holds what the chosen functions read and what is no key of the section."""
     algorithm = context.config.algorithm
-    read = () if _is_off_policy(context) else _options_read(algorithm)
+    read = () if is_off_policy(context.config) else _options_read(context.config)
     reads = ("algorithm.adv_type", "algorithm.loss_type")
     for name in algorithm.options:
         key = f"algorithm.options.{name}"
@@ -174,7 +170,7 @@ def _check_conditions(context: Context) -> None:
             context.unread(f"algorithm.{name}", f"is not read without {needed}.", f"Add {needed}.", reads=(key,))
     algorithm = context.config.algorithm
     lower, upper = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
-    whole = is_text(context) or collects_episodes(context.config)
+    whole = is_text(context.config) or collects_episodes(context.config)
     if algorithm.filter_rewards and whole and lower is None and upper is None:
         message = "algorithm.filter_rewards has no bounds: every group would stay."
         fix = "Set algorithm.rewards_lower_bound, rewards_upper_bound, or both."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import collects_episodes
+from rlinf.config.facts import collects_episodes, decisions_per_iteration, is_text, rows_per_iteration
 
 
 def check_batch(context: Context) -> None:
     """Everything that divides must divide, and nobody may be left without work."""
-    if is_text(context):
+    if is_text(context.config):
         _check_text(context)
     else:
         _check_simulators(context)
@@ -18,7 +17,7 @@ def check_batch(context: Context) -> None:
 def _check_text(context: Context) -> None:
     config = context.config
     prompts, size, cuts = config.rollout.batch_size, config.algorithm.group_size, config.algorithm.num_minibatches
-    rows = prompts * size
+    rows = rows_per_iteration(config)
     words = f"the {rows} rows of a step (rollout.batch_size {prompts} x algorithm.group_size {size})"
     reads = ("rollout.batch_size", "algorithm.group_size", "policy.name")
     if rows % cuts:
@@ -51,7 +50,7 @@ def _check_simulators(context: Context) -> None:
     if collects_episodes(config):
         _check_episodes(context)
         return
-    decisions, cuts = envs * config.rollout.num_steps, config.algorithm.num_minibatches
+    decisions, cuts = decisions_per_iteration(config), config.algorithm.num_minibatches
     if cuts > decisions:
         message = f"algorithm.num_minibatches {cuts} is more than the {decisions} decisions of a step"
         message += f" (env.num_envs {envs} x rollout.num_steps {config.rollout.num_steps})."
@@ -66,7 +65,8 @@ def _check_episodes(context: Context) -> None:
     if config.env.num_workers > groups:
         message = f"env.num_workers {config.env.num_workers} is more than the {groups} groups of rollout.batch_size:"
         context.error("env.num_workers", message, f"use at most {groups}, whole groups go to each.", reads=reads)
-    if cuts > groups * size:
-        message = f"algorithm.num_minibatches {cuts} is more than the {groups * size} episodes of a step"
+    episodes = rows_per_iteration(config)
+    if cuts > episodes:
+        message = f"algorithm.num_minibatches {cuts} is more than the {episodes} episodes of a step"
         message += f" (rollout.batch_size {groups} x algorithm.group_size {size})."
-        context.error("algorithm.num_minibatches", message, f"Use at most {groups * size}.", reads=reads)
+        context.error("algorithm.num_minibatches", message, f"Use at most {episodes}.", reads=reads)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.facts import gpus_per_learner, is_text, shares_gpus
 from rlinf.config.machine import gpu_count
-from rlinf.config.schema import ClusterConfig
+from rlinf.config.schema import Config
 
 _OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "gpus_per_node", "cpus_per_worker")
 
@@ -36,7 +36,7 @@ def _check_engines(context: Context) -> None:
     config = context.config
     cluster, rollout, ranks = config.cluster, config.rollout, config.learner.num_workers
     wide, key = rollout.vllm.tensor_parallel_size, "rollout.vllm.tensor_parallel_size"
-    if not is_text(context) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not _on_gpus(cluster):
+    if not is_text(context.config) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not _on_gpus(config):
         return
     reads = ("cluster.gpus_per_node", "cluster.placement", "rollout.num_samplers", "learner.num_workers")
     if wide > cluster.gpus_per_node:
@@ -46,7 +46,7 @@ def _check_engines(context: Context) -> None:
     elif cluster.gpus_per_sampler is not None and cluster.gpus_per_sampler != wide:
         message = f"cluster.gpus_per_sampler {cluster.gpus_per_sampler:g} is not {key} {wide}."
         context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=(key, *reads))
-    elif cluster.placement != "separate" and rollout.num_samplers * wide > ranks:
+    elif shares_gpus(config) and rollout.num_samplers * wide > ranks:
         message = f"{rollout.num_samplers} samplers of {wide} GPUs need {rollout.num_samplers * wide}, and they share"
         message += f" those of {ranks} learner ranks."
         fit = ranks // wide
@@ -54,17 +54,15 @@ def _check_engines(context: Context) -> None:
         context.error("rollout.num_samplers", message, fix, reads=(key, *reads))
 
 
-def _on_gpus(cluster: ClusterConfig) -> bool:
+def _on_gpus(config: Config) -> bool:
     """Whether workers will have GPUs: those of this machine, or of the one that the plan is for."""
-    if cluster.gpus_per_learner is not None:
-        return cluster.gpus_per_learner > 0
-    return cluster.gpu_memory_gb is not None or gpu_count() > 0
+    return gpus_per_learner(config, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
 
 
 def _check_offload(context: Context) -> None:
     """Nobody wants the learner's device while samplers have their own, or while it trains beside them."""
     reasons = []
-    if context.config.cluster.placement == "separate":
+    if not shares_gpus(context.config):
         reasons.append(("with cluster.placement: separate", "cluster.placement"))
     if context.config.rollout.ahead > 0:
         reasons.append(("with rollout.ahead: 1, where learner and samplers work at the same time", "rollout.ahead"))

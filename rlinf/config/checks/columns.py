@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlinf.algorithms import catalog
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.facts import is_text
 
 _OURS = "rlinf_envs:"
 
@@ -16,12 +16,17 @@ def check_columns(context: Context) -> None:
         return
     entry = catalog.estimator(algorithm.adv_type)
     chosen, reads = f"adv_type: {algorithm.adv_type}", ("algorithm.adv_type", "env.id", "env.kwargs", "policy.name")
-    if is_text(context) and "step_rewards" in entry.needs and env.id.startswith(_OURS) and not env.kwargs.get("steps"):
+    if (
+        is_text(context.config)
+        and "step_rewards" in entry.needs
+        and env.id.startswith(_OURS)
+        and not env.kwargs.get("steps")
+    ):
         message = f"{chosen} needs a score for each step of a response, and the environment was asked for none."
         fix = "Set env.kwargs.steps: {scorer: arithmetic}, or {scorer: 'module:name'} for a scorer of your own."
         context.error("algorithm.adv_type", message, fix, reads=reads)
     for column, what in (("greedy_rewards", "a greedy response to each prompt"), ("anchor_ids", "the state of a turn")):
-        if column in entry.needs and not is_text(context):
+        if column in entry.needs and not is_text(context.config):
             message = f"{chosen} needs {what}, which only rollouts of language models deliver."
             context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.", reads=reads)
     if "greedy_rewards" in entry.needs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms import catalog
 from rlinf.config.context import Context
+from rlinf.config.facts import is_off_policy
 
 _READS = ("algorithm.adv_type", "algorithm.loss_type", "policy.name", "policy.value_head")
 
@@ -11,8 +12,7 @@ _READS = ("algorithm.adv_type", "algorithm.loss_type", "policy.name", "policy.va
 def check_critic(context: Context) -> None:
     """A critic that is needed must exist and be trained; one that is not needed costs memory."""
     algorithm, policy = context.config.algorithm, context.config.policy
-    off_policy = algorithm.loss_type == catalog.OFF_POLICY_LOSS
-    if off_policy or context.is_broken("algorithm.adv_type", "algorithm.loss_type"):
+    if is_off_policy(context.config) or context.is_broken("algorithm.adv_type", "algorithm.loss_type"):
         return
     advantage, loss = catalog.estimator(algorithm.adv_type), catalog.loss(algorithm.loss_type)
     estimator_needs, loss_trains = "values" in advantage.needs, "values" in loss.needs

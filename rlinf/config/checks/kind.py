@@ -98,11 +98,6 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
 """Policies by name, what they are called in a message, and the keys or sections that only they read."""
 
 
-def is_text(context: Context) -> bool:
-    """Whether the policy is a language model on tasks (else it acts in a simulator)."""
-    return context.config.policy.name == "causal_lm"
-
-
 def check_kind(context: Context) -> None:
     """Report keys of other kinds, and a run without an environment."""
     if not context.config.env.id:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
+from rlinf.config.facts import is_text
 from rlinf.config.names import leaves
 from rlinf.config.plan.architecture import Decoder, decoder_of
 from rlinf.config.schema import MegatronConfig
@@ -20,7 +20,7 @@ def check_megatron(context: Context) -> None:
                 why = f"is not read by learner.backend: {learner.backend}."
                 context.unread(key, why, "Set learner.backend: megatron.", reads=("learner.backend",))
         return
-    if not is_text(context):
+    if not is_text(context.config):
         message = "learner.backend: megatron trains language models only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
         return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.facts import is_text
 
 
 def check_policy(context: Context) -> None:
     """A language model has weights or an architecture, and adapters fit the learner."""
     policy = context.config.policy
-    if is_text(context):
+    if is_text(context.config):
         _check_origin(context)
     backend = context.config.learner.backend
     if policy.lora.rank > 0 and backend != "torch":

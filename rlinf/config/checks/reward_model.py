@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlinf.algorithms.catalog import columns_of
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
+from rlinf.config.facts import is_text
 from rlinf.config.names import leaves
 
 _TRAINING = ("epochs", "batch_rows", "lr")
@@ -13,7 +13,7 @@ _REPLAY = ("replay_fraction", "history_rows")
 
 def check_reward_model(context: Context) -> None:
     """Keys without a reader, a head that nobody trains, and algorithms that look at other rewards."""
-    if not is_text(context):
+    if not is_text(context.config):
         return
     config = context.config.reward_model
     if config.supervision == "none":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context, neighbours
+from rlinf.config.facts import is_text
 from rlinf.config.names import leaves
 
 
 def check_sampler(context: Context) -> None:
     """A server has an address, and options of samplers that were not chosen are reported."""
     rollout = context.config.rollout
-    if not is_text(context):
+    if not is_text(context.config):
         return
     for name in ("vllm", "server"):
         # `auto` may choose vllm, never a server.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
-from rlinf.config.checks.kind import ACTOR_CRITIC, is_text
+from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import collects_episodes
+from rlinf.config.facts import collects_episodes, is_off_policy, is_text
 
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
@@ -27,7 +26,7 @@ _UNREAD_BY_SAC = (
 
 def check_simulator(context: Context) -> None:
     """Nothing that somebody wrote is passed over in silence."""
-    if is_text(context):
+    if is_text(context.config):
         return
     _check_unbuilt(context)
     _check_wrappers(context)
@@ -37,7 +36,7 @@ def check_simulator(context: Context) -> None:
     _check_policy(context)
     _check_warm_start(context)
     _check_levels(context)
-    if context.config.algorithm.loss_type == OFF_POLICY_LOSS:
+    if is_off_policy(context.config):
         _check_off_policy(context)
 
 
@@ -69,7 +68,7 @@ def _check_layout(context: Context) -> None:
         why = f"is not read by adv_type: {config.algorithm.adv_type}, whose steps are whole episodes."
         context.unread("rollout.num_steps", why, "Set rollout.batch_size (start states per step).", reads=reads)
         return
-    chosen = "loss_type: sac" if config.algorithm.loss_type == OFF_POLICY_LOSS else "adv_type: gae"
+    chosen = f"loss_type: {config.algorithm.loss_type}" if is_off_policy(config) else "adv_type: gae"
     why = f"is not read by {chosen}, whose steps are rollout.num_steps decisions of every env."
     for key in ("rollout.batch_size", "algorithm.group_size", "env.auto_reset"):
         context.unread(key, why, "Take it out, or choose adv_type: grpo.", reads=reads)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rlinf.config.checks.kind import is_text
 from rlinf.config.context import Context
-from rlinf.config.lengths import conversation_tokens
+from rlinf.config.facts import conversation_tokens, is_text
 from rlinf.config.plan.architecture import read_architecture
 from rlinf.config.schema import Config
 
@@ -13,7 +12,7 @@ _LENGTHS = ("data.max_prompt_length", "rollout.max_new_tokens", "rollout.max_con
 
 def check_tokens(context: Context) -> None:
     """Prompt limit plus response limit against everything that bounds a row."""
-    if not is_text(context):
+    if not is_text(context.config):
         return
     config = context.config
     prompt, response, key = config.data.max_prompt_length, conversation_tokens(config), _limit(config)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.context import Context
+from rlinf.config.facts import is_off_policy
 from rlinf.config.schema import TowerConfig
 
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
@@ -30,7 +30,7 @@ def check_vla(context: Context) -> None:
     if config.rollout.temperature == 0:
         message = "rollout.temperature 0 would make every member of a group do the same: nothing could be compared."
         context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=("policy.name",))
-    if config.algorithm.loss_type == OFF_POLICY_LOSS:
+    if is_off_policy(config):
         message = "policy.name: vla draws discretised actions, and loss_type: sac learns continuous ones."
         fix = "Choose adv_type: grpo with loss_type: actor, or policy.name: actor_critic."
         context.error("policy.name", message, fix, reads=("algorithm.loss_type",))

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.defaults import conditional, value_of
 from rlinf.config.extras import needed_extras
-from rlinf.config.facts import collects_episodes, run_directory
-from rlinf.config.lengths import conversation_tokens
+from rlinf.config.facts import (
+    collects_episodes,
+    conversation_tokens,
+    decisions_per_iteration,
+    gpus_per_learner,
+    is_off_policy,
+    is_text,
+    needs_reference,
+    optimizer_steps_per_iteration,
+    row_tokens,
+    rows_per_iteration,
+    run_directory,
+    shares_gpus,
+)
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
 from rlinf.config.plan.architecture import decoder_of
-from rlinf.config.plan.memory import Memory, estimate, needs_reference
+from rlinf.config.plan.memory import Memory, estimate
 from rlinf.config.plan.parallel import Split
 from rlinf.config.plan.traffic import traffic
 from rlinf.config.schema import Config
@@ -40,7 +51,7 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
     if not gpus and config.cluster.gpu_memory_gb is not None:
         # Planned here, run elsewhere: on a card for each learner rank.
         gpus = config.learner.num_workers
-    text = config.policy.name == "causal_lm"
+    text = is_text(config)
     memory, memory_warnings = _memory(config, gpus) if text else ([], [])
     sections = [
         ("Run", _run(config)),
@@ -81,16 +92,15 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
     machine = f"{cpus} CPU cores, {gpus} GPUs" if memory is None else f"{gpus} GPUs of {memory:g} GB"
     if cluster.backend == "local":
         return [("backend", "local: everything in this process"), ("machine", machine)]
-    separate = cluster.placement == "separate"
-    per_learner = cluster.gpus_per_learner if cluster.gpus_per_learner is not None else float(gpus > 0)
-    sampler = config.rollout.sampler if config.policy.name == "causal_lm" else "policy"
-    where = "on the CPU" if gpus == 0 else "GPUs of their own" if separate else "on the GPUs of the learner"
+    shared, per_learner = shares_gpus(config), gpus_per_learner(config, on_gpus=gpus > 0)
+    sampler = config.rollout.sampler if is_text(config) else "policy"
+    where = "on the CPU" if gpus == 0 else "on the GPUs of the learner" if shared else "GPUs of their own"
     count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
     judge = (
         [("reward model", f"{config.reward_model.gpus:g} GPUs")] if config.reward_model.supervision != "none" else []
     )
     return [
-        ("backend", f"ray ({cluster.address or 'started here'}), {'separate' if separate else 'colocated'}"),
+        ("backend", f"ray ({cluster.address or 'started here'}), {'colocated' if shared else 'separate'}"),
         ("learner", f"{count} ({config.learner.backend}), {per_learner:g} GPUs each"),
         ("samplers", f"{samplers} ({sampler}), {where}"),
         ("env workers", str(workers)),
@@ -101,9 +111,8 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
 
 def _text_batch(config: Config) -> Rows:
     prompts, size = config.rollout.batch_size, config.algorithm.group_size
-    rows, cuts = prompts * size, config.algorithm.num_minibatches
-    tokens = config.data.max_prompt_length + conversation_tokens(config)
-    updates = config.algorithm.update_epochs * cuts
+    rows, cuts, tokens = rows_per_iteration(config), config.algorithm.num_minibatches, row_tokens(config)
+    updates = optimizer_steps_per_iteration(config)
     return [
         ("prompts x responses", f"{prompts} x {size} = {rows} rows"),
         ("tokens of a row", f"at most {config.data.max_prompt_length} + {conversation_tokens(config)} = {tokens}"),
@@ -115,18 +124,18 @@ def _text_batch(config: Config) -> Rows:
 
 
 def _simulator_batch(config: Config) -> Rows:
-    envs, steps, cuts = config.env.num_envs, config.rollout.num_steps, config.algorithm.num_minibatches
+    envs, cuts = config.env.num_envs, config.algorithm.num_minibatches
     updates = ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches")
     if collects_episodes(config):
         groups, size = config.rollout.batch_size, config.algorithm.group_size
         return [
-            ("start states x episodes", f"{groups} x {size} = {groups * size} rows"),
+            ("start states x episodes", f"{groups} x {size} = {rows_per_iteration(config)} rows"),
             ("envs side by side", f"{envs}, {-(-envs // config.env.num_workers)} per worker"),
             updates,
         ]
-    decisions = envs * steps
+    decisions = decisions_per_iteration(config)
     return [
-        ("envs x decisions", f"{envs} x {steps} = {decisions:,}"),
+        ("envs x decisions", f"{envs} x {config.rollout.num_steps} = {decisions:,}"),
         ("envs per worker", str(-(-envs // config.env.num_workers))),
         updates,
         ("decisions of an optimiser step", f"{decisions // cuts:,}"),
@@ -137,7 +146,7 @@ def _simulator_batch(config: Config) -> Rows:
 def _algorithm(config: Config) -> Rows:
     algorithm = config.algorithm
     optimizer = config.learner.optimizer
-    simulator, warm = config.policy.name != "causal_lm", config.sft.steps > 0
+    simulator, warm = not is_text(config), config.sft.steps > 0
     rows = [
         ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),
         ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),
@@ -145,7 +154,7 @@ def _algorithm(config: Config) -> Rows:
         *([("discount", f"{algorithm.gamma:g}{_for_its_kind(config, 'algorithm.gamma')}")] if simulator else []),
         *([("warm start", f"learning rate {config.sft.lr:g}{_for_its_kind(config, 'sft.lr')}")] if warm else []),
     ]
-    return rows if algorithm.loss_type != OFF_POLICY_LOSS else [("loss", OFF_POLICY_LOSS), *rows[2:]]
+    return [("loss", algorithm.loss_type), *rows[2:]] if is_off_policy(config) else rows
 
 
 def _for_its_kind(config: Config, key: str) -> str:
@@ -203,8 +212,7 @@ def _named(parts: dict[str, int]) -> str:
 
 def _card(config: Config, memory: Memory, card: float, rows: Rows) -> tuple[Rows, list[str]]:
     """Whether learner and sampler fit their card, together where they share one and neither leaves it."""
-    shared = config.cluster.placement != "separate"
-    both = shared and not (config.learner.offload.weights and config.learner.offload.optimizer)
+    both = shares_gpus(config) and not (config.learner.offload.weights and config.learner.offload.optimizer)
     needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
     words = "learner and sampler together" if both else "the larger of learner and sampler"
     verdict = f"{size_text(needed)} of {card:g} GB: {'fits' if needed <= card * 1e9 else 'does not fit'} ({words})"
@@ -222,7 +230,7 @@ def _traffic(config: Config, gpus: int) -> Rows:
 def _evaluation(config: Config) -> Rows:
     evaluation, checkpoint = config.evaluation, config.checkpoint
     when = f"every {evaluation.every} steps, before and after" if evaluation.every else "before and after"
-    unit = "tasks" if config.policy.name == "causal_lm" else "episodes"
+    unit = "tasks" if is_text(config) else "episodes"
     how = "greedy" if evaluation.temperature == 0 else f"temperature {evaluation.temperature:g}"
     measured = f"{evaluation.size} {unit} x {evaluation.samples}, {how}, {when}"
     saved = f"every {checkpoint.every} steps and at the end" if checkpoint.every else "at the end"

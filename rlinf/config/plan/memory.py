@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.algorithms import catalog
-from rlinf.config.lengths import conversation_tokens
+from rlinf.config.facts import activation_dtype, needs_reference, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.parallel import Split
 from rlinf.config.schema import Config
@@ -52,8 +51,7 @@ class Memory:
 
 def bytes_per_value(config: Config, gpus: int) -> int:
     """Of activations: 2 for bfloat16, 4 for float32; ``auto`` asks whether there is a GPU."""
-    dtype = config.policy.dtype
-    return 2 if dtype == "bfloat16" or (dtype == "auto" and gpus > 0) else 4
+    return 2 if activation_dtype(config.policy.dtype, on_gpu=gpus > 0) == "bfloat16" else 4
 
 
 def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
@@ -86,13 +84,6 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         sampler_weights=parameters * size // parallel,
         kv_cache=decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel,
     )
-
-
-def needs_reference(config: Config) -> bool:
-    """Whether a KL term asks for the reference policy."""
-    algorithm = config.algorithm
-    in_reward = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
-    return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
 
 
 def layer_values(decoder: Decoder) -> int:
@@ -138,18 +129,16 @@ def recomputes(config: Config) -> bool:
 
 def micro_batch_tokens(config: Config) -> int:
     """Of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
-    row = config.data.max_prompt_length + conversation_tokens(config)
-    rows = config.rollout.batch_size * config.algorithm.group_size
-    return max(row, min(config.learner.micro_batch_tokens, rows * row))
+    row = row_tokens(config)
+    return max(row, min(config.learner.micro_batch_tokens, rows_per_iteration(config) * row))
 
 
 def _tokens_at_once(config: Config) -> int:
     """That one sampler keeps keys and values of."""
-    rows = config.rollout.batch_size * config.algorithm.group_size
-    at_once = min(-(-rows // config.rollout.num_samplers), config.rollout.generation_batch_size)
+    at_once = min(-(-rows_per_iteration(config) // config.rollout.num_samplers), config.rollout.generation_batch_size)
     if config.rollout.sampler == "vllm":
         at_once = min(at_once, config.rollout.vllm.max_num_seqs)
-    return at_once * (config.data.max_prompt_length + conversation_tokens(config))
+    return at_once * row_tokens(config)
 
 
 def _adapter_parameters(config: Config, decoder: Decoder) -> int:

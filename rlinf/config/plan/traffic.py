@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.config.lengths import conversation_tokens
+from rlinf.config.facts import needs_reference, optimizer_steps_per_iteration, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
-from rlinf.config.plan.memory import bytes_per_value, micro_batch_tokens, needs_reference, recomputes
+from rlinf.config.plan.memory import bytes_per_value, micro_batch_tokens, recomputes
 from rlinf.config.plan.parallel import Split
 from rlinf.config.schema import Config
 
@@ -26,9 +26,8 @@ class Passes:
 
     @classmethod
     def of(cls, config: Config) -> Passes:
-        algorithm = config.algorithm
-        several = algorithm.update_epochs * algorithm.num_minibatches > 1
-        return cls(int(several) + int(needs_reference(config)), algorithm.update_epochs, recomputes(config))
+        several = optimizer_steps_per_iteration(config) > 1
+        return cls(int(several) + int(needs_reference(config)), config.algorithm.update_epochs, recomputes(config))
 
     @property
     def forwards(self) -> int:
@@ -38,12 +37,11 @@ class Passes:
 def traffic(config: Config, decoder: Decoder, gpus: int) -> dict[str, int]:
     """Bytes that a rank sends in a step, by what for; what there is nothing of is left out."""
     size, split, passes = bytes_per_value(config, gpus), Split.of(config), Passes.of(config)
-    rows = config.rollout.batch_size * config.algorithm.group_size
-    tokens = rows * (config.data.max_prompt_length + conversation_tokens(config))
+    tokens = rows_per_iteration(config) * row_tokens(config)
     # Of one data-parallel and context-parallel rank.
     here = tokens // (split.data * split.context)
     layers = -(-decoder.layers // split.pipeline)
-    steps = config.algorithm.update_epochs * config.algorithm.num_minibatches
+    steps = optimizer_steps_per_iteration(config)
     flows = {
         "tensor parallel": size * layers * tensor_values(decoder, split, passes, here),
         "context parallel": size * layers * context_values(decoder, split, passes, here),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+Vectorization = Literal["auto", "native", "sync", "async"]
+
 
 @dataclass(frozen=True)
 class EnvConfig:
@@ -18,7 +20,7 @@ class EnvConfig:
     """Env worker actors; rows are split over them by whole groups."""
     num_envs: int = 8
     """Simulators: environments stepped side by side, over all workers."""
-    vectorization: Literal["auto", "native", "sync", "async"] = "auto"
+    vectorization: Vectorization = "auto"
     """How environments are stepped together; `auto` measures what is fastest. The result does not depend on it."""
     wrappers: list[str | dict[str, dict[str, object]]] = field(default_factory=list)
     """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`, or with arguments:
@@ -55,6 +57,8 @@ class EnvConfig:
     0 sets no limit; on Ray, simulators then step in the env worker's own process, which spares cheap ones a message."""
     max_failures: int = 100
     """Training stops with a clear message when more episodes, or conversations, than this failed."""
+    start_timeout_s: float = field(default=180.0, compare=False, metadata={"key": False})
+    # No key of the file: `cluster.start_timeout_s`, which `facts.training_env` puts here for constructors.
 
 
 @dataclass(frozen=True)

@@ -275,7 +275,7 @@ class MegatronLearner(Offloadable):
         norm = gradient_norm(self.optimizer)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         factor = self.stage.lr_factor(self.optimizer_steps)
-        take_step(self.optimizer, factor=factor, norm=norm, clip=self.stage.grad_clip)
+        take_step(self.optimizer, factor=factor, norm=norm, clip=self.stage.optimizer.grad_clip)
         self.optimizer_steps += 1
         return norm
 

@@ -21,20 +21,21 @@ def make_optimizer(
     stage: Stage, chunks: Sequence[nn.Module], *, distributed: bool, dtype: torch.dtype
 ) -> MegatronOptimizer:
     """AdamW with weight decay on every parameter, as the torch learner has it (megatron's own habit spares vectors)."""
+    options = stage.optimizer
     config = OptimizerConfig(
         optimizer="adam",
-        lr=stage.lr,
-        weight_decay=stage.weight_decay,
-        adam_beta1=stage.betas[0],
-        adam_beta2=stage.betas[1],
-        adam_eps=stage.eps,
+        lr=options.lr,
+        weight_decay=options.weight_decay,
+        adam_beta1=options.betas[0],
+        adam_beta2=options.betas[1],
+        adam_eps=options.eps,
         bf16=dtype == torch.bfloat16,
         params_dtype=dtype,
         use_distributed_optimizer=distributed,
         clip_grad=0.0,
     )
     # The second key is one of those by which megatron finds a checkpoint's groups again; without it both would be one.
-    critic = {"max_lr": stage.critic_lr or stage.lr, "is_decoupled_lr": True}
+    critic = {"max_lr": options.critic_lr or options.lr, "is_decoupled_lr": True}
     overrides = {ParamKey(name=f"*{VALUE_HEAD}*"): cast(ParamGroupOverride, critic)}
     return get_megatron_optimizer(config, list(chunks), overrides)
 

@@ -5,42 +5,18 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
 
-Vectorization = Literal["auto", "native", "sync", "async"]
-Isolation = Literal["none", "process"]
 Wrapper = str | Mapping[str, Mapping[str, Any]]
 """A name, or a name with arguments: ``{"RescaleAction": {"min_action": -1, "max_action": 1}}``."""
-
-
-@dataclass(frozen=True)
-class EnvOptions:
-    """What env workers need to know of the `env` section; the fields mean what they mean there."""
-
-    id: str
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    wrappers: tuple[Wrapper, ...] = ()
-    reset_state_ids: tuple[int, ...] = ()
-    vectorization: Vectorization = "auto"
-    isolation: Isolation = "none"
-    python: str | None = None
-    max_episode_steps: int | None = None
-    ignore_terminations: bool = False
-    num_action_chunks: int = 1
-    frame_stack: int = 1
-    success_key: str = "success"
-    step_timeout_s: float = 60.0
-    start_timeout_s: float = 300.0
-    """For constructors; simulators that compile or load scenes take minutes."""
-    max_failures: int = 100
 
 
 class EnvNotFoundError(UserError):
@@ -55,7 +31,7 @@ class EnvArgumentsError(UserError):
     """An environment or a wrapper does not take the arguments that it is given."""
 
 
-def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasium.Env:
+def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium.Env:
     """Builds one environment. The order is: the env, its start states, its wrappers, no terminations, frame stack."""
     kwargs = dict(options.kwargs)
     if render_mode is not None:
@@ -94,7 +70,7 @@ def make_env(options: EnvOptions, *, render_mode: str | None = None) -> gymnasiu
     return env
 
 
-def _not_constructed(options: EnvOptions, error: BaseException) -> EnvConstructionError:
+def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructionError:
     return EnvConstructionError(f"env.id {options.id!r} could not be constructed: {account_of(error)}")
 
 
@@ -147,7 +123,7 @@ def _import_module_of(env_id: str) -> None:
         raise EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed") from error
 
 
-def make_native_env(options: EnvOptions, num_envs: int) -> Any:
+def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     """The environment's own vector implementation. What only single environments can have is a ValueError."""
     if native_entry_point(options.id) is None:
         raise EnvNotFoundError(f"env.vectorization native: {options.id!r} has no vector env of its own; use 'auto'")
@@ -159,10 +135,11 @@ def make_native_env(options: EnvOptions, num_envs: int) -> Any:
     limit: dict[str, Any] = (
         {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
     )
-    return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **limit, **options.kwargs)
+    arguments: dict[str, Any] = {**limit, **options.kwargs}
+    return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
 
-def takes_env_as_it_is(options: EnvOptions) -> bool:
+def takes_env_as_it_is(options: EnvConfig) -> bool:
     """Whether nothing is wrapped around the environment."""
     wrapped = options.wrappers or options.reset_state_ids or options.ignore_terminations
     return not (wrapped or options.frame_stack > 1 or options.num_action_chunks > 1)

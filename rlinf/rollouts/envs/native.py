@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
-from rlinf.rollouts.envs.make_env import EnvOptions, make_native_env
+from rlinf.rollouts.envs.make_env import make_native_env
 from rlinf.rollouts.envs.vec_env import StepResult, mark_not_a_number
 from rlinf.spaces import Arrays, stacked_leaves
 
@@ -32,7 +33,7 @@ class NativeVecEnv:
     * DISABLED: :meth:`reset` resets those that are named (``options={"reset_mask": ...}``).
     """
 
-    def __init__(self, options: EnvOptions, num_lanes: int) -> None:
+    def __init__(self, options: EnvConfig, num_lanes: int) -> None:
         self._options = options
         self._env = make_native_env(options, num_lanes)
         self._mode = _autoreset_mode(options.id, self._env.metadata)

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.rollouts.envs.make_env import EnvOptions, make_env, make_native_env, native_entry_point
+from rlinf.config.schema import EnvConfig
+from rlinf.rollouts.envs.make_env import make_env, make_native_env, native_entry_point
 from rlinf.rollouts.envs.native import told_of_success
 from rlinf.rollouts.envs.vec_env import StepResult, close_quietly, mark_not_a_number
 from rlinf.spaces import empty_leaves, stacked_leaves
@@ -23,7 +24,7 @@ from rlinf.spaces import empty_leaves, stacked_leaves
 _STATE_ARRAYS = frozenset({"gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv"})
 
 
-def can_be_seeded(options: EnvOptions) -> bool:
+def can_be_seeded(options: EnvConfig) -> bool:
     """Whether :class:`SeededNativeVecEnv` knows this environment's vector implementation."""
     return native_entry_point(options.id) in _STATE_ARRAYS
 
@@ -31,7 +32,7 @@ def can_be_seeded(options: EnvOptions) -> bool:
 class SeededNativeVecEnv:
     """Fits `VecEnv`. A subset of lanes can be stepped too: the state of the others is put back afterwards."""
 
-    def __init__(self, options: EnvOptions, num_lanes: int) -> None:
+    def __init__(self, options: EnvConfig, num_lanes: int) -> None:
         self._env: Any = make_native_env(options, num_lanes)
         self._single: Any = make_env(options).unwrapped
         self._success_key = options.success_key

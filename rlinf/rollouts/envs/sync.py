@@ -8,9 +8,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.envs.make_env import EnvConstructionError, EnvOptions, make_env
+from rlinf.rollouts.envs.make_env import EnvConstructionError, make_env
 from rlinf.rollouts.envs.vec_env import StepResult, close_quietly, mark_not_a_number, require_alike
 from rlinf.spaces import empty_leaves, write_observation
 
@@ -32,7 +33,7 @@ class SyncVecEnv:
     """
 
     def __init__(
-        self, options: EnvOptions, num_lanes: int, make: Callable[[EnvOptions], gymnasium.Env] = make_env
+        self, options: EnvConfig, num_lanes: int, make: Callable[[EnvConfig], gymnasium.Env] = make_env
     ) -> None:
         if options.step_timeout_s and not can_interrupt():
             raise RuntimeError("env.step_timeout_s works in a process's main thread: use IsolatedVecEnv here")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 import gymnasium
 import numpy as np
 
-from rlinf.rollouts.envs.make_env import EnvOptions, Vectorization, make_env, takes_env_as_it_is
+from rlinf.config.schema.env import EnvConfig, Vectorization
+from rlinf.rollouts.envs.make_env import make_env, takes_env_as_it_is
 from rlinf.rollouts.envs.native import NativeVecEnv
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv, can_be_seeded
 from rlinf.rollouts.envs.sync import SyncVecEnv
@@ -39,7 +40,7 @@ class VectorizationChoice:
         return f"{self.kind}{measured}{': ' if self.reason else ''}{self.reason}"
 
 
-def make_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VecEnv:
+def make_vec_env(options: EnvConfig, num_lanes: int, *, cores: int = 1) -> VecEnv:
     """``num_lanes`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_vec_env` finds).
 
     `sync` ones share a process: this one, or one of their own where that is needed (:func:`needs_process`).
@@ -56,7 +57,7 @@ def make_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VecE
     return IsolatedVecEnv(options, num_lanes) if needs_process(options) else SyncVecEnv(options, num_lanes)
 
 
-def choose_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> VectorizationChoice:
+def choose_vec_env(options: EnvConfig, num_lanes: int, *, cores: int = 1) -> VectorizationChoice:
     """The fastest kind by measurement, among those that give the same episodes.
 
     A native vector env is a candidate only where its lanes take seeds, and where its episodes were just seen to be
@@ -74,7 +75,7 @@ def choose_vec_env(options: EnvOptions, num_lanes: int, *, cores: int = 1) -> Ve
     return VectorizationChoice("async" if spent > _WORTH_A_PROCESS_S else "sync", {"sync": spent * 1e6})
 
 
-def _native_or_not(options: EnvOptions, num_lanes: int) -> VectorizationChoice:
+def _native_or_not(options: EnvConfig, num_lanes: int) -> VectorizationChoice:
     """Plays the same episodes on both kinds of lanes, with random actions, and compares what came and how long it took.
 
     Native lanes are timed together and the others one by one, which is how their costs grow.
@@ -123,7 +124,7 @@ def _random_actions(space: gymnasium.Space, count: int, generator: np.random.Gen
     return np.stack([np.asarray(space.sample()) for _ in range(count)])
 
 
-def step_seconds(options: EnvOptions) -> float:
+def step_seconds(options: EnvConfig) -> float:
     """Wall-clock seconds of one step under random actions, resets not counted."""
     env: gymnasium.Env = make_env(options)
     try:

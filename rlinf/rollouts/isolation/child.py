@@ -148,11 +148,9 @@ class Host:
 
 def _options(message: Message) -> Any:
     """In here they are those of any environment."""
-    from rlinf.rollouts.envs.make_env import EnvOptions
+    from rlinf.config.schema import EnvConfig
 
-    settings = dict(message.fields["options"])
-    lists = {name: tuple(settings[name]) for name in ("wrappers", "reset_state_ids")}
-    return EnvOptions(**{**settings, **lists, "isolation": "none"})
+    return EnvConfig(**{**message.fields["options"], "isolation": "none"})
 
 
 def _drawing() -> Any:

@@ -7,9 +7,9 @@ from dataclasses import asdict
 
 import numpy as np
 
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.deadline import can_interrupt
 from rlinf.rollouts.envs.env_checker import Remark
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.vec_env import StepResult
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
 from rlinf.rollouts.isolation.wire import Message
@@ -21,7 +21,7 @@ from rlinf.spaces import Arrays, empty_leaves
 _PATIENCE, _MOMENT_S = 2.0, 5.0
 
 
-def needs_process(options: EnvOptions) -> bool:
+def needs_process(options: EnvConfig) -> bool:
     """Whether environments must not be stepped in the calling thread: another interpreter is wanted, or no time limit
     could be kept here (:func:`rlinf.rollouts.deadline.can_interrupt`)."""
     return options.isolation == "process" or (options.step_timeout_s > 0 and not can_interrupt())
@@ -33,7 +33,7 @@ class IsolatedVecEnv:
     When a process dies, every lane in it fails once and begins a new episode. With ``draws`` lanes can be rendered.
     """
 
-    def __init__(self, options: EnvOptions, num_lanes: int, *, processes: int = 1, draws: bool = False) -> None:
+    def __init__(self, options: EnvConfig, num_lanes: int, *, processes: int = 1, draws: bool = False) -> None:
         self._options, self._draws = options, draws
         self.num_lanes = num_lanes
         self.last_failure = ""
@@ -164,18 +164,18 @@ class IsolatedVecEnv:
         self.last_failure = str(error)
 
 
-def remarks_in_process(options: EnvOptions) -> list[Remark]:
+def remarks_in_process(options: EnvConfig) -> list[Remark]:
     """What gymnasium's checker says of the environment, in its own interpreter."""
     return [Remark(**remark) for remark in _asked_once(options, "check").fields["remarks"]]
 
 
-def filming_problem_in_process(options: EnvOptions) -> str | None:
+def filming_problem_in_process(options: EnvConfig) -> str | None:
     """Why the environment can not be filmed in its own interpreter; None where it can."""
     problem: str | None = _asked_once(options, "film").fields["problem"]
     return problem
 
 
-def _asked_once(options: EnvOptions, kind: str) -> Message:
+def _asked_once(options: EnvConfig, kind: str) -> Message:
     """A process's answer to one question about the environment of ``options``."""
     process = EnvProcess(options.python, options.start_timeout_s)
     try:

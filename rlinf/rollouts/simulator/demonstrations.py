@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from gymnasium.spaces import Text
 
+from rlinf.config.schema import EnvConfig
 from rlinf.granularity import Granularity
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.rollouts.envs.make_env import EnvOptions, make_env
+from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.streams import numpy_generator
@@ -47,7 +48,7 @@ class Demonstrations:
 class Demonstrator:
     """Runs an environment's expert."""
 
-    options: EnvOptions
+    options: EnvConfig
     seed: int
     perturbation: float
 
@@ -130,7 +131,7 @@ def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
     )
 
 
-def instructions_of(options: EnvOptions, seeds: Sequence[int]) -> list[str]:
+def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
     """The different texts of an environment's first observations, in the order of their appearance."""
     env = make_env(options)
     try:

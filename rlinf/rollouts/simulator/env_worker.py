@@ -13,10 +13,10 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
+from rlinf.config.schema import EnvConfig
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
 from rlinf.models.weight_update import copy_weights
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
@@ -46,14 +46,14 @@ BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
 class EnvWorkerOptions:
     """What every env worker of a run is built from."""
 
-    env: EnvOptions
+    env: EnvConfig
     seed: int
     layout: Layout = "fragments"
     num_steps: int = 128
     """`fragments`: decisions per lane and call."""
     auto_reset: bool = True
     next_observations: bool = False
-    evaluation_env: EnvOptions | None = None
+    evaluation_env: EnvConfig | None = None
     """That of evaluations; None takes that of training."""
     evaluation_envs: int = 1
     """Side by side, on this worker."""
@@ -296,7 +296,7 @@ class EnvWorker:
         collector.failure_count.take_over(self._stepped)
         return collector
 
-    def _evaluation_env(self) -> EnvOptions:
+    def _evaluation_env(self) -> EnvConfig:
         env = self._options.evaluation_env or self._options.env
         # A native vector env can not start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env

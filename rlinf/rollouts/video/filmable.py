@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlinf.rollouts.envs.make_env import EnvOptions, make_env
+from rlinf.config.schema import EnvConfig
+from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.envs.offscreen import draw_plainly, take_context
 from rlinf.rollouts.envs.vec_env import close_quietly
 from rlinf.rollouts.isolation.vec_env import filming_problem_in_process
@@ -31,14 +32,14 @@ class Filmable(gymnasium.Wrapper):
         return frame.astype(np.uint8, copy=False)
 
 
-def filmable_env(options: EnvOptions) -> gymnasium.Env:
+def filmable_env(options: EnvConfig) -> gymnasium.Env:
     """The environment of ``options``, with pictures."""
     env = make_env(options, render_mode=_MODE)
     draw_plainly(env)
     return Filmable(env)
 
 
-def filming_problem(options: EnvOptions) -> str | None:
+def filming_problem(options: EnvConfig) -> str | None:
     """Why the environment of ``options`` can not be filmed here, found by drawing one picture; None where it can."""
     if options.isolation == "process":
         return filming_problem_in_process(options)

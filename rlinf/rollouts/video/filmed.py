@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlinf.rollouts.envs.make_env import EnvOptions
+from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import StepResult
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
@@ -27,7 +27,7 @@ class FilmedVecEnv:
     A frame or a file that fails ends the film and nothing else: ``problem`` then says why, and stepping goes on.
     """
 
-    def __init__(self, options: EnvOptions, num_lanes: int) -> None:
+    def __init__(self, options: EnvConfig, num_lanes: int) -> None:
         self._lanes = _drawing_lanes(options, num_lanes)
         self.num_lanes = num_lanes
         self.observation_space = self._lanes.observation_space
@@ -117,7 +117,7 @@ class FilmedVecEnv:
             self.problem = _words(error)
 
 
-def _drawing_lanes(options: EnvOptions, num_lanes: int) -> SyncVecEnv | IsolatedVecEnv:
+def _drawing_lanes(options: EnvConfig, num_lanes: int) -> SyncVecEnv | IsolatedVecEnv:
     if needs_process(options):
         return IsolatedVecEnv(options, num_lanes, draws=True)
     return SyncVecEnv(options, num_lanes, filmable_env)

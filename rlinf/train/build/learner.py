@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.interfaces import Policy
-from rlinf.learners.stage import Stage
-from rlinf.train.build.graph import gpus_of
-from rlinf.train.build.options import training_stage, warm_start_stage
+from rlinf.train.build.devices import Devices
+from rlinf.train.build.options import stages_of
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +22,7 @@ def learner_device(config: Config) -> torch.device:
     """The card that Ray shows this worker, or the CPU."""
     import torch
 
-    return torch.device("cuda" if gpus_of(config)[0] > 0 else "cpu")
+    return torch.device(Devices.of(config).learner_device)
 
 
 def join_group(config: Config, info: RankInfo) -> torch.device:
@@ -68,9 +67,3 @@ def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], P
         ranks=ranks,
         offload=config.learner.offload,
     )
-
-
-def stages_of(config: Config) -> tuple[Stage, ...]:
-    """The stages of a run, in their order."""
-    training = training_stage(config)
-    return (warm_start_stage(config), training) if config.sft.steps else (training,)

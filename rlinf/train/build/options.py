@@ -1,38 +1,30 @@
-"""From the typed configuration to what the algorithm layer and the learner read."""
+"""Builds the stages of a learner and the sampling parameters of a run from its configuration."""
 
 from __future__ import annotations
 
-from rlinf.algorithms import catalog
+from dataclasses import replace
+
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
-from rlinf.config.facts import collects_episodes
-from rlinf.config.lengths import conversation_tokens
-from rlinf.config.plan.memory import needs_reference
+from rlinf.config.facts import conversation_tokens, needs_reference
+from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
 from rlinf.types import SamplingParams
 
 
-def holds_fragments(config: Config) -> bool:
-    """Whether a row of a batch is a stretch of steps in a simulator, and no whole episode or conversation."""
-    return config.policy.name != "causal_lm" and not collects_episodes(config)
+def stages_of(config: Config) -> tuple[Stage, ...]:
+    """The stages of a run, in their order."""
+    training = training_stage(config)
+    return (warm_start_stage(config), training) if config.sft.steps else (training,)
 
 
 def training_stage(config: Config) -> Stage:
     """Reinforcement learning."""
-    optimizer = config.learner.optimizer
     algorithm = config.algorithm
     return Stage(
         name="train",
         objective=Objective(algorithm, max_response_length=conversation_tokens(config)),
-        lr=optimizer.lr,
-        critic_lr=optimizer.critic_lr,
-        betas=optimizer.betas,
-        eps=optimizer.eps,
-        weight_decay=optimizer.weight_decay,
-        grad_clip=optimizer.grad_clip,
-        schedule=optimizer.schedule,
-        warmup_steps=optimizer.warmup_steps,
-        min_lr_ratio=optimizer.min_lr_ratio,
+        optimizer=config.learner.optimizer,
         steps=config.run.max_steps,
         epochs=algorithm.update_epochs,
         minibatches=algorithm.num_minibatches,
@@ -43,28 +35,21 @@ def training_stage(config: Config) -> Stage:
 
 def warm_start_stage(config: Config) -> Stage:
     """Supervised fine-tuning: with advantage 1, ``-A logp`` averaged over tokens is the cross-entropy."""
-    return Stage(
-        name="sft",
-        objective=Objective.of("reinforce"),
-        lr=config.sft.lr,
-        betas=config.learner.optimizer.betas,
-        weight_decay=config.learner.optimizer.weight_decay,
-        grad_clip=config.learner.optimizer.grad_clip,
-        schedule=config.sft.schedule,
-        warmup_steps=config.sft.warmup_steps,
-        steps=config.sft.steps,
+    sft, usual = config.sft, OptimizerConfig()
+    optimizer = replace(
+        config.learner.optimizer,
+        lr=sft.lr,
+        critic_lr=None,
+        schedule=sft.schedule,
+        warmup_steps=sft.warmup_steps,
+        min_lr_ratio=usual.min_lr_ratio,
+        eps=usual.eps,
     )
+    return Stage(name="sft", objective=Objective.of("reinforce"), optimizer=optimizer, steps=sft.steps)
 
 
-def needs_values(config: Config) -> bool:
-    """Whether the critic has to be asked before advantages are made."""
-    algorithm = config.algorithm
-    return (
-        "values" in catalog.estimator(algorithm.adv_type).needs or "values" in catalog.loss(algorithm.loss_type).needs
-    )
-
-
-def sampling_params(config: Config, stop_token_ids: tuple[int, ...] = ()) -> SamplingParams:
+def sampling_params(config: Config) -> SamplingParams:
+    """How training responses are sampled; ``max_new_tokens`` limits one turn."""
     rollout = config.rollout
     return SamplingParams(
         max_new_tokens=rollout.max_new_tokens,
@@ -72,5 +57,4 @@ def sampling_params(config: Config, stop_token_ids: tuple[int, ...] = ()) -> Sam
         top_k=rollout.top_k,
         top_p=rollout.top_p,
         repetition_penalty=rollout.repetition_penalty,
-        stop_token_ids=stop_token_ids,
     )

@@ -9,15 +9,16 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.streams import stream_seed
+from rlinf.train.reward import EnvironmentReward, Reward
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.reward_worker import RewardWorker
 
 
-def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> LearnedReward | None:
-    """None where the environment's reward is the only one. ``policy_model`` makes the language model of the policy."""
+def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Reward:
+    """The environment's where that is the only one. ``policy_model`` makes the language model of the policy."""
     if config.reward_model.supervision == "none":
-        return None
+        return EnvironmentReward()
     group = cluster.spawn(
         "reward_model",
         functools.partial(_build, config, policy_model),

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.checks.acting import acts_in
-from rlinf.config.facts import collects_episodes
+from rlinf.config.facts import acts_in, collects_episodes, evaluation_env, is_off_policy, training_env
 from rlinf.interfaces import Learner, Policy
-from rlinf.rollouts.envs.make_env import EnvOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorkerOptions, Layout
 from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
-from rlinf.train.build.graph import Graph, gpus_of
+from rlinf.train.build.devices import Devices
 from rlinf.train.build.learner import placed, torch_learner
 from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
+from rlinf.train.graph import Graph
 from rlinf.train.imitation import Imitation
+from rlinf.train.preparation import OffPolicy, OnPolicy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -35,7 +33,7 @@ _TOKENIZER_STARTS = 500
 
 def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    off_policy = config.algorithm.loss_type == OFF_POLICY_LOSS
+    devices, off_policy = Devices.of(config), is_off_policy(config)
     envs = EnvPool(
         cluster.spawn(
             "env",
@@ -56,10 +54,10 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         "learner",
         functools.partial(_build_learner, config, envs.spaces(), folder),
         n=config.learner.num_workers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[0]),
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=devices.learner),
         rendezvous=config.learner.num_workers > 1,
     )
-    on_gpus = acts_in(config) == "sampler" and all(gpus_of(config))
+    on_gpus = acts_in(config) == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
     evaluator = VectorEvaluator(
@@ -68,10 +66,11 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
+        preparation=OffPolicy() if off_policy else OnPolicy(config, learner),
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
-        on_policy=not off_policy,
+        overlaps=config.rollout.ahead > 0,
         warm_start_batch=None if off_policy else warm_start.batch,
         restarts=envs.numbers,
         notes={"env.vectorization": envs.vectorization()},
@@ -84,7 +83,7 @@ def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path
         "sampler",
         functools.partial(_build_sampler, config, envs.spaces(), folder),
         n=config.rollout.num_samplers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus_of(config)[1]),
+        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=Devices.of(config).sampler),
     )
     return ServedEnvPool(envs.group, samplers, cluster)
 
@@ -94,45 +93,15 @@ def layout_of(config: Config) -> Layout:
     return "episodes" if collects_episodes(config) else "fragments"
 
 
-def env_options(config: Config) -> EnvOptions:
-    env = config.env
-    return EnvOptions(
-        id=env.id,
-        kwargs=env.kwargs,
-        wrappers=tuple(env.wrappers),
-        reset_state_ids=tuple(env.reset_state_ids),
-        vectorization=env.vectorization,
-        isolation=env.isolation,
-        python=env.python,
-        max_episode_steps=env.max_episode_steps,
-        ignore_terminations=env.ignore_terminations,
-        num_action_chunks=env.num_action_chunks,
-        frame_stack=env.frame_stack,
-        success_key=env.success_key,
-        step_timeout_s=env.step_timeout_s,
-        start_timeout_s=config.cluster.start_timeout_s,
-        max_failures=env.max_failures,
-    )
-
-
-def evaluation_env_options(config: Config) -> EnvOptions:
-    """The environment of evaluations: that of training, on other start states."""
-    return replace(
-        env_options(config),
-        kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
-        reset_state_ids=tuple(config.evaluation.reset_state_ids),
-    )
-
-
 def worker_options(config: Config) -> EnvWorkerOptions:
     return EnvWorkerOptions(
-        env=env_options(config),
+        env=training_env(config),
         seed=config.run.seed,
         layout=layout_of(config),
         num_steps=config.rollout.num_steps,
         auto_reset=config.env.auto_reset,
-        next_observations=config.algorithm.loss_type == OFF_POLICY_LOSS,
-        evaluation_env=evaluation_env_options(config),
+        next_observations=is_off_policy(config),
+        evaluation_env=evaluation_env(config),
         evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
         traced_episodes=config.evaluation.video_episodes,
         films=config.evaluation.video_every > 0,
@@ -151,7 +120,7 @@ def vector_options(config: Config) -> VectorOptions:
         env_id=config.env.id,
         normalize_rewards=config.env.normalize_rewards,
         gamma=config.algorithm.gamma,
-        off_policy=config.algorithm.loss_type == OFF_POLICY_LOSS,
+        off_policy=is_off_policy(config),
         evaluation_seed=config.evaluation.seed,
         filmed_episodes=config.evaluation.video_episodes,
     )
@@ -166,7 +135,7 @@ def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
 def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServerWorker:
     import torch
 
-    device = torch.device("cuda" if gpus_of(config)[1] > 0 else "cpu")
+    device = torch.device(Devices.of(config).sampler_device)
     return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
 
 
@@ -189,7 +158,7 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
 
 def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
     bucket = config.learner.weight_bucket_mb << 20
-    if config.algorithm.loss_type == OFF_POLICY_LOSS:
+    if is_off_policy(config):
         return LearnerWorker(_sac_learner(config, spaces, folder, info), rank=info.rank, bucket_bytes=bucket)
 
     def policy(_device: str) -> Policy:
@@ -199,27 +168,15 @@ def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: 
 
 
 def _sac_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Learner:
-    from rlinf.learners.sac import SacLearner, SacOptions
+    from rlinf.learners.sac import SacLearner
 
-    algorithm, optimizer = config.algorithm, config.learner.optimizer
     device, ranks = placed(config, info)
     return SacLearner(
         make_policy(config, *spaces),
-        SacOptions(
-            seed=config.run.seed,
-            gamma=algorithm.gamma,
-            lr=optimizer.lr,
-            critic_lr=optimizer.critic_lr,
-            tau=algorithm.sac_tau,
-            alpha=algorithm.sac_alpha,
-            target_entropy=algorithm.sac_target_entropy,
-            replay_capacity=algorithm.replay_capacity,
-            replay_start=algorithm.replay_start,
-            replay_batch_size=algorithm.replay_batch_size,
-            replay_ratio=algorithm.replay_ratio,
-            n_step=algorithm.n_step,
-            replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
-        ),
+        config.algorithm,
+        config.learner.optimizer,
+        seed=config.run.seed,
+        replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         device=device,
         rank=info.rank,
         size=info.size,

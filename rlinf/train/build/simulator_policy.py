@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config import Config
+from rlinf.config.facts import activation_dtype, is_off_policy
 from rlinf.granularity import Levels
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.streams import stream_seed
 
+if TYPE_CHECKING:
+    from rlinf.models.actor_critic import ActorCriticOptions
+    from rlinf.models.vla import VlaOptions
+
+OptionsT = TypeVar("OptionsT", bound="ActorCriticOptions | VlaOptions")
 # What an exported folder of a policy has its options in.
 _OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json"}
 
@@ -70,24 +76,12 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
     from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
-    off_policy, policy, levels = config.algorithm.loss_type == OFF_POLICY_LOSS, config.policy, _levels(config)
+    off_policy, policy, levels = is_off_policy(config), config.policy, _levels(config)
     if policy.path is not None:
         if off_policy:
             return SoftActorCritic.from_pretrained(policy.path)
         return ActorCritic.from_pretrained(policy.path, levels)
-    options = ActorCriticOptions(
-        hidden_sizes=tuple(policy.hidden_sizes),
-        activation=policy.activation,
-        encoder=policy.encoder,
-        distribution=policy.distribution,
-        init_log_std=policy.init_log_std,
-        shared_critic=policy.shared_critic,
-        recurrent=policy.recurrent,
-        embedding_size=policy.embedding_size,
-        normalize_observations=config.env.normalize_observations,
-        num_action_chunks=config.env.num_action_chunks,
-        **vars(levels),
-    )
+    options = _filled(ActorCriticOptions, policy, config.env, config.algorithm, hidden_sizes=tuple(policy.hidden_sizes))
     kind = SoftActorCritic if off_policy else ActorCritic
     return kind(observation_space, action_space, options)
 
@@ -106,22 +100,20 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
     else:
         assert folder is not None
         mean, std = pixel_statistics(wanted.vision.path)
-        options = VlaOptions(
+        options = _filled(
+            VlaOptions,
+            wanted,
+            policy,
+            config.env,
+            config.rollout,
+            config.algorithm,
             language=wanted.language.architecture,
             vision=wanted.vision.architecture,
             image_mean=mean if wanted.image_mean is None else tuple(wanted.image_mean),
             image_std=std if wanted.image_std is None else tuple(wanted.image_std),
-            action_bins=wanted.action_bins,
-            num_action_chunks=config.env.num_action_chunks,
-            temperature=config.rollout.temperature,
-            task=wanted.task,
-            max_instruction_tokens=wanted.max_instruction_tokens,
-            value_head=policy.value_head,
             freeze_vision=wanted.vision.freeze,
             freeze_language=wanted.language.freeze,
-            normalize_observations=config.env.normalize_observations,
             dtype=_dtype(config),
-            **vars(_levels(config)),
         )
         made = build_vla(
             observation_space,
@@ -142,8 +134,14 @@ def _levels(config: Config) -> Levels:
 
 
 def _dtype(config: Config) -> str:
-    """Of activations; `auto` is float32 without a GPU."""
     import torch
 
-    name = config.policy.dtype
-    return name if name != "auto" else "bfloat16" if torch.cuda.is_available() else "float32"
+    return activation_dtype(config.policy.dtype, on_gpu=torch.cuda.is_available())
+
+
+def _filled(kind: type[OptionsT], *sections: object, **own: Any) -> OptionsT:
+    """Options of an exported policy, whose fields are named as the keys: each from the first section that has it."""
+    keys = {name: value for section in reversed(sections) for name, value in vars(section).items()}
+    return kind(
+        **{item.name: keys[item.name] for item in fields(kind) if item.name in keys and item.name not in own}, **own
+    )

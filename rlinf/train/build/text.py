@@ -13,7 +13,7 @@ from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.lengths import conversation_tokens
+from rlinf.config.facts import conversation_tokens, row_tokens
 from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
@@ -24,12 +24,14 @@ from rlinf.rollouts.text.rows import Row, batch_of
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.build import SamplerSpec, build_sampler
 from rlinf.streams import numpy_generator, stream_seed
-from rlinf.train.build.graph import Graph, gpus_of, nothing
+from rlinf.train.build.devices import Devices
 from rlinf.train.build.options import sampling_params
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.text_learner import build_learner, language_model
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
+from rlinf.train.graph import Graph, nothing
+from rlinf.train.preparation import OnPolicy
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
@@ -43,35 +45,38 @@ _NOTE_CHARS = 160
 
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
+    devices = Devices.of(config)
     envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
-    spec = _sampler_spec(config, tokenizer, folder)
+    spec = _sampler_spec(config, devices, tokenizer, folder)
     renderer = prompt_renderer(config, tokenizer, train.system_prompt, end_token_ids=spec.eos_token_ids)
-    learner_gpus, sampler_gpus = gpus_of(config)
     learners = cluster.spawn(
         "learner",
         functools.partial(build_learner, config, path),
         n=config.learner.num_workers,
-        resources=_on_gpus(config, learner_gpus),
+        resources=devices.resources(config, devices.learner),
         rendezvous=config.learner.num_workers > 1,
     )
-    samplers = _samplers(config, cluster, spec)
+    samplers = _samplers(config, cluster, devices, spec)
     sampler = SamplerPool(samplers, cluster)
-    sampler.connect(choose(config, learners, samplers, cuda=learner_gpus > 0 and sampler_gpus > 0))
+    sampler.connect(choose(config, learners, samplers, cuda=devices.all_on_gpus))
     rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
     rollout.require_fitting_prompt()
     evaluator = _evaluator(config, rollout, held_out.num_tasks)
-    sleeps = _sleeps(config)
+    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig())
+    sleeps = devices.samplers_sleep(config)
     return Graph(
         rollout=rollout,
-        learner=LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig()),
+        learner=learner,
+        preparation=OnPolicy(config, learner),
         send_weights=sampler.send_weights,
         evaluate=evaluator.evaluate if evaluator.task_ids else None,
         warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
-        reward_model=learned_reward(config, cluster, functools.partial(language_model, config, path)),
+        reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
+        overlaps=config.rollout.ahead > 0,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
         restarts=lambda: {
@@ -88,12 +93,13 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     """Environments and samplers alone, which have the weights of the model at `policy.path`: nothing is trained."""
     from rlinf.models.loading import load_tokenizer
 
+    devices = Devices.of(config)
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
-    spec = _sampler_spec(config, tokenizer, folder)
+    spec = _sampler_spec(config, devices, tokenizer, folder)
     renderer = prompt_renderer(config, tokenizer, held_out.system_prompt, end_token_ids=spec.eos_token_ids)
-    sampler = SamplerPool(_samplers(config, cluster, spec), cluster)
+    sampler = SamplerPool(_samplers(config, cluster, devices, spec), cluster)
     sampler.connect(StoredWeights())
     return _evaluator(config, _make_rollout(config, sampler, envs, renderer, held_out.num_tasks), held_out.num_tasks)
 
@@ -107,12 +113,12 @@ def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
     )
 
 
-def _samplers(config: Config, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
+def _samplers(config: Config, cluster: Cluster, devices: Devices, spec: SamplerSpec) -> WorkerGroup:
     return cluster.spawn(
         "sampler",
         functools.partial(_build_sampler, config, spec),
         n=config.rollout.num_samplers,
-        resources=_on_gpus(config, gpus_of(config)[1]),
+        resources=devices.resources(config, devices.sampler),
     )
 
 
@@ -156,24 +162,6 @@ def _cpu(config: Config) -> Resources:
     return Resources(cpus=config.cluster.cpus_per_worker, spread=True)
 
 
-def _on_gpus(config: Config, gpus: float) -> Resources:
-    """So many GPUs, in the bundle that colocated groups share: it is as wide as the widest rank of them."""
-    widest = max(1, *(math.ceil(each) for each in gpus_of(config)))
-    return Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus, bundle=_bundle(config), bundle_gpus=widest)
-
-
-def _bundle(config: Config) -> str | None:
-    """Colocated groups name the same bundle."""
-    return None if config.cluster.placement == "separate" else "policy"
-
-
-def _sleeps(config: Config) -> bool:
-    """Whether samplers free their memory for the learner."""
-    learner_gpus, sampler_gpus = gpus_of(config)
-    shared = learner_gpus > 0 and sampler_gpus > 0 and _bundle(config) is not None and not config.rollout.ahead
-    return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
-
-
 def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
     return text_env_worker(config)
 
@@ -199,7 +187,7 @@ def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> Sample
     return SamplerWorker(build_sampler(config.rollout, spec))
 
 
-def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
+def _sampler_spec(config: Config, devices: Devices, tokenizer: Any, folder: Path) -> SamplerSpec:
     """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
     from rlinf.models.loading import architecture_config, checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
@@ -218,8 +206,8 @@ def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
         eos_token_ids=eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
-        max_model_len=config.data.max_prompt_length + conversation_tokens(config),
-        device="cuda" if gpus_of(config)[1] > 0 else "cpu",
+        max_model_len=row_tokens(config),
+        device=devices.sampler_device,
         dtype=config.policy.dtype,
         attention=config.policy.attention,
         random_weights=config.policy.path is None,

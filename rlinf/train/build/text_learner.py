@@ -11,8 +11,8 @@ from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
-from rlinf.train.build.learner import join_group, stages_of, torch_learner
-from rlinf.train.build.options import sampling_params
+from rlinf.train.build.learner import join_group, torch_learner
+from rlinf.train.build.options import sampling_params, stages_of
 from rlinf.train.workers.learner_worker import LearnerWorker
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
+from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.types import Batch, SamplingParams
@@ -112,14 +113,16 @@ def make_stage(
     return Stage(
         name="train",
         objective=objective,
-        lr=1e-3,
-        critic_lr=1e-2 if critic else None,
-        # Adam divides by the gradient: without this, rounding decides where a gradient is nearly zero.
-        eps=1e-5,
-        weight_decay=0.1,
-        grad_clip=grad_clip,
-        schedule="linear",
-        warmup_steps=2,
+        optimizer=OptimizerConfig(
+            lr=1e-3,
+            critic_lr=1e-2 if critic else None,
+            # Adam divides by the gradient: without this, rounding decides where a gradient is nearly zero.
+            eps=1e-5,
+            weight_decay=0.1,
+            grad_clip=grad_clip,
+            schedule="linear",
+            warmup_steps=2,
+        ),
         steps=4,
         epochs=epochs,
         minibatches=minibatches,

@@ -155,7 +155,7 @@ def trained_learner(layout: MegatronConfig, folder: Path) -> Any:
         AutoConfig.from_pretrained(folder),
         SafetensorsFolder(folder),
         layout=layout,
-        stages=(replace(make_stage(), lr=2e-2),),
+        stages=(replace(make_stage(), optimizer=replace(make_stage().optimizer, lr=2e-2)),),
         sampling=SAMPLING,
         seed=5,
         micro_batch_tokens=MICRO_BATCH_TOKENS,

@@ -28,8 +28,9 @@ LEARNERS = {
 @pytest.mark.parametrize("name", LEARNERS)
 def test_another_learning_rate(gang: Gang, tmp_path: Path, name: str, critic: bool) -> None:
     donor = replace(make_stage(critic=critic, minibatches=2), steps=10)
-    options = {"lr": 4e-3, "betas": (0.8, 0.95), "weight_decay": 0.3, "eps": 1e-4, "minibatches": 1}
-    taker = replace(donor, **options, critic_lr=3e-3 if critic else None)
+    options = {"lr": 4e-3, "betas": (0.8, 0.95), "weight_decay": 0.3, "eps": 1e-4}
+    optimizer = replace(donor.optimizer, **options, critic_lr=3e-3 if critic else None)
+    taker = replace(donor, optimizer=optimizer, minibatches=1)
     metrics, weights = jobs.taken_over(torch_learner(donor), torch_learner(taker), tmp_path / "torch")
     # Ten batches: after two of warm-up, four are left of eight, then three... whatever the number of minibatches was.
     assert [one["lr"] for one in metrics] == pytest.approx([4e-3 * 6 / 8, 4e-3 * 5 / 8])

@@ -8,7 +8,7 @@ import pytest
 from tiny_runs import config
 
 from rlinf.train import run
-from rlinf.train.warm_starts import digest
+from rlinf.train.warm_start_cache import digest
 
 
 def trained(folder: Path, **sections: Any) -> str:

@@ -1,0 +1,74 @@
+"""The processes of a run behind plain calls: the same for language models and for simulators."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rlinf.interfaces import Rollout
+from rlinf.train.evaluation.text import Evaluation
+from rlinf.train.preparation import Preparation
+from rlinf.train.reward import EnvironmentReward, Reward
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.types import Batch, Metrics
+
+
+def nothing() -> None:
+    """Does nothing, for graphs whose samplers have no memory to free."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What the loop drives. Learner and samplers take turns on a device that they share: each phase is a context."""
+
+    rollout: Rollout
+    learner: LearnerPool
+    preparation: Preparation
+    """Makes of a rollout what the learner trains on."""
+    send_weights: Callable[[int], Metrics]
+    """The learner's weights to the samplers, under this version."""
+    evaluate: Callable[[], Evaluation] | None
+    film: Callable[[int], Evaluation] | None = None
+    """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
+    reward: Reward = field(default_factory=EnvironmentReward)
+    warm_start_batch: Callable[[int], Batch] | None = None
+    """The supervised batch of a warm-start step."""
+    overlaps: bool = False
+    """The next batch is collected while the learner trains: neither ever leaves its device."""
+    sleep: Callable[[], None] = nothing
+    """Samplers give device memory back while the learner works ..."""
+    wake: Callable[[], None] = nothing
+    """... until they are to take new weights."""
+    save_tokenizer: Callable[[str], object] | None = None
+    restarts: Callable[[], Mapping[str, float]] = dict
+    """How often workers were restarted, by kind, and what else pools of workers count."""
+    notes: Mapping[str, int | str] = field(default_factory=dict)
+    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
+
+    @contextmanager
+    def generating(self) -> Iterator[None]:
+        """Samplers have the device. The learner leaves it first, in case an evaluation or a checkpoint woke it."""
+        if not self.overlaps:
+            self.learner.sleep()
+        yield
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """The learner has the device. Samplers leave it first, and come back with :meth:`hand_over`."""
+        if not self.overlaps:
+            self.sleep()
+        yield
+
+    def hand_over(self, version: int) -> Metrics:
+        """Ends learning: the samplers come back with the learner's weights as ``version``; what that took."""
+        began = time.perf_counter()
+        # Where they share a device: the optimiser leaves it before samplers come back, the weights once they are sent.
+        slept = self.learner.sleep(keep_weights=True)
+        self.wake()
+        numbers = self.send_weights(version)
+        for name, value in self.learner.sleep().items():
+            numbers[name] = value + slept[name]
+        metrics = {f"weights/{name}": value for name, value in numbers.items()}
+        return {**metrics, "time/weights_s": time.perf_counter() - began}

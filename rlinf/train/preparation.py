@@ -1,0 +1,83 @@
+"""Makes of a rollout what the learner trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.config import Config
+from rlinf.config.facts import holds_fragments, needs_reference, needs_values
+from rlinf.train.build.options import training_stage
+from rlinf.train.evaluation.intervals import masked_mean
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.types import Batch, Metrics
+
+
+class Preparation(Protocol):
+    """What happens to a batch between rollout and update."""
+
+    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        """The batch that the learner updates on after ``step`` finished iterations."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """What the next batch depends on; part of every checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class OffPolicy:
+    """The learner keeps transitions in a replay buffer: it takes them as they come."""
+
+    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        return batch, {}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+class OnPolicy:
+    """Adds what the learner says of the batch (proximal, reference, critic), then processed rewards and advantages."""
+
+    def __init__(self, config: Config, learner: LearnerPool) -> None:
+        self._config, self._learner = config, learner
+        self._stage = training_stage(config)
+        self._algorithm = AlgorithmState.of(config.algorithm)
+
+    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        batch, metrics = self._with_old(batch, step - batch.policy_version)
+        if needs_reference(self._config):
+            batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
+        fragments = holds_fragments(self._config)
+        batch, numbers = prepare_batch(batch, self._config.algorithm, self._algorithm, fragments=fragments)
+        return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
+
+    def _with_old(self, batch: Batch, ages: Any) -> tuple[Batch, Metrics]:
+        """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them.
+
+        ``ages`` [B, T] are versions of the weights since a slot was sampled: more than 0 one batch ahead, or where
+        responses were continued from an earlier iteration.
+        """
+        stale = bool((ages > 0)[batch.mask].any())
+        metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask) or 0.0}
+        corrected = self._stage.objective.needs & {"rollout_logprobs"}
+        if needs_values(self._config) or corrected or not (stale or self._stage.old_is_current):
+            current = self._learner.evaluate(batch)
+            gap = masked_mean((current.logprobs - batch.rollout_logprobs).abs(), batch.mask & (ages == 0))
+            if gap is not None:
+                metrics["train/sampler_logprob_gap"] = gap
+            values = current.values if batch.old_values is None else batch.old_values
+            batch = batch.replace(old_logprobs=current.logprobs, old_values=values)
+        if stale and not corrected:
+            # The policy that answered is not the one that learns: ratios are taken against the one that answered.
+            batch = batch.replace(old_logprobs=batch.rollout_logprobs)
+        return batch, metrics
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return self._algorithm.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._algorithm.load_state_dict(state)

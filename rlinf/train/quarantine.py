@@ -1,0 +1,37 @@
+"""Keeps batches that must not reach the weights, for people to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from rlinf.train.plain_state import save_plain
+from rlinf.types import Batch
+
+_CHECKED = ("rewards", "rollout_logprobs", "old_values")
+
+
+class BadBatch(RuntimeError):
+    """A batch with non-finite values; it was saved, and the weights were left as they were."""
+
+
+def require_finite(batch: Batch, run: Path, step: int) -> None:
+    """Raises BadBatch where a valid slot of a column is NaN or infinite."""
+    for name in _CHECKED:
+        column = getattr(batch, name)
+        if column is None:
+            continue
+        bad = ~torch.isfinite(column) & (batch.mask if column.ndim == 2 else batch.mask.any(dim=1))
+        if bool(bad.any()):
+            rows = bad.reshape(batch.num_rows, -1).any(dim=1).nonzero()[:, 0].tolist()
+            path = quarantine(batch, run, step)
+            raise BadBatch(f"step {step}: {name} is NaN or infinite in rows {rows[:8]}; batch saved to {path}")
+
+
+def quarantine(batch: Batch, run: Path, step: int) -> Path:
+    """Saves a batch into the run directory; its path."""
+    path = run / "quarantine" / f"step_{step:06d}.pt"
+    path.parent.mkdir(exist_ok=True)
+    save_plain(batch, path)
+    return path

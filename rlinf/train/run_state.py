@@ -1,0 +1,160 @@
+"""The state of a run: marked where it can be saved, written to checkpoints, and continued from them bit for bit."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import Config
+from rlinf.errors import UserError
+from rlinf.stopping import Stopped
+from rlinf.train.checkpoints import Checkpoint
+from rlinf.train.graph import Graph
+from rlinf.train.plain_state import load_plain, save_plain
+from rlinf.train.prefetch import BatchPrefetcher
+from rlinf.train.progress import Progress
+from rlinf.train.run_dir import RunDirectory, RunDirectoryError
+from rlinf.train.tracking.progress import ProgressDisplay
+
+_DRIVER = "driver.pt"
+_REWARD = "reward_model"
+_log = logging.getLogger(__name__)
+
+
+class RunState:
+    """Where a run stands. Learner and driver are saved together, so both must have come to the same place: a mark."""
+
+    def __init__(
+        self, config: Config, graph: Graph, batches: BatchPrefetcher, folder: RunDirectory, display: ProgressDisplay
+    ) -> None:
+        self.config, self.graph, self.batches, self.folder, self.display = config, graph, batches, folder, display
+        self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
+        self._began = time.perf_counter()
+        self._marked: dict[str, Any] = {}
+        self._saved: dict[str, Any] | None = None
+
+    @property
+    def order(self) -> int:
+        """The step that a checkpoint of now is named after; those of a warm start are negative."""
+        state = self.progress
+        return state.step if state.stage == "train" else state.step - self.config.sft.steps
+
+    @property
+    def where(self) -> str:
+        """The place of the run in words."""
+        state = self.progress
+        if state.stage == "sft":
+            return f"step {state.step} of the warm start"
+        warmed = not state.step and self.config.sft.steps and self.graph.warm_start_batch is not None
+        return "the end of the warm start" if warmed else f"step {state.step}"
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of training so far, over all sessions."""
+        return self.progress.wall_s + time.perf_counter() - self._began
+
+    @property
+    def logged_until(self) -> int:
+        """The last step whose line of metrics stays when the run goes on from here; what follows is written again."""
+        state = self.progress
+        if state.stage == "train" and state.unfinished is None and (state.step or state.initial):
+            return state.step
+        return self.order - 1
+
+    def due(self, every: int, *, of: int | None = None) -> bool:
+        """Whether something that happens every ``every`` steps, and after the last one, happens now."""
+        last = self.progress.step == (of or self.config.run.max_steps)
+        return last or (every > 0 and self.progress.step % every == 0)
+
+    def begin_training(self) -> None:
+        """Ends the warm start: reinforcement learning begins at step 0."""
+        self.progress = Progress("train", wall_s=self.wall_s, untrained=self.progress.untrained)
+        self._began = time.perf_counter()
+
+    def mark(self) -> None:
+        """Remembers what the driver holds beside the learner, which has just come to a state that can be saved."""
+        rollout, algorithm = self.graph.rollout.state_dict(), self.graph.preparation.state_dict()
+        # Copies: they change in place while the next batch is collected. A batch that waits does not.
+        self._marked = {
+            "rollout": copy.deepcopy(rollout),
+            "algorithm": copy.deepcopy(algorithm),
+            "batches": self.batches.state_dict(),
+        }
+
+    def save(self) -> None:
+        """Writes a checkpoint of what was marked last aside, then renames it: a kill leaves the one before."""
+        state = self.progress
+        state.wall_s, self._began = self.wall_s, time.perf_counter()
+        _log.debug("step %d: checkpoint", self.order)
+        self.folder.checkpoints.write(self.order, {**vars(state), "stage_step": state.step}, self._fill)
+        self.folder.checkpoints.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
+        self._saved = self._marked
+
+    def save_stopped(self, stop: Stopped) -> None:
+        """Saves what was marked last, where it is not saved yet; at a second signal the checkpoint before has to do."""
+        if self._marked is not self._saved:
+            self.display.say("saving a checkpoint")
+            self.save()
+        stop.outlook = f"the same command continues from {self.where}"
+
+    def resume(self) -> None:
+        """Continues from the newest whole checkpoint, bit for bit.
+
+        Raises UserError where checkpoints are there and none of them can be used: starting again would lose the run.
+        """
+        survey = self.folder.checkpoints.survey()
+        for note in survey.damaged:
+            self.display.say(f"passed over a damaged checkpoint: {note}", style="yellow")
+        if survey.newest is not None:
+            self._restore(survey.newest)
+        elif survey.damaged:
+            raise self.folder.nothing_whole(survey)
+
+    def _fill(self, folder: Path) -> None:
+        """Writes learner, driver and reward into the folder of a checkpoint."""
+        self.graph.learner.save(folder)
+        save_plain(self._marked, folder / _DRIVER)
+        self.graph.reward.save(folder / _REWARD)
+
+    def _restore(self, found: Checkpoint) -> None:
+        try:
+            self._load(found)
+        except UserError:
+            raise
+        except Exception as error:
+            # Its files are as they were written, or from a version that kept no checksums to tell.
+            reason = str(error).strip().splitlines()
+            raise RunDirectoryError(
+                f"{found.folder} cannot be loaded ({type(error).__name__}: {reason[-1] if reason else ''}): remove it "
+                "to go on from the one before, or choose another run.dir"
+            ) from error
+
+    def _load(self, found: Checkpoint) -> None:
+        saved = dict(found.state)
+        if saved["stage"] == "train" and self.progress.stage == "sft":
+            self.graph.learner.start("train")
+        self.graph.learner.load(found.folder)
+        driver = load_plain(found.folder / _DRIVER)
+        missing = {"rollout", "algorithm", "batches"} - set(driver)
+        if missing:
+            raise UserError(
+                f"{found.folder} was written by another version of rlinf: it has no {', '.join(sorted(missing))}"
+            )
+        self.graph.rollout.load_state_dict(driver["rollout"])
+        self.graph.preparation.load_state_dict(driver["algorithm"])
+        self.batches.load_state_dict(driver["batches"])
+        self.graph.reward.load(found.folder / _REWARD)
+        self.progress = Progress(
+            stage=saved["stage"],
+            step=saved["stage_step"],
+            wall_s=saved["wall_s"],
+            initial=saved["initial"],
+            evaluation=saved["evaluation"],
+            best=tuple(saved["best"]) if saved["best"] else None,
+            unfinished=saved.get("unfinished"),
+            untrained=saved.get("untrained", {}),
+        )
+        self.display.say(f"continuing from {found.folder.name} of stage {saved['stage']}")

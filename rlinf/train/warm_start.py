@@ -1,0 +1,62 @@
+"""The supervised warm start: steps on the environment's own demonstrations before reinforcement learning."""
+
+from __future__ import annotations
+
+import logging
+
+from rlinf.stopping import held
+from rlinf.train.run_state import RunState
+from rlinf.train.tracking.metric_log import MetricLog
+from rlinf.train.warm_start_cache import WarmStartCache
+from rlinf.types import Metrics
+
+_log = logging.getLogger(__name__)
+
+
+def warm_start(run: RunState, log: MetricLog) -> None:
+    """Makes the supervised steps that are left, then begins the stage of reinforcement learning.
+
+    A line of metrics has the step of the weights that its loss was measured with: from ``-sft.steps`` to -1, so that
+    reinforcement learning begins at 0 with the weights after the last supervised step.
+    """
+    config, graph, state, display = run.config, run.graph, run.progress, run.display
+    make_batch, steps = graph.warm_start_batch, config.sft.steps
+    assert make_batch is not None
+    metrics = _evaluate_untrained(run)
+    cache = WarmStartCache(config)
+    found = cache.found()
+    if found is not None:
+        graph.learner.load(found)
+        state.step = steps
+        display.say(f"warm start taken from {found}")
+        if metrics:
+            log.write(-steps, metrics)
+    display.phase("warm start", total=steps, done=state.step)
+    run.mark()
+    while state.step < steps:
+        batch = make_batch(state.step)
+        _log.debug("step %d of the warm start: update", state.step)
+        with held():
+            numbers = graph.learner.update(batch, step=state.step)
+            log.write(run.order, metrics | {f"sft/{name}": value for name, value in numbers.items()})
+            metrics = {}
+            state.step += 1
+            display.warm(state.step, numbers)
+            run.mark()
+            if run.due(config.checkpoint.every, of=max(1, steps)):
+                run.save()
+    with held():
+        cache.keep(graph.learner.save)
+        graph.learner.start("train")
+        run.begin_training()
+        run.mark()
+        run.save()
+
+
+def _evaluate_untrained(run: RunState) -> Metrics:
+    """Before a warm start that is all there is to a run; training that follows has its own first evaluation."""
+    if run.graph.evaluate is None or run.config.run.max_steps or run.progress.step:
+        return {}
+    run.graph.send_weights(run.order)
+    run.progress.untrained = run.graph.evaluate().metrics
+    return run.progress.untrained
