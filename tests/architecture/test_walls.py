@@ -34,6 +34,7 @@ LAYERS = (
     {"interfaces"},
     {"streams", "granularity", "portions", "spaces", "space_description", "terminal", "json_files", "durable"},
     {"types"},
+    {"inputs"},
     {"errors", "stopping"},
 )
 # Layers whose members are not a package each, but parts of one floor.
