@@ -26,6 +26,7 @@ from torch import Tensor
 from rlinf.algorithms.objective import Objective
 from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.learner import MegatronConfig
+from rlinf.inputs import named_inputs
 from rlinf.learners.ranks import ONE_RANK, TorchRanks
 from rlinf.learners.stage import Stage
 from rlinf.models.checkpoint_names import by_expert
@@ -105,11 +106,13 @@ def make_batch() -> Batch:
     responses = torch.randint(8, slots + 1, (rows,), generator=random)
     mask = torch.arange(slots) < responses[:, None]
     return Batch(
-        inputs={
-            "prompt_ids": torch.randint(0, VOCABULARY, (8, width), generator=random)[group],
-            "prompt_lengths": torch.full((rows,), width),
-            "response_lengths": responses,
-        },
+        inputs=named_inputs(
+            {
+                "prompt_ids": torch.randint(0, VOCABULARY, (8, width), generator=random)[group],
+                "prompt_lengths": torch.full((rows,), width),
+                "response_lengths": responses,
+            }
+        ),
         actions=torch.randint(0, VOCABULARY, (rows, slots), generator=random) * mask,
         mask=mask,
         rollout_logprobs=torch.full((rows, slots), -7.0) * mask,
@@ -164,7 +167,7 @@ def measure(backend: str, layout: MegatronConfig, family: str) -> Numbers:
         learner.update(batch, step=step)
     seconds, cpu_seconds = time.perf_counter() - began, torch.tensor(time.process_time() - cpu_began)
     dist.all_reduce(cpu_seconds)
-    tokens = TIMED_STEPS * int(batch.inputs["response_lengths"].sum() + 8 * batch.inputs["prompt_ids"].shape[1])
+    tokens = TIMED_STEPS * int(batch.inputs.response_lengths.sum() + 8 * batch.inputs.prompt_ids.shape[1])
     return Numbers(logprobs, entropy, metrics, weights, tokens / seconds, tokens / float(cpu_seconds))
 
 

@@ -11,31 +11,30 @@ import torch
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
-from rlinf.types import Batch, Completion, Costs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
+from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
 
 
 class Policy(Protocol):
     """What a learner trains, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
-    B rows by T slots as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's.
+    B rows by T slots as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's; those of another kind than
+    the policy reads are a :class:`rlinf.types.BatchError`.
     """
 
     @property
     def slots_independent(self) -> bool:
         """Whether a slot can be evaluated without the slots before it (a policy without memory)."""
 
-    def evaluate(
-        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
-    ) -> PolicyOutput:
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient.
 
         Entropy costs as much as the log-probabilities where the vocabulary is large: only a loss that reads it asks.
         """
 
-    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """The size of each row, by which rows are packed into micro-batches and shared among ranks."""
 
-    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
         """Updates running statistics with the valid slots: after a batch's updates, on every rank."""
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -74,7 +73,7 @@ class ActingPolicy(Policy, Protocol):
     @property
     def action_dtype(self) -> type[np.generic]: ...
 
-    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """(actions [N, ...], next recurrent state [N, S]) at observations [N, ...]; greedy where ``noise`` is None.
 
         ``noise`` [N, noise_size] comes from the caller, so that an action does not depend on the rows beside it.
@@ -96,10 +95,10 @@ class ActingPolicy(Policy, Protocol):
 class ActorCriticPolicy(ActingPolicy, Protocol):
     """An acting policy with a critic of states, which can start from demonstrations: any but that of off-policy SAC."""
 
-    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
+    def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
         """Critic [N] at observations [N, ...] that follow recurrent states [N, S], without gradient."""
 
-    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+    def states(self, inputs: Inputs, shape: torch.Size) -> Tensor:
         """Recurrent states [B * C, S] after each of the decisions ``shape`` = [B, C], without gradient."""
 
     def own_actions(self, actions: np.ndarray) -> np.ndarray:

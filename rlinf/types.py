@@ -1,4 +1,4 @@
-"""Nouns: the columnar batch and its parts. Depends on torch only.
+"""The columnar batch, and the messages between the parts of a run.
 
 Shape legend, used in every docstring of the project:
 
@@ -20,6 +20,24 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit
+
+__all__ = [
+    "Batch",
+    "BatchError",
+    "Completion",
+    "Costs",
+    "Inputs",
+    "Metrics",
+    "ObservationInputs",
+    "PolicyOutput",
+    "SampleRequest",
+    "SamplingParams",
+    "TextInputs",
+    "WeightUpdate",
+    "concatenate",
+]
+
 Metrics = dict[str, float]
 
 # The per-slot columns [B, T], and what a short row is padded with when T grows:
@@ -36,15 +54,10 @@ _SLOT_FILL: dict[str, float] = {
     "advantages": 0.0,
     "returns": 0.0,
     "policy_version": 0,
+    "anchor_ids": -1,
 }
-
-
-# The inputs [B, T, ...] that are read decision by decision, or token by token.
-_PER_DECISION = ("observation", "next_observation", "episode_start", "executed", "labels")
-
-
-class BatchError(ValueError):
-    """A column whose shape or dtype does not fit the batch; the message names the column."""
+# The columns [B].
+_PER_ROW = ("group_ids", "greedy_rewards", "correct")
 
 
 @dataclass(frozen=True)
@@ -54,12 +67,8 @@ class Batch:
     Shapes and dtypes are checked when the batch is made; a wrong one is a :class:`BatchError` that names the column.
     """
 
-    inputs: Mapping[str, Tensor]
-    """What only the policy reads; every tensor leads with [B].
-
-    Text: ``prompt_ids`` [B, P] int64 (right-padded) and ``prompt_lengths`` [B] int64, ``response_lengths`` [B] int64.
-    Simulators: ``observation`` [B, T, ...] (or ``observation.<key>`` for Dict spaces), and for chunks of K actions
-    ``executed`` [B, T, K] bool: those that were carried out before the episode ended. T counts decisions here."""
+    inputs: Inputs
+    """What only the policy reads: :class:`TextInputs` or :class:`ObservationInputs`."""
     actions: Tensor
     """[B, T] token ids (int64), or [B, T, ...] actions of an environment (one for each of its decisions)."""
     mask: Tensor
@@ -90,12 +99,21 @@ class Batch:
     """[B, T] float32."""
     returns: Tensor | None = None
     """[B, T] float32: regression targets of the critic."""
+    greedy_rewards: Tensor | None = None
+    """[B] float32: the reward of the most likely response to the row's prompt."""
+    anchor_ids: Tensor | None = None
+    """[B, T] int64: the state that a turn answers, at the turn's first slot: equal where the environment said the same;
+    -1 elsewhere."""
+    correct: Tensor | None = None
+    """[B] bool: the verifier's verdict."""
+    domains: Sequence[str] | None = None
+    """[B] names of the task families, whose rewards may be normalised apart."""
     decision_slots: int = 1
-    """Slots of one decision: ``actions`` and what is in ``inputs`` per decision have T / decision_slots of them."""
+    """Slots of one decision: ``actions`` and ``inputs`` have T / decision_slots of them."""
     reward_slots: int = 1
     """Slots that share a reward (which stands at their first), a value, an advantage and an episode's end."""
     metadata: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Per-row facts for filters and reports (prompt text, response text, verdict, task id); length B each."""
+    """Per-row facts for reports (prompt text, response text, verdict, task id); length B each."""
 
     def __post_init__(self) -> None:
         if self.mask.ndim != 2 or self.mask.dtype != torch.bool:
@@ -112,13 +130,15 @@ class Batch:
             raise BatchError(f"actions must lead with [B, T] = [{rows}, {decisions}], got {tuple(self.actions.shape)}")
         if tuple(self.rewards.shape) not in ((rows,), (rows, slots)):
             raise BatchError(f"rewards must be [B] or [B, T] with B={rows}, T={slots}, got {tuple(self.rewards.shape)}")
-        if tuple(self.group_ids.shape) != (rows,) or self.group_ids.dtype != torch.int64:
-            raise BatchError(
-                f"group_ids must be int64 [B={rows}], got {self.group_ids.dtype} {tuple(self.group_ids.shape)}"
-            )
-        for name, tensor in self.inputs.items():
-            if tensor.shape[:1] != (rows,):
-                raise BatchError(f"inputs[{name!r}] must lead with B={rows}, got {tuple(tensor.shape)}")
+        for name in _PER_ROW:
+            column = getattr(self, name)
+            if column is not None and tuple(column.shape) != (rows,):
+                raise BatchError(f"{name} must be [B={rows}], got {tuple(column.shape)}")
+        if self.group_ids.dtype != torch.int64:
+            raise BatchError(f"group_ids must be int64, got {self.group_ids.dtype}")
+        if self.domains is not None and len(self.domains) != rows:
+            raise BatchError(f"domains has {len(self.domains)} entries for {rows} rows")
+        self.inputs.check(rows)
         for name, values in self.metadata.items():
             if len(values) != rows:
                 raise BatchError(f"metadata[{name!r}] has {len(values)} entries for {rows} rows")
@@ -138,11 +158,13 @@ class Batch:
     def select(self, rows: Tensor | Sequence[int]) -> Self:
         """The rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        metadata = {}
-        if self.metadata:
-            places = index.tolist()
-            metadata = {name: [values[i] for i in places] for name, values in self.metadata.items()}
-        return self._map(lambda tensor: tensor.index_select(0, index.to(tensor.device)), metadata)
+        places = index.tolist() if self.metadata or self.domains is not None else []
+        return self.replace(
+            **self._columns(lambda tensor: tensor.index_select(0, index.to(tensor.device))),
+            inputs=self.inputs.select(index),
+            domains=None if self.domains is None else [self.domains[i] for i in places],
+            metadata={name: [values[i] for i in places] for name, values in self.metadata.items()},
+        )
 
     def split(self, parts: int) -> list[Self]:
         """``parts`` batches of consecutive rows whose sizes differ by one at most (some empty when B < parts)."""
@@ -152,7 +174,7 @@ class Batch:
         """The same batch with every tensor on ``device``."""
         if self.mask.device == torch.device(device):
             return self
-        return self._map(lambda tensor: tensor.to(device), self.metadata)
+        return self.replace(**self._columns(lambda tensor: tensor.to(device)), inputs=self.inputs.to(device))
 
     def slots_as_rows(self) -> Self:
         """Every true decision as a row of its own, for policies without memory. Outcome rewards stay behind."""
@@ -162,9 +184,12 @@ class Batch:
         for name in _SLOT_FILL:
             column = getattr(self, name)
             columns[name] = None if column is None else column.unflatten(1, by_decision.shape[1:])[rows, decisions]
-        inputs = {name: tensor[rows, decisions][:, None] for name, tensor in self.inputs.items()}
+        inputs = self.inputs.decisions_as_rows(rows, decisions)
+        for name in _PER_ROW:
+            column = getattr(self, name)
+            columns[name] = None if column is None else column[rows]
         rewards = torch.zeros(len(rows), device=self.mask.device)
-        return self.replace(inputs=inputs, rewards=rewards, group_ids=self.group_ids[rows], metadata={}, **columns)
+        return self.replace(inputs=inputs, rewards=rewards, domains=None, metadata={}, **columns)
 
     def by_reward(self) -> Self:
         """The same batch with one slot for each reward: the log-probabilities of its parts add up.
@@ -195,24 +220,18 @@ class Batch:
     def _slots(self, length: int) -> Self:
         """Cut or pad to ``length`` slots of whole decisions."""
         decisions = length // self.decision_slots
-        columns: dict[str, Any] = {"actions": _fit(self.actions, decisions, 0)}
+        columns: dict[str, Any] = {"actions": fit(self.actions, decisions, 0)}
         for name in ("rewards", *_SLOT_FILL):
             column = getattr(self, name)
             if column is None or (name == "rewards" and column.ndim == 1):
                 continue
-            columns[name] = _fit(column, length, _SLOT_FILL.get(name, 0))
-        inputs = {n: _fit(t, decisions, 0) if n.startswith(_PER_DECISION) else t for n, t in self.inputs.items()}
-        return self.replace(inputs=inputs, **columns)
+            columns[name] = fit(column, length, _SLOT_FILL.get(name, 0))
+        return self.replace(inputs=self.inputs.fit(decisions), **columns)
 
-    def _map(self, change: Callable[[Tensor], Tensor], metadata: Mapping[str, Sequence[Any]]) -> Self:
-        columns: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, Tensor):
-                columns[item.name] = change(value)
-        return replace(
-            self, inputs={name: change(tensor) for name, tensor in self.inputs.items()}, metadata=metadata, **columns
-        )
+    def _columns(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+        """The columns that are tensors, changed."""
+        present = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: change(column) for name, column in present.items() if isinstance(column, Tensor)}
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
@@ -236,24 +255,11 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
             if any(missing) and not all(missing):
                 raise BatchError(f"{item.name} is present in some of the batches only")
             columns[item.name] = None if all(missing) else torch.cat(values)
-    inputs: dict[str, Tensor] = {}
-    for name in fitted[0].inputs:
-        tensors = [batch.inputs[name] for batch in fitted]
-        if name == "prompt_ids":
-            width = max(tensor.shape[1] for tensor in tensors)
-            tensors = [_fit(tensor, width, 0) for tensor in tensors]
-        inputs[name] = torch.cat(tensors)
+    inputs = type(fitted[0].inputs).join([batch.inputs for batch in fitted])
+    if fitted[0].domains is not None:
+        columns["domains"] = [domain for batch in fitted for domain in batch.domains or ()]
     metadata = {name: [v for batch in fitted for v in batch.metadata[name]] for name in fitted[0].metadata}
     return fitted[0].replace(inputs=inputs, metadata=metadata, **columns)
-
-
-def _fit(tensor: Tensor, length: int, fill: float) -> Tensor:
-    """Cut or pad dimension 1 to ``length``."""
-    have = tensor.shape[1]
-    if have >= length:
-        return tensor[:, :length]
-    pad = tensor.new_full((tensor.shape[0], length - have, *tensor.shape[2:]), fill)
-    return torch.cat([tensor, pad], dim=1)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 import pytest
 import torch
 
-from rlinf.types import Batch, BatchError, concatenate
+from rlinf.types import Batch, BatchError, ObservationInputs, TextInputs, concatenate
 
 
 def make_batch(rows: int = 3, slots: int = 4, **columns: object) -> Batch:
     mask = torch.ones(rows, slots, dtype=torch.bool)
     given = {
-        "inputs": {"observation": torch.arange(rows * slots).view(rows, slots, 1).float()},
+        "inputs": ObservationInputs({"observation": torch.arange(rows * slots).view(rows, slots, 1).float()}),
         "actions": torch.arange(rows * slots).view(rows, slots),
         "mask": mask,
         "rollout_logprobs": torch.zeros(rows, slots),
@@ -26,7 +26,9 @@ def make_batch(rows: int = 3, slots: int = 4, **columns: object) -> Batch:
         ({"rollout_logprobs": torch.zeros(3, 5)}, "rollout_logprobs"),
         ({"rewards": torch.zeros(4)}, "rewards"),
         ({"group_ids": torch.zeros(3)}, "group_ids"),
-        ({"inputs": {"x": torch.zeros(2)}}, "inputs"),
+        ({"inputs": ObservationInputs({"x": torch.zeros(2)})}, "inputs"),
+        ({"greedy_rewards": torch.zeros(2)}, "greedy_rewards"),
+        ({"domains": ["math"]}, "domains"),
         ({"metadata": {"name": ["a"]}}, "metadata"),
         ({"actions": torch.zeros(3, 2)}, "actions"),
     ],
@@ -40,7 +42,7 @@ def test_select_keeps_rows_with_their_metadata() -> None:
     picked = make_batch().select([2, 0])
     assert picked.rewards.tolist() == [2.0, 0.0]
     assert list(picked.metadata["name"]) == ["row 2", "row 0"]
-    assert picked.inputs["observation"][0, 0, 0] == 8.0
+    assert picked.inputs.observations["observation"][0, 0, 0] == 8.0
 
 
 def test_split_and_concatenate_give_the_batch_back() -> None:
@@ -69,5 +71,26 @@ def test_slots_become_rows_in_order() -> None:
     assert flat.num_slots == 1
     assert flat.advantages is not None
     assert flat.advantages[:, 0].tolist() == [1.0, 3.0, 4.0]
-    assert flat.inputs["observation"].shape == (3, 1, 1)
+    assert flat.inputs.observations["observation"].shape == (3, 1, 1)
     assert flat.group_ids.tolist() == [0, 1, 1]
+
+
+def test_columns_of_rows_follow_their_rows() -> None:
+    columns = {"greedy_rewards": torch.tensor([0.0, 1.0, 2.0]), "domains": ["math", "code", "math"]}
+    one, two = make_batch(**columns).select([2, 1]), make_batch(anchor_ids=None, **columns).select([0])
+    joined = concatenate([one, two])
+    assert joined.greedy_rewards is not None
+    assert joined.greedy_rewards.tolist() == [2.0, 1.0, 0.0]
+    assert joined.domains == ["math", "code", "math"]
+
+
+def test_prompts_are_padded_to_the_widest_and_observations_to_the_longest() -> None:
+    lengths = torch.tensor([1])
+    narrow, wide = (TextInputs(torch.ones(1, width, dtype=torch.int64), lengths, lengths) for width in (2, 4))
+    assert TextInputs.join([narrow, wide]).prompt_ids.tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    starts = ObservationInputs({"observation": torch.ones(1, 2, 3)}, executed=torch.ones(1, 2, 2, dtype=torch.bool))
+    assert starts.fit(3).named()["executed"].sum() == 4
+    with pytest.raises(BatchError, match="executed is present in some"):
+        ObservationInputs.join([starts, ObservationInputs(starts.observations)])
+    with pytest.raises(BatchError, match="reads TextInputs, and the batch has ObservationInputs"):
+        TextInputs.of(starts)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import os
 import resource
 import signal
 import sys
-import threading
-import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
+from rlinf.child_process import die_with_parent
+
 _PATIENCE = 8.0
 """The kernel's wall clock waits this many times the CPU time, longer than the parent does: it is the last resort."""
-
-_LOOK_S = 1.0
 
 
 def serve(connection: Connection, function: Callable[..., Any]) -> None:
@@ -24,8 +21,6 @@ def serve(connection: Connection, function: Callable[..., Any]) -> None:
     # The default action of the timers ends the process, also inside a long C call that never returns to Python.
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    # Ctrl-C goes to the whole terminal; the parent decides what happens to its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection.send(("ready", None))
     while True:
         try:
@@ -46,19 +41,12 @@ def serve(connection: Connection, function: Callable[..., Any]) -> None:
             return
 
 
-def end_with(parent: int) -> None:
-    """Ends this process soon after ``parent``, which was its parent when it started: a call may go on for long."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_S)
-    os._exit(1)
-
-
 def main(arguments: list[str]) -> None:
     """Loads the function, then serves."""
+    die_with_parent()
     descriptor, target, memory_bytes = int(arguments[0]), arguments[1], int(arguments[2])
     module_name, _, name = target.partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
-    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     if memory_bytes:
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     serve(Connection(descriptor), function)

@@ -1,8 +1,7 @@
 """Processes that run one function on untrusted input, each call under a deadline.
 
 Worker processes are started afresh (never forked: the parent may have threads, and may itself be a daemon or a Ray
-actor), and talk over a socket. They end when the parent closes the socket or dies; one that is stuck when that happens
-is ended by the kernel's timer, because no code of its own can run then.
+actor), and talk over a socket. They end when the parent closes the socket or dies.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
+from rlinf.child_process import ChildProcess
 from rlinf_envs.errors import SettingError
 
 START_TIMEOUT_S = 120.0
@@ -60,12 +59,11 @@ class _Worker:
     def __init__(self, target: str, memory_bytes: int, prints: bool) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen(
+            self.process = ChildProcess(
                 [sys.executable, "-m", "rlinf_envs.worker_process", str(theirs.fileno()), target, str(memory_bytes)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=None if prints else subprocess.DEVNULL,
-                stderr=None if prints else subprocess.PIPE,
+                name=f"a worker for {target}",
+                pass_fds=[theirs.fileno()],
+                output="inherit" if prints else "keep",
                 # The child finds its modules where this process does, also those that a script put on sys.path.
                 env={
                     **os.environ,
@@ -81,16 +79,7 @@ class _Worker:
     def end(self) -> None:
         """Kills the process, waits for it, and closes the socket."""
         self.process.kill()
-        self.process.wait()
         self.connection.close()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
-
-    def last_words(self) -> str:
-        """What the process printed before it ended."""
-        self.process.kill()
-        printed: bytes | None = self.process.communicate()[1]
-        return (printed or b"").decode(errors="replace").strip()[-2000:]
 
 
 class WorkerPool:
@@ -203,7 +192,8 @@ class WorkerPool:
             status, value = worker.connection.recv()
         except (EOFError, OSError):
             if not worker.ready:
-                raise WorkerStartError(f"a worker for {self.target} did not start: {worker.last_words()}") from None
+                worker.process.kill()
+                raise WorkerStartError(f"{worker.process} did not start{worker.process.last_words()}") from None
             # Whether the kernel's timers ended it, or something else did.
             ended = worker.process.wait()
             late = ended in _TIMERS

@@ -51,9 +51,7 @@ def prepare_batch(
 ) -> tuple[Batch, Metrics]:
     """The batch with ``mask`` (filters applied), ``advantages`` and ``returns`` filled in, and what to log of it.
 
-    ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``). Read from the batch's
-    metadata where they are there: ``domain`` (task family), ``greedy_reward`` (remax), ``anchor_ids`` (gigpo: at most T
-    ints a row).
+    ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``).
 
     Where several slots share a reward (``batch.reward_slots``), all of this happens reward by reward, and the parts of
     one are given its advantage and return.
@@ -80,8 +78,8 @@ def prepare_batch(
         step_rewards=batch.step_rewards,
         logprobs=logprobs,
         ref_logprobs=batch.ref_logprobs,
-        greedy_rewards=_greedy_rewards(batch),
-        anchor_ids=_anchor_ids(batch),
+        greedy_rewards=batch.greedy_rewards,
+        anchor_ids=batch.anchor_ids,
         acted=batch.mask,
     )
     advantages, returns = estimate(dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef), columns)
@@ -98,9 +96,8 @@ def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, 
     """The rewards that the estimator sees, float32 [B] or [B, T]."""
     penalised = with_overlong_penalty(batch.rewards, batch.mask, algorithm.overlong_penalty)
     present = batch.mask if penalised.ndim == 2 else torch.ones_like(penalised, dtype=torch.bool)
-    domains = batch.metadata.get("domain")
     normalised = normalise_rewards(
-        penalised, present, batch.group_ids, algorithm, state=state.rewards, domains=domains, fragments=fragments
+        penalised, present, batch.group_ids, algorithm, state=state.rewards, domains=batch.domains, fragments=fragments
     )
     return clip_rewards(normalised, None if clips_after_norm(algorithm) else algorithm.reward_clip).float()
 
@@ -128,22 +125,6 @@ def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
             rewards_upper_bound=algorithm.rewards_upper_bound,
         )
     return kept
-
-
-def _greedy_rewards(batch: Batch) -> Tensor | None:
-    if "greedy_reward" not in batch.metadata:
-        return None
-    return torch.tensor(batch.metadata["greedy_reward"], dtype=torch.float32, device=batch.mask.device)
-
-
-def _anchor_ids(batch: Batch) -> Tensor | None:
-    """[B, T] from rows that may be shorter than T: batches of several rollouts differ in length."""
-    if "anchor_ids" not in batch.metadata:
-        return None
-    ids = torch.full(batch.mask.shape, -1)
-    for row, anchors in enumerate(batch.metadata["anchor_ids"]):
-        ids[row, : len(anchors)] = torch.tensor(anchors, dtype=torch.int64)
-    return ids.to(batch.mask.device)
 
 
 def _mean(values: Tensor, mask: Tensor) -> float:

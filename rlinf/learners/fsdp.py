@@ -30,7 +30,7 @@ from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.portions import portions
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
+from rlinf.types import Batch, Costs, Metrics, PolicyOutput, TextInputs, WeightUpdate
 
 
 class FSDPLearner(TorchLearner):
@@ -110,7 +110,11 @@ class FSDPLearner(TorchLearner):
                 outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
         self._reshard()
         del outputs[len(pieces) :]
-        empty = (batch.inputs["response_lengths"] == 0).nonzero()[:, 0] if self.rank == 0 else torch.zeros(0).long()
+        empty = (
+            (TextInputs.of(batch.inputs).response_lengths == 0).nonzero()[:, 0]
+            if self.rank == 0
+            else torch.zeros(0).long()
+        )
         blank = torch.zeros(len(empty), batch.num_slots)
 
         def joined(name: str) -> Tensor:
@@ -124,7 +128,7 @@ class FSDPLearner(TorchLearner):
 
         Rows without a response are left out: nothing is to be said of them, and a pass over them would be cut short.
         """
-        responses = batch.inputs["response_lengths"]
+        responses = TextInputs.of(batch.inputs).response_lengths
         rows = rows[responses[rows] > 0]
         if not len(rows):
             return [], []

@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from rlinf.types import Batch
+from rlinf.types import Batch, ObservationInputs
 
 _COPIED_BYTES = 64 << 20
+_NEXT = "next_"
+"""Before a leaf's name: its column after the step."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class ReplayBuffer:
         return self._filled * (self._columns["rewards"].shape[1] if self._columns else 0)
 
     def add(self, batch: Batch) -> None:
-        """Takes the slots [N, T] of a fragment whose inputs hold ``next_observation`` leaves too."""
+        """Takes the slots [N, T] of a fragment whose inputs hold ``next_observations`` too."""
         arriving = _columns(batch)
         if not self._columns:
             self._allocate(arriving)
@@ -117,10 +119,10 @@ class ReplayBuffer:
                 over = ~going | self._columns["ended"][later, lane]
         terminated = self._columns["terminated"][last, lane]
         return Transitions(
-            inputs=self._leaves("observation", first, lane),
+            inputs=self._leaves("", first, lane),
             actions=self._columns["actions"][first, lane],
             rewards=rewards,
-            next_inputs=self._leaves("next_observation", last, lane),
+            next_inputs=self._leaves(_NEXT, last, lane),
             discounts=torch.where(terminated, 0.0, discounts),
         )
 
@@ -136,11 +138,8 @@ class ReplayBuffer:
             flat[again] = torch.randint(self._filled * lanes, (int(again.sum()),), generator=generator)
 
     def _leaves(self, prefix: str, rows: Tensor, lanes: Tensor) -> dict[str, Tensor]:
-        return {
-            "observation" + name.removeprefix(prefix): column[rows, lanes]
-            for name, column in self._columns.items()
-            if name == prefix or name.startswith(prefix + ".")
-        }
+        leaves = [name for name in self._columns if _NEXT + name in self._columns]
+        return {name: self._columns[prefix + name][rows, lanes] for name in leaves}
 
     def _allocate(self, arriving: Mapping[str, Tensor]) -> None:
         lanes = arriving["rewards"].shape[0]
@@ -196,9 +195,10 @@ def _columns(batch: Batch) -> dict[str, Tensor]:
     """[N, T, ...] per column."""
     assert batch.terminated is not None
     assert batch.truncated is not None
-    observed = {name: tensor for name, tensor in batch.inputs.items() if "observation" in name}
+    inputs = ObservationInputs.of(batch.inputs)
     return {
-        **observed,
+        **inputs.observations,
+        **{_NEXT + name: leaf for name, leaf in inputs.next_observations.items()},
         "actions": batch.actions,
         "rewards": batch.rewards,
         "terminated": batch.terminated,

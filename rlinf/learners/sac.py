@@ -159,7 +159,7 @@ class SacLearner:
         if reference:
             raise ValueError(_NO_REFERENCE)
         rows = torch.arange(self.rank, batch.num_rows, self.size)
-        inputs = {name: leaf[rows].to(self.device) for name, leaf in batch.inputs.items()}
+        inputs = batch.inputs.select(rows).to(self.device)
         actions, mask = batch.actions[rows].to(self.device), batch.mask[rows].to(self.device)
         with torch.no_grad():
             said = self.policy.evaluate(inputs, actions, mask)

@@ -5,7 +5,7 @@ A sampler (``rlinf/samplers``) acts for it; ``evaluate`` is here. A test holds t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.response_model import ResponseModel
-from rlinf.types import PolicyOutput, SamplingParams
+from rlinf.types import Inputs, PolicyOutput, SamplingParams, TextInputs
 
 # Logits are made for so many elements at a time and made again in the backward pass: a vocabulary of 150 000 would
 # otherwise hold gigabytes.
@@ -72,15 +72,13 @@ class CausalLMPolicy(ResponseModel):
     def _adapters(self) -> Iterator[nn.Parameter]:
         return (parameter for name, parameter in self.model.named_parameters() if ".lora_" in name)
 
-    def evaluate(
-        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
-    ) -> PolicyOutput:
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T] float32 of ``actions`` [B, T]; 0 where ``mask`` is false.
 
-        ``inputs``: ``prompt_ids`` [B, P], ``prompt_lengths`` [B], ``response_lengths`` [B].
+        ``inputs`` are :class:`rlinf.types.TextInputs`.
         """
-        prompts, lengths = inputs["prompt_ids"], inputs["prompt_lengths"]
-        responses = inputs["response_lengths"]
+        text = TextInputs.of(inputs)
+        prompts, lengths, responses = text.prompt_ids, text.prompt_lengths, text.response_lengths
         if int(responses.max()) == 0:
             empty = torch.zeros(mask.shape, device=mask.device)
             return PolicyOutput(empty, empty if with_entropy else None, empty if self.value_head is not None else None)
@@ -88,9 +86,7 @@ class CausalLMPolicy(ResponseModel):
             hidden, rows, columns = self.states(prompts, lengths, actions, responses)
             acted = mask[rows, columns]
             rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
-            scores = self._score(
-                hidden, actions[rows, columns], self._seen(inputs, actions, rows, columns), with_entropy
-            )
+            scores = self._score(hidden, actions[rows, columns], self._seen(text, actions, rows, columns), with_entropy)
             values = None if self.value_head is None else self.value_head(hidden.float())[:, 0]
 
         def spread(slots: Tensor) -> Tensor:
@@ -102,7 +98,7 @@ class CausalLMPolicy(ResponseModel):
             values=None if values is None else spread(values),
         )
 
-    def forward(self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor) -> PolicyOutput:
+    def forward(self, inputs: Inputs, actions: Tensor, mask: Tensor) -> PolicyOutput:
         return self.evaluate(inputs, actions, mask)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -153,11 +149,11 @@ class CausalLMPolicy(ResponseModel):
         finite = logprobs.masked_fill(logprobs == -torch.inf, 0.0)
         return chosen, -(logprobs.exp() * finite).sum(-1)
 
-    def _seen(self, inputs: Mapping[str, Tensor], actions: Tensor, rows: Tensor, columns: Tensor) -> Tensor | None:
+    def _seen(self, inputs: TextInputs, actions: Tensor, rows: Tensor, columns: Tensor) -> Tensor | None:
         """[S, V] bool: what stands before each slot, for the repetition penalty."""
         if self.sampling.repetition_penalty == 1.0:
             return None
-        prompts, lengths = inputs["prompt_ids"], inputs["prompt_lengths"]
+        prompts, lengths = inputs.prompt_ids, inputs.prompt_lengths
         size = (actions.shape[0], self.model.config.vocab_size)
         valid = torch.arange(prompts.shape[1], device=prompts.device) < lengths[:, None]
         present = torch.zeros(size, dtype=torch.bool, device=prompts.device)

@@ -18,7 +18,7 @@ from torch import Tensor
 from rlinf.granularity import Granularity
 from rlinf.interfaces import ActingPolicy
 from rlinf.spaces import Arrays
-from rlinf.types import PolicyOutput
+from rlinf.types import Inputs, PolicyOutput
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def _decide(
 
 
 def _moved(value: Any, device: torch.device | None) -> Any:
-    """Tensors, mappings of them and policy outputs on ``device``; anything else as it is."""
+    """Tensors, inputs, mappings of tensors and policy outputs on ``device``; anything else as it is."""
     if device is None:
         return value
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor | Inputs):
         return value.to(device)
     if isinstance(value, Mapping):
         return {name: _moved(part, device) for name, part in value.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch import Tensor, nn
 
 from rlinf.models import packed_attention
 from rlinf.models.packing import Packing, distinct_prompts, pack
-from rlinf.types import Costs
+from rlinf.types import Costs, Inputs, TextInputs
 
 
 class ResponseModel(nn.Module):
@@ -34,15 +33,16 @@ class ResponseModel(nn.Module):
     def is_lora(self) -> bool:
         return hasattr(self.model, "disable_adapter")
 
-    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
         """Called after each batch; a language model keeps no running statistics of its inputs."""
 
-    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """Tokens of each row; packed rows pay their prompt once for all that share it."""
-        lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]
+        text = TextInputs.of(inputs)
+        lengths, responses = text.prompt_lengths, text.response_lengths
         if not self.pack_rows:
             return Costs(lengths + responses)
-        owners = distinct_prompts(inputs["prompt_ids"], lengths)[1]
+        owners = distinct_prompts(text.prompt_ids, lengths)[1]
         return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
 
     def states(

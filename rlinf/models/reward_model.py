@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rlinf.models.response_model import ResponseModel
-from rlinf.types import PolicyOutput
+from rlinf.types import Inputs, PolicyOutput, TextInputs
 
 
 class RewardModel(ResponseModel):
@@ -26,19 +26,17 @@ class RewardModel(ResponseModel):
     def __init__(self, model: Any, *, pack_rows: bool = True, autocast: torch.dtype | None = None) -> None:
         super().__init__(model, pack_rows=pack_rows, autocast=autocast)
 
-    def evaluate(
-        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
-    ) -> PolicyOutput:
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """``values``: scores [B, T] float32 after the tokens ``actions`` [B, T], 0 where ``mask`` is false.
 
-        ``inputs`` as for a policy, and ``labels`` [B, T] in [0, 1]: ``logprobs`` [B, T] are their log-likelihoods (0
+        ``inputs`` are :class:`rlinf.types.TextInputs`: ``logprobs`` [B, T] are the log-likelihoods of their labels (0
         without labels). There is no entropy.
         """
         # The state after a token is the one that would predict the next: every response gets one more.
         longer = functional.pad(actions, (0, 1))
-        lengths, responses = inputs["prompt_lengths"], inputs["response_lengths"]
+        text = TextInputs.of(inputs)
         with self._autocast(actions.device):
-            hidden, rows, columns = self.states(inputs["prompt_ids"], lengths, longer, responses + 1)
+            hidden, rows, columns = self.states(text.prompt_ids, text.prompt_lengths, longer, text.response_lengths + 1)
             after = columns > 0
             rows, columns, hidden = rows[after], columns[after] - 1, hidden[after]
             asked = mask[rows, columns]
@@ -46,7 +44,7 @@ class RewardModel(ResponseModel):
             logits = self.model.score(hidden).float()
         scores = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         values = torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), scores)
-        labels = inputs.get("labels")
+        labels = text.labels
         if labels is None:
             return PolicyOutput(torch.zeros_like(values), values=values)
         return PolicyOutput(torch.where(mask, labels * values - functional.softplus(values), 0.0), values=values)

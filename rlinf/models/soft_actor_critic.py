@@ -24,7 +24,7 @@ from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import activation_module
 from rlinf.models.actor_critic.options import Activation, ActorCriticOptions
 from rlinf.spaces import SpaceError
-from rlinf.types import Costs, PolicyOutput
+from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 _LOG_STD_RANGE = (-20.0, 2.0)
 
@@ -138,33 +138,33 @@ class SoftActorCritic(nn.Module):
         return self.critic(self.critic_encoder(inputs), torch.tanh(actions))
 
     @torch.no_grad()
-    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """Actions [N, A]; greedy where ``noise`` is None. There is no recurrent state."""
-        parameters = self.distribution(inputs)
+        parameters = self.distribution(observations)
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
 
-    def evaluate(
-        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
-    ) -> PolicyOutput:
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities and entropy [B, T]; of a chunk, those of the actions carried out."""
-        slots, executed = self.granularity, inputs.get("executed")
+        given = ObservationInputs.of(inputs)
+        slots, executed = self.granularity, given.executed
         chunks = (*mask.shape, slots.actions, slots.dimensions)
-        parameters = self.distribution({n: inputs[n].flatten(0, 1) for n in self.actor_encoder.leaves})
+        parameters = self.distribution({n: given.observations[n].flatten(0, 1) for n in self.actor_encoder.leaves})
         logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
             slots.logprobs(logprobs, executed), None if entropy is None else slots.entropy(entropy, executed)
         )
 
-    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
         """Takes the true slots [B, T, ...] into the running statistics."""
         if self.options.normalize_observations:
             device = next(self.parameters()).device
-            rows = {name: inputs[name][mask].to(device) for name in self.actor_encoder.leaves}
+            leaves = ObservationInputs.of(inputs).observations
+            rows = {name: leaves[name][mask].to(device) for name in self.actor_encoder.leaves}
             self.actor_encoder.observe(rows)
             self.critic_encoder.observe(rows)
 
-    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         return Costs(mask.sum(dim=1).clamp(min=1))
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from rlinf.child_process import ChildProcess
 from rlinf.config import Config
 from rlinf.config.stored import stored_yaml, written
 from rlinf.durable import write_atomically
@@ -30,15 +28,17 @@ class RunProcess:
         write_atomically(folder / "config.yaml", stored_yaml(config))
         self._output: IO[str] = self.log.open("a")
         self._start = self.log.stat().st_size
-        self._process = subprocess.Popen(
+        self._process = ChildProcess(
             [sys.executable, "-m", "rlinf.sweep.trial_process", str(folder), str(hold_every)],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
+            name="the run",
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            input=True,
+            output=self._output,
+            session=False,  # Ctrl-C is for the runs of a sweep too: they write a checkpoint
+            tied=False,  # its input is its leash
         )
         # Not through the file, which holds no values of `cluster.env`.
-        self._send(json.dumps(written(config)).encode() + b"\n")
+        self._process.send(json.dumps(written(config)).encode() + b"\n")
 
     @property
     def pid(self) -> int:
@@ -46,34 +46,23 @@ class RunProcess:
 
     def ended(self) -> bool:
         """Whether the process is over; raises :class:`TrialFailed` where it ended with an error."""
-        code = self._process.poll()
+        code = self._process.wait(0.0)
         if code is None:
             return False
+        how = f"the run {self._process.how_it_ended()}"
         if code < 0:
-            name = signal.Signals(-code).name
-            raise TrialFailed(f"{self._last_words()}\nthe run was killed by {name} (out of memory, or by someone)")
+            raise TrialFailed(f"{self._last_words()}\n{how} (out of memory, or by someone)")
         if code > 0:
-            raise TrialFailed(f"exit code {code}\n{self._last_words()}")
+            raise TrialFailed(f"{how}\n{self._last_words()}")
         return True
 
     def go_on(self) -> None:
         """Lets a run that holds take its next steps; one that has just died is told by :meth:`ended`."""
-        self._send(b".")
-
-    def _send(self, message: bytes) -> None:
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(message)
-            self._process.stdin.flush()
+        self._process.send(b".")
 
     def stop(self) -> None:
         """Ends the process, if it is not over."""
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        if self._process.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._process.stdin.close()
+        self._process.kill()
         self._output.close()
 
     def _last_words(self) -> str:

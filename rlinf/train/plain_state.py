@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from rlinf.errors import UserError
+from rlinf.inputs import Inputs, named_inputs
 from rlinf.rollouts.text.over_sampling import OpenGroup
 from rlinf.rollouts.text.rows import Row, Turn
 from rlinf.types import Batch, Completion
@@ -58,6 +59,8 @@ def _plain(value: Any, name: str) -> Any:
         return value.item()
     if value is None or isinstance(value, (Tensor, torch.dtype)) or type(value) in _SCALARS:
         return value
+    if isinstance(value, Inputs):
+        return value.named()
     if isinstance(value, np.ndarray):
         return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}
     if is_dataclass(value) and type(value).__name__ in _CLASSES:
@@ -90,7 +93,13 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _batch(columns: Mapping[str, Any]) -> Batch:
-    return Batch(**{_RENAMED.get(name, name): column for name, column in columns.items()})
+    """From its columns; earlier versions had the inputs as a mapping, and domains among the metadata."""
+    known = {_RENAMED.get(name, name): column for name, column in columns.items()}
+    if isinstance(known["inputs"], Mapping):
+        known["inputs"] = named_inputs(known["inputs"])
+    metadata = dict(known.get("metadata", {}))
+    domains = metadata.pop("domain", known.get("domains"))
+    return Batch(**{**known, "metadata": metadata, "domains": domains})
 
 
 def _earlier_classes() -> list[Any]:

@@ -7,6 +7,7 @@ policy's newest responses, mixed with a share of older ones, and the reference p
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from rlinf.streams import torch_generator
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.reward_worker import RewardWorker
-from rlinf.types import Batch, Metrics, concatenate
+from rlinf.types import Batch, Metrics, TextInputs, concatenate
 
 
 class LearnedReward:
@@ -47,7 +48,7 @@ class LearnedReward:
         """The batch with the model's rewards in the environment's place, or beside it, by ``weight``."""
         examples = self.examples(batch)
         scores = self._scores(examples)
-        labels = examples.inputs["labels"][examples.mask]
+        labels = _labels(examples)
         metrics = _named("reward_model", judging_metrics(scores[examples.mask], labels))
         if self.options.refresh_every:
             self._current.append(examples)
@@ -90,10 +91,11 @@ class LearnedReward:
             labels = (batch.step_rewards > 0).float()
         else:
             asked = batch.mask & (batch.mask.cumsum(dim=1) == batch.mask.sum(dim=1, keepdim=True))
-            right = torch.tensor([verdict == "correct" for verdict in batch.metadata["verdict"]])
-            labels = right[:, None].float().expand(asked.shape)
+            if batch.correct is None:
+                raise ValueError("a learned reward needs the verdicts of a verifier")
+            labels = batch.correct[:, None].float().expand(asked.shape)
         return Batch(
-            inputs={**batch.inputs, "labels": torch.where(asked, labels, 0.0)},
+            inputs=replace(TextInputs.of(batch.inputs), labels=torch.where(asked, labels, 0.0)),
             actions=batch.actions,
             mask=asked,
             rollout_logprobs=torch.zeros(asked.shape),
@@ -109,7 +111,7 @@ class LearnedReward:
         return values
 
     def _judged(self, examples: Batch) -> Metrics:
-        return judging_metrics(self._scores(examples)[examples.mask], examples.inputs["labels"][examples.mask])
+        return judging_metrics(self._scores(examples)[examples.mask], _labels(examples))
 
     def _mixed(self, current: Batch, step: int) -> Batch:
         """``current`` with so many remembered rows that they are ``replay_fraction`` of all."""
@@ -140,6 +142,13 @@ class LearnedReward:
         self.learner.load(folder)
         memory: dict[str, Any] = load_plain(folder / "memory.pt")
         self._current, self._history = memory["current"], memory["history"]
+
+
+def _labels(examples: Batch) -> Tensor:
+    """[N] of the slots that are asked for."""
+    labels = TextInputs.of(examples.inputs).labels
+    assert labels is not None
+    return labels[examples.mask]
 
 
 def _named(prefix: str, metrics: Metrics) -> Metrics:

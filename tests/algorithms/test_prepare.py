@@ -8,6 +8,7 @@ import torch
 from rlinf.algorithms import compute_advantages, policy_loss
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config.schema import AlgorithmConfig, OverlongPenaltyConfig
+from rlinf.inputs import ObservationInputs
 from rlinf.types import Batch
 
 close = torch.testing.assert_close
@@ -17,7 +18,7 @@ def batch_of(rewards, group_ids, slots=2, **columns):
     rows = len(rewards)
     mask = torch.ones(rows, slots, dtype=torch.bool)
     return Batch(
-        inputs=columns.pop("inputs", {}),
+        inputs=columns.pop("inputs", ObservationInputs({})),
         actions=torch.zeros(rows, slots, dtype=torch.int64),
         mask=mask,
         rollout_logprobs=torch.zeros(rows, slots),
@@ -180,10 +181,10 @@ def test_state_goes_on_where_it_was():
     close(prepare_batch(later, algorithm, resumed)[0].advantages, prepare_batch(later, algorithm, state)[0].advantages)
 
 
-def test_per_row_facts_of_the_metadata_reach_their_estimators():
-    batch = batch_of([1.0, 0.0], [0, 0], metadata={"greedy_reward": [0.5, 0.5], "domain": ["math", "code"]})
+def test_columns_of_single_estimators_reach_them():
+    batch = batch_of([1.0, 0.0], [0, 0], greedy_rewards=torch.tensor([0.5, 0.5]), domains=["math", "code"])
     ready, _, state = run(batch, adv_type="remax", reward_norm="running", reward_shift=True)
     close(ready.advantages[:, 0], torch.tensor([-0.5, -0.5]))
     assert set(state.rewards.domains) == {"math", "code"}
-    stepped = batch_of([1.0, 0.0], [0, 0], metadata={"anchor_ids": [[5, 6], [5, 7]]})
+    stepped = batch_of([1.0, 0.0], [0, 0], anchor_ids=torch.tensor([[5, 6], [5, 7]]))
     close(run(stepped, adv_type="gigpo")[0].advantages[0], torch.tensor([1.4142, 0.7071]), atol=1e-4, rtol=0)

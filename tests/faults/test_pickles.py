@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 from rlinf.cli import main
 from rlinf.errors import UserError
+from rlinf.inputs import TextInputs
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.space_description import read_spaces, write_spaces
 from rlinf.train.checkpoints import write_manifest
@@ -120,7 +121,7 @@ def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: 
 def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
     mask = torch.ones(2, 3, dtype=torch.bool)
     batch = Batch(
-        inputs={"prompt_ids": torch.zeros(2, 4, dtype=torch.int64)},
+        inputs=TextInputs(torch.zeros(2, 4, dtype=torch.int64), torch.tensor([4, 2]), torch.tensor([3, 3])),
         actions=torch.zeros(2, 3, dtype=torch.int64),
         mask=mask,
         rollout_logprobs=torch.randn(2, 3),
@@ -149,6 +150,7 @@ def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
     assert isinstance(back["batch"], Batch)
     assert back["batch"].rollout_logprobs.equal(batch.rollout_logprobs)
     assert back["batch"].metadata == batch.metadata
+    assert all(map(torch.equal, back["batch"].inputs.named().values(), batch.inputs.named().values()))
     with pytest.raises(TypeError, match=r"state\.what: a object has no plain form"):
         save_plain({"what": object()}, path)
 

@@ -145,7 +145,7 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
     config = trial_config(sweep, plan.setting, seed=0, run_dir=trial / "run")
     process = RunProcess(trial, config, threads=1)
     try:
-        process._process.wait(timeout=120)
+        process._process.wait(120)
         assert process.ended()
     finally:
         process.stop()

@@ -12,6 +12,7 @@ import torch
 from rlinf.algorithms.catalog import LOSSES
 from rlinf.algorithms.objective import Objective
 from rlinf.config.schema import OptimizerConfig
+from rlinf.inputs import named_inputs
 from rlinf.learners.minibatch import NonFiniteUpdate
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
@@ -55,11 +56,13 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
     mask = torch.arange(slots) < responses[:, None]
     advantages = torch.randn(rows, 1, generator=generator).expand(rows, slots) * mask
     return Batch(
-        inputs={
-            "prompt_ids": ints(VOCABULARY, 3, 5)[groups],
-            "prompt_lengths": torch.tensor([5, 3, 4])[groups],
-            "response_lengths": responses,
-        },
+        inputs=named_inputs(
+            {
+                "prompt_ids": ints(VOCABULARY, 3, 5)[groups],
+                "prompt_lengths": torch.tensor([5, 3, 4])[groups],
+                "response_lengths": responses,
+            }
+        ),
         actions=ints(VOCABULARY, rows, slots),
         mask=mask,
         rollout_logprobs=torch.full((rows, slots), -3.6) * mask,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rlinf.interfaces import ActingPolicy
-from rlinf.types import PolicyOutput
+from rlinf.types import ObservationInputs, PolicyOutput
 
 
 def draw_noise(policy: ActingPolicy, rows: int, seed: int) -> Tensor:
@@ -28,8 +28,9 @@ def decide(
     state = torch.zeros(rows, policy.state_size) if state is None else state
     noise = None if seed is None else draw_noise(policy, rows, seed)
     actions, following = policy.step(observations, state, noise)
-    inputs = {name: leaf[:, None] for name, leaf in observations.items()}
-    inputs |= {"recurrent_state": state, "episode_start": torch.zeros(rows, 1, dtype=torch.bool)}
+    leaves = {name: leaf[:, None] for name, leaf in observations.items()}
+    starts = torch.zeros(rows, 1, dtype=torch.bool)
+    inputs = ObservationInputs(leaves, recurrent_state=state, episode_starts=starts)
     mask = torch.ones(rows, policy.granularity.decision_slots, dtype=torch.bool)
     with torch.no_grad():
         return actions, policy.evaluate(inputs, actions[:, None], mask), following

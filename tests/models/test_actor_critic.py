@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
+from rlinf.inputs import ObservationInputs, named_inputs
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ImageEncoder, TokenEncoder
@@ -65,7 +66,7 @@ def test_an_episode_is_evaluated_as_its_decisions_one_by_one(observation_space, 
         for action in policy.env_actions(chosen.numpy()):
             assert action_space.contains(action.astype(action_space.dtype))
     mask = torch.ones(rows, slots, dtype=torch.bool)
-    out = policy.evaluate(inputs, torch.stack(actions, 1), mask)
+    out = policy.evaluate(named_inputs(inputs), torch.stack(actions, 1), mask)
     for field in ("logprobs", "values", "entropy"):
         acted = torch.cat([getattr(output, field) for output in said], 1)
         torch.testing.assert_close(getattr(out, field), acted, atol=1e-5, rtol=1e-5)
@@ -79,10 +80,10 @@ def test_recurrent_state_starts_anew_with_each_episode():
     inputs = {"observation": flat["observation"][None], "recurrent_state": torch.ones(1, 8)}
     starts = torch.tensor([[True, False, False, True, False, False]])
     actions, mask = torch.zeros(1, 6, dtype=torch.int64), torch.ones(1, 6, dtype=torch.bool)
-    whole = policy.evaluate({**inputs, "episode_start": starts}, actions, mask)
+    whole = policy.evaluate(named_inputs({**inputs, "episode_start": starts}), actions, mask)
     second = {"observation": flat["observation"][None, 3:], "recurrent_state": torch.zeros(1, 8)}
     second["episode_start"] = torch.zeros(1, 3, dtype=torch.bool)
-    tail = policy.evaluate(second, actions[:, 3:], mask[:, 3:])
+    tail = policy.evaluate(named_inputs(second), actions[:, 3:], mask[:, 3:])
     torch.testing.assert_close(whole.logprobs[:, 3:], tail.logprobs)
     torch.testing.assert_close(whole.values[:, 3:], tail.values)
 
@@ -125,8 +126,8 @@ def test_normaliser_sees_true_slots_only_and_is_saved():
     mask[:, 8:] = False
     spoiled = data.clone()
     spoiled[~mask] = 1e9
-    policy.observe({"observation": spoiled[:15]}, mask[:15])
-    policy.observe({"observation": spoiled[15:]}, mask[15:])
+    policy.observe(ObservationInputs({"observation": spoiled[:15]}), mask[:15])
+    policy.observe(ObservationInputs({"observation": spoiled[15:]}), mask[15:])
     rows = data[mask]
     state = policy.state_dict()
     torch.testing.assert_close(state["encoder.parts.observation.normalizer.mean"], rows.mean(0))
@@ -172,7 +173,7 @@ def test_rows_of_padding_alone_are_evaluated_like_any(observation_space, action_
     inputs["recurrent_state"] = torch.zeros(2, policy.state_size)
     inputs["episode_start"] = torch.zeros(2, 3, dtype=torch.bool)
     actions = torch.zeros(2, 3, *policy.action_shape).to(torch.int64 if policy.noise_kind == "uniform" else None)
-    said = policy.evaluate(inputs, actions, torch.zeros(2, 3, dtype=torch.bool))
+    said = policy.evaluate(named_inputs(inputs), actions, torch.zeros(2, 3, dtype=torch.bool))
     for column in (said.logprobs, said.entropy, said.values):
         assert column.shape == (2, 3)
         assert not column.any()
@@ -183,7 +184,7 @@ def test_padding_is_not_computed_and_reads_as_zero():
     inputs = {"observation": observations(VECTOR, 6)["observation"].unflatten(0, (2, 3))}
     actions = torch.zeros(2, 3, dtype=torch.int64)
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    whole = policy.evaluate(inputs, actions, torch.ones_like(mask))
-    part = policy.evaluate(inputs, actions, mask)
+    whole = policy.evaluate(named_inputs(inputs), actions, torch.ones_like(mask))
+    part = policy.evaluate(named_inputs(inputs), actions, mask)
     torch.testing.assert_close(part.logprobs, torch.where(mask, whole.logprobs, 0.0))
     torch.testing.assert_close(part.values, torch.where(mask, whole.values, 0.0))

@@ -1,12 +1,14 @@
 """What a causal language model says of responses: packed or padded, alone or together, on every architecture."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from rlinf.inputs import TextInputs
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import PolicyError, add_lora
 from rlinf.models.packing import pack
@@ -38,7 +40,7 @@ def tiny(model_type: str = "qwen2", **options: Any) -> Any:
     return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
 
 
-def conversation(tokens: tuple[int, ...] = (7, 1, 0, 4, 3, 6)) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+def conversation(tokens: tuple[int, ...] = (7, 1, 0, 4, 3, 6)) -> tuple[TextInputs, Tensor, Tensor]:
     """Six rows of three prompts: shared prompts, one empty response, an observation inside a row."""
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(2, VOCABULARY, (3, 5), generator=generator)[torch.tensor([0, 1, 1, 0, 2, 1])]
@@ -47,7 +49,7 @@ def conversation(tokens: tuple[int, ...] = (7, 1, 0, 4, 3, 6)) -> tuple[dict[str
     mask = torch.arange(slots) < responses[:, None]
     mask[0, 3] = False
     lengths = torch.tensor([5, 3, 3, 5, 2, 3])
-    return {"prompt_ids": prompts, "prompt_lengths": lengths, "response_lengths": responses}, actions, mask
+    return TextInputs(prompts, lengths, responses), actions, mask
 
 
 def both(model: Any, sampling: SamplingParams = SAMPLING) -> tuple[CausalLMPolicy, CausalLMPolicy]:
@@ -72,7 +74,7 @@ def test_packed_rows_say_what_padded_rows_say(model_type: str) -> None:
 def test_responses_of_all_lengths_say_what_padded_rows_say() -> None:
     """Responses so uneven that they are laid out in several blocks."""
     inputs, actions, mask = conversation((12, 1, 40, 0, 21, 37))
-    assert len(pack(inputs["prompt_ids"], inputs["prompt_lengths"], actions, inputs["response_lengths"]).blocks) == 3
+    assert len(pack(inputs.prompt_ids, inputs.prompt_lengths, actions, inputs.response_lengths).blocks) == 3
     packed, padded = both(tiny())
     one, other = packed.evaluate(inputs, actions, mask), padded.evaluate(inputs, actions, mask, with_entropy=False)
     assert other.entropy is None
@@ -88,8 +90,8 @@ def test_log_probabilities_are_those_of_a_plain_forward_pass() -> None:
     model = tiny()
     said = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING).evaluate(inputs, actions, mask).logprobs
     for row in range(6):
-        prompt = inputs["prompt_ids"][row, : inputs["prompt_lengths"][row]]
-        response = actions[row, : inputs["response_lengths"][row]]
+        prompt = inputs.prompt_ids[row, : inputs.prompt_lengths[row]]
+        response = actions[row, : inputs.response_lengths[row]]
         with torch.no_grad():
             logits = model(torch.cat([prompt, response])[None]).logits[0] / SAMPLING.temperature
         for slot, token in enumerate(response.tolist()):
@@ -102,9 +104,7 @@ def test_a_row_says_the_same_alone_and_among_others() -> None:
     policy = CausalLMPolicy(tiny(), sampling=SAMPLING)
     together = policy.evaluate(inputs, actions, mask).logprobs
     for row in range(6):
-        alone = policy.evaluate(
-            {n: t[row : row + 1] for n, t in inputs.items()}, actions[row : row + 1], mask[row : row + 1]
-        )
+        alone = policy.evaluate(inputs.select(torch.tensor([row])), actions[row : row + 1], mask[row : row + 1])
         torch.testing.assert_close(alone.logprobs[0], together[row], atol=2e-6, rtol=1e-5)
 
 
@@ -115,7 +115,7 @@ def test_a_repetition_penalty_counts_prompt_and_response() -> None:
     said = packed.evaluate(inputs, actions, mask).logprobs
     torch.testing.assert_close(said, padded.evaluate(inputs, actions, mask).logprobs, atol=2e-6, rtol=1e-5)
     with torch.no_grad():
-        context = torch.cat([inputs["prompt_ids"][0], actions[0, :2]])
+        context = torch.cat([inputs.prompt_ids[0], actions[0, :2]])
         logits = padded.model(context[None]).logits[0, -1]
     seen = context.unique()
     logits[seen] = torch.where(logits[seen] > 0, logits[seen] / 1.5, logits[seen] * 1.5)
@@ -132,7 +132,7 @@ def test_values_come_from_the_state_that_predicts_the_slot() -> None:
     hidden = policy.model.base_model
     policy.model.set_attn_implementation("sdpa")
     with torch.no_grad():
-        state = hidden(inputs["prompt_ids"][:1]).last_hidden_state[0, -1]
+        state = hidden(inputs.prompt_ids[:1]).last_hidden_state[0, -1]
         expected = policy.value_head(state)
     assert values[0, 0].item() == pytest.approx(expected.item(), abs=1e-5)
 
@@ -153,7 +153,7 @@ def test_logits_in_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_empty_prompt_is_refused() -> None:
     inputs, actions, mask = conversation()
-    inputs["prompt_lengths"] = torch.tensor([0, 3, 3, 5, 2, 3])
+    inputs = replace(inputs, prompt_lengths=torch.tensor([0, 3, 3, 5, 2, 3]))
     with pytest.raises(ValueError, match="prompt of at least one token"):
         CausalLMPolicy(tiny(), sampling=SAMPLING).evaluate(inputs, actions, mask)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from rlinf.algorithms.judging import judging_metrics
+from rlinf.inputs import named_inputs
 from rlinf.learners.reward import RewardLearner
 from rlinf.models.loading import PolicyError, blank_reward_model, load_reward_model
 from rlinf.models.reward_model import RewardModel
@@ -46,12 +48,14 @@ def examples(rows: int = 12, slots: int = 8) -> Batch:
     last[torch.arange(rows), responses - 1] = True
     labels = torch.where(last, (actions % 2 == 0).float(), 0.0)
     return Batch(
-        inputs={
-            "prompt_ids": torch.randint(2, 37, (3, 5), generator=generator)[groups],
-            "prompt_lengths": torch.tensor([5, 3, 4])[groups],
-            "response_lengths": responses,
-            "labels": labels,
-        },
+        inputs=named_inputs(
+            {
+                "prompt_ids": torch.randint(2, 37, (3, 5), generator=generator)[groups],
+                "prompt_lengths": torch.tensor([5, 3, 4])[groups],
+                "response_lengths": responses,
+                "labels": labels,
+            }
+        ),
         actions=actions,
         mask=last,
         rollout_logprobs=torch.zeros(rows, slots),
@@ -70,8 +74,8 @@ def test_a_loaded_checkpoint_scores_as_its_library_does(tmp_path: Path, kind: st
     batch = examples()
     expected = []
     for row in range(batch.num_rows):
-        length, said = int(batch.inputs["prompt_lengths"][row]), int(batch.inputs["response_lengths"][row])
-        tokens = torch.cat([batch.inputs["prompt_ids"][row, :length], batch.actions[row, :said]])[None]
+        length, said = int(batch.inputs.prompt_lengths[row]), int(batch.inputs.response_lengths[row])
+        tokens = torch.cat([batch.inputs.prompt_ids[row, :length], batch.actions[row, :said]])[None]
         logits = model(input_ids=tokens).logits[0]
         logits = logits[-1] if kind == "TokenClassification" else logits
         expected.append(logits[-1] - logits[0] if outputs == 2 else logits[0])
@@ -86,9 +90,9 @@ def test_labels_are_judged_by_their_cross_entropy() -> None:
     model = RewardModel(classifier("TokenClassification", 1))
     batch = examples()
     said = model.evaluate(batch.inputs, batch.actions, batch.mask)
-    scores, labels = said.values[batch.mask], batch.inputs["labels"][batch.mask]
+    scores, labels = said.values[batch.mask], batch.inputs.labels[batch.mask]
     close(-said.logprobs[batch.mask].mean(), torch.nn.functional.binary_cross_entropy_with_logits(scores, labels))
-    without = {name: tensor for name, tensor in batch.inputs.items() if name != "labels"}
+    without = replace(batch.inputs, labels=None)
     assert model.evaluate(without, batch.actions, batch.mask).values.equal(said.values)
 
 
@@ -102,7 +106,7 @@ def test_a_blank_head_says_nothing_until_it_has_learned() -> None:
     learner.adopt(dict(policy.named_parameters()))
     close(model.model.model.embed_tokens.weight, policy.model.embed_tokens.weight, rtol=0, atol=0)
     batch = examples(rows=48)
-    asked, labels = batch.mask, batch.inputs["labels"][batch.mask]
+    asked, labels = batch.mask, batch.inputs.labels[batch.mask]
     assert learner.evaluate(batch)[1].values.eq(0).all()
     for step in range(40):
         learner.update(batch, step=step)

@@ -13,6 +13,7 @@ import torch
 from gymnasium import spaces
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.inputs import named_inputs
 from rlinf.learners.replay import ReplayBuffer
 from rlinf.learners.sac import SacLearner
 from rlinf.models.actor_critic import ActorCriticOptions
@@ -45,10 +46,12 @@ def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
     flags[1, :, list(ends)] = True
     flags[2, :, list(invalid)] = True
     return Batch(
-        inputs={
-            "observation": number[..., None].repeat(1, 1, 3),
-            "next_observation": number[..., None].repeat(1, 1, 3) + 1,
-        },
+        inputs=named_inputs(
+            {
+                "observation": number[..., None].repeat(1, 1, 3),
+                "next_observation": number[..., None].repeat(1, 1, 3) + 1,
+            }
+        ),
         actions=torch.zeros(lanes, slots, 2),
         mask=~flags[2],
         rollout_logprobs=torch.zeros(lanes, slots),
@@ -65,7 +68,7 @@ def test_an_episode_is_evaluated_as_its_decisions_one_by_one():
     inputs = {"observation": torch.randn(6, 3)}
     actions, said, _ = decide(policy, inputs, seed=0)
     whole = {"observation": inputs["observation"].unflatten(0, (2, 3))}
-    again = policy.evaluate(whole, actions.unflatten(0, (2, 3)), torch.ones(2, 3, dtype=torch.bool))
+    again = policy.evaluate(named_inputs(whole), actions.unflatten(0, (2, 3)), torch.ones(2, 3, dtype=torch.bool))
     torch.testing.assert_close(again.logprobs.flatten(), said.logprobs.flatten())
     assert all(ARM.contains(action) for action in policy.env_actions(actions.numpy()))
     with pytest.raises(TypeError, match="continuous"):
@@ -133,10 +136,10 @@ def test_a_chunk_is_one_action_of_all_its_dimensions():
     np.testing.assert_array_equal(given.reshape(5, 4), flat.env_actions(two[0].numpy()))
     rows = {"observation": inputs["observation"][:, None]}
     mask = torch.ones(5, 1, dtype=torch.bool)
-    whole = chunked.evaluate(rows, one[0][:, None], mask)
+    whole = chunked.evaluate(named_inputs(rows), one[0][:, None], mask)
     torch.testing.assert_close(whole.logprobs, one[1].logprobs)
     executed = torch.tensor([True, False]).expand(5, 1, 2)
-    part = chunked.evaluate({**rows, "executed": executed}, one[0][:, None], mask)
+    part = chunked.evaluate(named_inputs({**rows, "executed": executed}), one[0][:, None], mask)
     parameters = flat.distribution(inputs)
     torch.testing.assert_close(part.logprobs[:, 0], flat.head.log_prob(parameters, two[0])[:, :2].sum(-1))
     assert chunked.judge(inputs, one[0]).equal(flat.judge(inputs, two[0]))
@@ -179,8 +182,7 @@ def test_one_update_is_the_published_one_written_out():
     learner, policy = SacLearner(make_policy(), options, optimizer, seed=3), make_policy()
     before, target = copy.deepcopy(policy), copy.deepcopy(policy)
     batch = fragment(ends=[4], terminates=[9])
-    observed = {name: torch.randn_like(leaf) for name, leaf in batch.inputs.items()}
-    batch = batch.replace(inputs=observed, actions=torch.randn(2, 20, 2))
+    batch = batch.replace(inputs=batch.inputs.map(torch.randn_like), actions=torch.randn(2, 20, 2))
     told = learner.update(batch, step=0)
     assert told["updates"] == 1.0
 
@@ -289,7 +291,10 @@ def test_the_critic_learns_the_value_of_a_one_step_task():
         batch = fragment(terminates=range(20))
         value = torch.rand(2, 20, 3)
         learner.update(
-            batch.replace(inputs={"observation": value, "next_observation": value}, rewards=value[..., 0]), step=step
+            batch.replace(
+                inputs=named_inputs({"observation": value, "next_observation": value}), rewards=value[..., 0]
+            ),
+            step=step,
         )
     inputs = {"observation": torch.rand(50, 3)}
     judged = policy.judge(inputs, torch.zeros(50, 2))

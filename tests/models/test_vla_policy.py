@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from rlinf.config import load
 from rlinf.errors import UserError
+from rlinf.inputs import named_inputs
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
@@ -85,7 +86,7 @@ def as_slots(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: Any, temperature: float) -> None:
     policy, inputs = build(tokenizer, temperature=temperature), observe(7)
     tokens, said, _ = decide(policy, inputs, seed=0)
-    whole = policy.evaluate(as_slots(inputs), tokens[:, None], torch.ones(7, 1, dtype=torch.bool))
+    whole = policy.evaluate(named_inputs(as_slots(inputs)), tokens[:, None], torch.ones(7, 1, dtype=torch.bool))
     assert said.entropy is not None
     assert said.values is not None
     assert whole.entropy is not None
@@ -94,7 +95,9 @@ def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: 
         torch.testing.assert_close(mine, theirs, atol=1e-5, rtol=1e-5)
     for rows in (slice(0, 1), slice(2, 5)):  # instructions of other lengths are padded otherwise
         part = {name: leaf[rows] for name, leaf in inputs.items()}
-        alone = policy.evaluate(as_slots(part), tokens[rows, None], torch.ones(len(tokens[rows]), 1, dtype=torch.bool))
+        alone = policy.evaluate(
+            named_inputs(as_slots(part)), tokens[rows, None], torch.ones(len(tokens[rows]), 1, dtype=torch.bool)
+        )
         torch.testing.assert_close(alone.logprobs, said.logprobs[rows], atol=1e-5, rtol=1e-5)
 
 
@@ -108,8 +111,8 @@ def test_finer_slots_add_up_to_the_decision_without_what_was_not_carried_out(tok
     tokens = torch.randint(0, 5, (4, 1, 6), generator=torch.Generator().manual_seed(0))
     inputs["executed"] = torch.tensor([[[True, True, False]]]).repeat(4, 1, 1)
     acted = torch.arange(parts) < parts * 2 // 3
-    said = fine.evaluate(inputs, tokens, acted.repeat(4, 1))
-    whole = coarse.evaluate(inputs, tokens, torch.ones(4, 1, dtype=torch.bool))
+    said = fine.evaluate(named_inputs(inputs), tokens, acted.repeat(4, 1))
+    whole = coarse.evaluate(named_inputs(inputs), tokens, torch.ones(4, 1, dtype=torch.bool))
     torch.testing.assert_close(said.logprobs.sum(1), whole.logprobs[:, 0])
     assert said.logprobs.shape == (4, parts)
     assert not said.logprobs[:, parts * 2 // 3 :].any()
@@ -130,12 +133,15 @@ def test_masked_slots_cost_nothing_and_say_nothing(tokenizer: Any) -> None:
     rows = {name: leaf.unflatten(0, (2, 3)) for name, leaf in inputs.items()}
     tokens = torch.zeros(2, 3, policy.head.count, dtype=torch.int64)
     mask = torch.tensor([[True, True, False], [True, False, False]])
-    full = policy.evaluate(rows, tokens, torch.ones(2, 3, dtype=torch.bool))
-    some = policy.evaluate(rows, tokens, mask)
+    full = policy.evaluate(named_inputs(rows), tokens, torch.ones(2, 3, dtype=torch.bool))
+    some = policy.evaluate(named_inputs(rows), tokens, mask)
     torch.testing.assert_close(some.logprobs[mask], full.logprobs[mask], atol=1e-5, rtol=1e-5)
     assert not some.logprobs[~mask].any()
-    assert policy.costs(rows, mask).lengths.tolist() == [2 * policy.tokens_per_decision, policy.tokens_per_decision]
-    nothing = policy.evaluate(rows, tokens, mask & False)
+    assert policy.costs(named_inputs(rows), mask).lengths.tolist() == [
+        2 * policy.tokens_per_decision,
+        policy.tokens_per_decision,
+    ]
+    nothing = policy.evaluate(named_inputs(rows), tokens, mask & False)
     assert not nothing.logprobs.any()
 
 
@@ -194,7 +200,7 @@ def test_a_long_instruction_and_endless_bounds_are_told(tokenizer: Any) -> None:
 
 def test_an_export_comes_back_whole(tokenizer: Any, tmp_path: Path) -> None:
     policy, inputs = build(tokenizer, normalize_observations=True), observe(5)
-    policy.observe(as_slots(inputs), torch.ones(5, 1, dtype=torch.bool))
+    policy.observe(named_inputs(as_slots(inputs)), torch.ones(5, 1, dtype=torch.bool))
     policy.save_pretrained(str(tmp_path / "out"))
     loaded = VlaPolicy.from_pretrained(str(tmp_path / "out"))
     mine, theirs = policy._read(inputs), loaded._read(inputs)

@@ -68,7 +68,9 @@ def test_an_episode_that_begins_with_a_number_that_is_none_is_dropped(layout: La
     batch, metrics = rollout("NanAtReset", layout, vectorization=vectorization).collect(0)
     assert metrics["env/nan"] > 0
     assert metrics["env/failures"] == 0
-    assert all(torch.isfinite(column).all() for column in (batch.inputs["observation"], batch.rollout_logprobs))
+    assert all(
+        torch.isfinite(column).all() for column in (batch.inputs.observations["observation"], batch.rollout_logprobs)
+    )
     assert batch.mask.any()
 
 

@@ -176,7 +176,7 @@ def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvConfig) -> None:
     with opened(make_vec_env(trouble, 2)) as lanes:
         lanes.reset([0, 1], [0, 1])
         assert lanes.step([0, 1], np.array([0, 2])).failed == {0: "failures", 1: "failures"}
-        assert "died of SIGABRT" in lanes.last_failure
+        assert "was killed by SIGABRT" in lanes.last_failure
         assert sys.executable in lanes.last_failure
         assert "about to fall over" in lanes.last_failure
         for lane in (0, 1):

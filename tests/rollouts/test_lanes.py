@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
 from rlinf.config.schema import EnvConfig
+from rlinf.inputs import ObservationInputs
 from rlinf.rollouts.deadline import DeadlineExceededError, deadline
 from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, make_env
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
@@ -114,7 +115,7 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
     ended = torch.zeros(4, 500, dtype=torch.bool)
     ended[:, 99::100] = True
     batch = Batch(
-        inputs={},
+        inputs=ObservationInputs({}),
         actions=torch.zeros(4, 500),
         mask=torch.ones(4, 500, dtype=torch.bool),
         rollout_logprobs=torch.zeros(4, 500),

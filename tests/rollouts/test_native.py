@@ -83,7 +83,7 @@ def test_episodes_are_those_of_single_environments(mode: AutoresetMode) -> None:
     part = fragment(f"Count{mode.name}")
     batch = part.batch
     assert batch.mask.all()
-    assert batch.inputs["observation"][0, :, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert batch.inputs.observations["observation"][0, :, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
     assert batch.rewards[0].tolist() == [1, 2, 3, 1, 2, 3, 1, 2]
     assert batch.truncated is not None
     assert batch.truncated[0].nonzero()[:, 0].tolist() == [2, 5]
@@ -93,7 +93,7 @@ def test_episodes_are_those_of_single_environments(mode: AutoresetMode) -> None:
 def test_a_reset_with_a_step_of_its_own_is_masked() -> None:
     batch = fragment("CountNEXT_STEP").batch
     assert batch.mask[0].tolist() == [True, True, True, False] * 2
-    assert batch.inputs["observation"][0, :, 0].tolist() == [0, 1, 2, 3] * 2
+    assert batch.inputs.observations["observation"][0, :, 0].tolist() == [0, 1, 2, 3] * 2
 
 
 def test_the_last_observation_of_a_truncated_episode_is_the_one_that_is_valued() -> None:

@@ -32,7 +32,7 @@ def simulators(layout: Layout, workers: int = 1) -> VectorRollout:
 
 def same(one: Batch, other: Batch) -> bool:
     return one.actions.shape == other.actions.shape and all(
-        torch.equal(value, other.inputs[name]) for name, value in one.inputs.items()
+        torch.equal(value, other.inputs.named()[name]) for name, value in one.inputs.named().items()
     )
 
 

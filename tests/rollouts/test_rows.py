@@ -7,7 +7,7 @@ import torch
 
 from rlinf.algorithms import compute_advantages
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of
 from rlinf.types import Completion
 
 NAN = math.nan
@@ -154,7 +154,7 @@ def test_a_conversation_without_room_for_an_answer_ends_where_the_policy_spoke_l
 
 
 def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
-    one, same_words, other = (conversation(text).anchor_ids() for text in ("7", "7", "8"))
+    one, same_words, other = anchor_ids([conversation(text) for text in ("7", "7", "8")], 6).tolist()
     assert one == same_words
     assert [slot for slot, anchor in enumerate(one) if anchor >= 0] == [0, 5]
     assert one[0] == other[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import gymnasium
@@ -14,6 +15,7 @@ from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config.schema import AlgorithmConfig, EnvConfig, OptimizerConfig
 from rlinf.granularity import LEVELS, Levels
+from rlinf.inputs import ObservationInputs
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
@@ -73,7 +75,7 @@ def test_the_finest_slots_by_hand():
     assert batch.mask.int().tolist() == [[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1]]
     assert batch.rewards.tolist() == [[1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 0, 0, 1, 0, 2, 0]]
     assert batch.terminated.nonzero()[:, 1].tolist() == [8, 9]
-    assert batch.inputs["executed"].int().tolist() == [[[1, 1], [1, 1], [1, 0], [1, 1]]]
+    assert batch.inputs.executed.int().tolist() == [[[1, 1], [1, 1], [1, 0], [1, 1]]]
     assert batch.actions.shape == (1, 4, 4)
     # the critic tells a value for each of the two actions, and both dimensions of an action have it
     close(batch.old_values[:, ::2], batch.old_values[:, 1::2])
@@ -146,13 +148,17 @@ def test_an_episode_is_evaluated_as_its_decisions_at_every_level(reward, logprob
         actions, said, _ = decide(policy, {"observation": observation}, seed=1)
         parts = policy.granularity.decision_slots
         mask = torch.ones(2, 3 * parts, dtype=torch.bool)
-        out = policy.evaluate({"observation": observation.view(2, 3, 1)}, actions.view(2, 3, 4), mask)
+        out = policy.evaluate(
+            ObservationInputs({"observation": observation.view(2, 3, 1)}), actions.view(2, 3, 4), mask
+        )
         for name in ("logprobs", "entropy", "values"):
             close(getattr(out, name).flatten(), getattr(said, name).flatten())
         if reward == "chunk_level":
             chunk = build(Counting.observation_space, Counting.action_space)
             chunk.load_state_dict(policy.state_dict())
-            whole = chunk.evaluate({"observation": observation[:, None]}, actions[:, None], torch.ones(6, 1).bool())
+            whole = chunk.evaluate(
+                ObservationInputs({"observation": observation[:, None]}), actions[:, None], torch.ones(6, 1).bool()
+            )
             close(said.logprobs.view(6, -1).sum(1), whole.logprobs[:, 0])
 
 
@@ -160,7 +166,7 @@ def test_what_was_not_carried_out_is_in_no_log_probability():
     batch, policy = collected(reward_type="action_level", logprob_type="token_level")
     coarse, _ = collected()
     close(coarse.rollout_logprobs[0], batch.rollout_logprobs.view(4, 4).sum(1))
-    everything = {**batch.inputs, "executed": torch.ones(1, 4, 2).bool()}
+    everything = replace(batch.inputs, executed=torch.ones(1, 4, 2).bool())
     parts = policy.evaluate(everything, batch.actions, torch.ones(1, 16).bool())
     assert batch.rollout_logprobs[0, 10:12].eq(0).all()
     assert parts.logprobs[0, 10:12].ne(0).all()

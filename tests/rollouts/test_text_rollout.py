@@ -125,12 +125,12 @@ def test_sampler_and_learner_agree_in_every_turn() -> None:
     with torch.no_grad():
         told = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
     spoken = batch.mask.sum(1)
-    assert bool((batch.inputs["response_lengths"] > spoken).any()), "somebody must have been answered"
+    assert bool((batch.inputs.response_lengths > spoken).any()), "somebody must have been answered"
     assert float(torch.where(batch.mask, told - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
     assert float(batch.rollout_logprobs[~batch.mask].abs().max()) == 0.0
     assert batch.rewards.shape == batch.mask.shape
     assert not bool((batch.rewards != 0)[~batch.mask].any())
-    assert metrics["rollout/tokens"] == float(batch.inputs["response_lengths"].sum())
+    assert metrics["rollout/tokens"] == float(batch.inputs.response_lengths.sum())
 
 
 @pytest.fixture
@@ -171,12 +171,12 @@ def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
     lucky = rollout(Script(["ab"], greedy="abc"), Echo(1), turns=1, extra_columns=("greedy_rewards",))
     batch, metrics = lucky.collect(0)
     assert batch.num_rows == 4
-    assert batch.metadata["greedy_reward"] == [0.0] * 4
+    assert batch.greedy_rewards.tolist() == [0.0] * 4
     assert metrics["rollout/tokens"] == 4 * 3 + 2 * 4
     prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="remax"), AlgorithmState.of(AlgorithmConfig()))
     assert prepared.advantages is not None
     assert prepared.advantages[prepared.mask].tolist() == [1.0] * 12
-    assert "greedy_reward" not in rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].metadata
+    assert rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].greedy_rewards is None
 
 
 class Uneven(Script):
@@ -190,7 +190,7 @@ class Uneven(Script):
 def test_turns_that_begin_in_the_same_state_are_compared() -> None:
     talk = rollout(Uneven([]), Echo(2), turns=2, prompts=1, extra_columns=("anchor_ids",))
     first, _ = talk.collect(0)
-    anchors = [[anchor for anchor in row if anchor >= 0] for row in first.metadata["anchor_ids"]]
+    anchors = [[anchor for anchor in row if anchor >= 0] for row in first.anchor_ids.tolist()]
     assert anchors[0] == anchors[1]
     longer, _ = talk.collect(1)
     batch: Batch = concatenate([first, longer.replace(group_ids=longer.group_ids + 1)])

@@ -41,8 +41,8 @@ def rollout(
 
 def same(one, other):
     assert one.actions.equal(other.actions)
-    for name, tensor in one.inputs.items():
-        torch.testing.assert_close(tensor, other.inputs[name], rtol=0, atol=0)
+    for name, tensor in one.inputs.named().items():
+        torch.testing.assert_close(tensor, other.inputs.named()[name], rtol=0, atol=0)
     for name in ("mask", "rewards", "terminated", "truncated", "group_ids"):
         torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=0, atol=0)
     torch.testing.assert_close(one.rollout_logprobs, other.rollout_logprobs, rtol=1e-5, atol=1e-6)
@@ -67,7 +67,7 @@ def test_neither_do_lanes_nor_waves_on_whole_episodes():
 
 def test_members_of_a_group_start_alike_and_act_apart():
     batch, metrics = rollout(layout="episodes", num_groups=3, group_size=4).collect(0)
-    starts = batch.inputs["observation"][:, 0].unflatten(0, (3, 4))
+    starts = batch.inputs.observations["observation"][:, 0].unflatten(0, (3, 4))
     assert (starts == starts[:, :1]).all()
     assert not (starts[0, 0] == starts[1, 0]).all()
     assert batch.group_ids.tolist() == [0] * 4 + [1] * 4 + [2] * 4
@@ -83,7 +83,7 @@ def test_fragments_replay_exactly_in_a_plain_env():
     """Each lane's rows are what the environment itself does, episode by episode, from the seeds that were given."""
     it = rollout(lanes=2)
     batches = [it.collect(step)[0] for step in range(3)]
-    observations = torch.cat([b.inputs["observation"] for b in batches], 1).numpy()
+    observations = torch.cat([b.inputs.observations["observation"] for b in batches], 1).numpy()
     actions = torch.cat([b.actions for b in batches], 1).numpy()
     ended = torch.cat([b.terminated for b in batches], 1).numpy()
     collector = it._workers.workers[0]._fragments

@@ -14,6 +14,7 @@ import torch
 from rlinf.config import load
 from rlinf.config.schema import EnvConfig
 from rlinf.granularity import Granularity
+from rlinf.inputs import ObservationInputs
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.policy_requests import PolicyFacts, drive
 from rlinf.rollouts.simulator.demonstrations import (
@@ -86,7 +87,7 @@ def test_chunks_hold_consecutive_actions_and_what_fills_them_up_is_not_imitated(
     assert np.array_equal(flat[: len(single.actions)], single.actions)
     assert chunked.executed.sum() == len(single.actions)
     batch = imitation_batch(chunked, np.arange(len(chunked.actions)))
-    assert torch.equal(batch.inputs["executed"][:, 0], torch.from_numpy(chunked.executed))
+    assert torch.equal(batch.inputs.executed[:, 0], torch.from_numpy(chunked.executed))
 
 
 def test_random_decisions_are_not_imitated_and_failures_are_left_out() -> None:
@@ -124,7 +125,9 @@ def test_any_distribution_knows_what_it_would_have_had_to_do(distribution: Any) 
     assert policy.env_actions(own) == pytest.approx(actions, abs=1e-5)
     extreme = policy.own_actions(np.array([[[2.0, 1.0], [-2.0, 0.0]]], dtype=np.float32))
     said = policy.evaluate(
-        {"observation": torch.zeros(1, 1, 3)}, torch.from_numpy(extreme)[:, None], torch.ones(1, 1).bool()
+        ObservationInputs({"observation": torch.zeros(1, 1, 3)}),
+        torch.from_numpy(extreme)[:, None],
+        torch.ones(1, 1).bool(),
     )
     assert bool(torch.isfinite(said.logprobs).all())
 

@@ -71,9 +71,7 @@ class Run:
 def rows_of(batch: Any) -> list[tuple[Any, ...]]:
     return [
         (task, *(column[row, : int(length)].tolist() for column in (batch.actions, batch.policy_version)))
-        for row, (task, length) in enumerate(
-            zip(batch.metadata["task_id"], batch.inputs["response_lengths"], strict=True)
-        )
+        for row, (task, length) in enumerate(zip(batch.metadata["task_id"], batch.inputs.response_lengths, strict=True))
     ]
 
 
@@ -89,7 +87,7 @@ def test_every_token_follows_the_weights_that_it_names() -> None:
             assert versions == sorted(versions)
             assert tokens[-1] == EOS or len(tokens) == CAP
             mixed += len(set(versions)) > 1
-            prompt = tuple(batch.inputs["prompt_ids"][row, : int(batch.inputs["prompt_lengths"][row])].tolist())
+            prompt = tuple(batch.inputs.prompt_ids[row, : int(batch.inputs.prompt_lengths[row])].tolist())
             for version in set(versions):
                 model = tiny()
                 model.load_state_dict(weights(version), strict=False)

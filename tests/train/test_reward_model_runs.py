@@ -11,6 +11,7 @@ import tiny_runs
 import torch
 
 from rlinf.config.schema.reward_model import RewardModelConfig
+from rlinf.inputs import named_inputs
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.run import run
 from rlinf.types import Batch, PolicyOutput
@@ -38,11 +39,13 @@ def batch(rows: int = 4, steps: bool = False, first: int = 0) -> Batch:
     scored = torch.full((rows, 3), torch.nan)
     scored[:, 0], scored[:, 1] = 0.0, 1.0
     return Batch(
-        inputs={
-            "prompt_ids": torch.full((rows, 2), 5),
-            "prompt_lengths": torch.full((rows,), 2),
-            "response_lengths": torch.full((rows,), 2),
-        },
+        inputs=named_inputs(
+            {
+                "prompt_ids": torch.full((rows, 2), 5),
+                "prompt_lengths": torch.full((rows,), 2),
+                "response_lengths": torch.full((rows,), 2),
+            }
+        ),
         actions=torch.arange(first, first + rows)[:, None].expand(rows, 3),
         mask=mask,
         rollout_logprobs=torch.zeros(rows, 3),
@@ -50,7 +53,7 @@ def batch(rows: int = 4, steps: bool = False, first: int = 0) -> Batch:
         group_ids=torch.zeros(rows, dtype=torch.int64),
         policy_version=torch.zeros(rows, 3, dtype=torch.int32),
         step_rewards=scored if steps else None,
-        metadata={"verdict": ["correct" if row % 2 else "wrong" for row in range(rows)]},
+        correct=torch.arange(rows) % 2 == 1,
     )
 
 

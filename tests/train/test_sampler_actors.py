@@ -79,8 +79,8 @@ def assert_same(one: Batch, other: Batch) -> None:
         theirs = getattr(other, name)
         if isinstance(value, torch.Tensor):
             assert torch.equal(torch.nan_to_num(value), torch.nan_to_num(theirs)), name
-    assert one.inputs.keys() == other.inputs.keys()
-    assert all(torch.equal(value, other.inputs[name]) for name, value in one.inputs.items())
+    assert one.inputs.named().keys() == other.inputs.named().keys()
+    assert all(torch.equal(value, other.inputs.named()[name]) for name, value in one.inputs.named().items())
 
 
 @pytest.mark.parametrize("kind", ["ppo", "ppo_normalised", "grpo", "sac"])

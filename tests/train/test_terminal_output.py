@@ -11,6 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from rlinf.inputs import named_inputs
 from rlinf.report.payload import run_payload
 from rlinf.report.replay import differences
 from rlinf.report.runs import RunRecord
@@ -99,11 +100,13 @@ def conversation() -> Batch:
     """One row of six tokens, the middle three of the environment, in eight slots."""
     mask = torch.tensor([[True, True, False, False, False, True, False, False]])
     return Batch(
-        inputs={
-            "prompt_ids": torch.tensor([[9]]),
-            "prompt_lengths": torch.tensor([1]),
-            "response_lengths": torch.tensor([6]),
-        },
+        inputs=named_inputs(
+            {
+                "prompt_ids": torch.tensor([[9]]),
+                "prompt_lengths": torch.tensor([1]),
+                "response_lengths": torch.tensor([6]),
+            }
+        ),
         actions=torch.tensor([[11, 12, 13, 14, 15, 16, 0, 0]]),
         mask=mask,
         rollout_logprobs=torch.where(mask, -0.5, 0.0),

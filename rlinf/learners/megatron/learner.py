@@ -46,7 +46,7 @@ from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.models.packing import distinct_prompts
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, WeightUpdate
+from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightUpdate
 
 _FACTS = "learner.json"
 
@@ -168,8 +168,9 @@ class MegatronLearner(Offloadable):
 
     def costs(self, batch: Batch) -> Costs:
         """What each row costs: its response, and once for all rows that share it, its prompt."""
-        lengths, responses = batch.inputs["prompt_lengths"], batch.inputs["response_lengths"]
-        owners = distinct_prompts(batch.inputs["prompt_ids"], lengths)[1]
+        text = TextInputs.of(batch.inputs)
+        lengths, responses = text.prompt_lengths, text.response_lengths
+        owners = distinct_prompts(text.prompt_ids, lengths)[1]
         return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:

@@ -20,7 +20,7 @@ from megatron.core.pipeline_parallel import get_forward_backward_func
 from torch import Tensor, nn
 
 from rlinf.models.packing import pack
-from rlinf.types import Batch, PolicyOutput
+from rlinf.types import Batch, PolicyOutput, TextInputs
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Packer:
     def __call__(self, batch: Batch, places: Tensor, *, blank: bool = False) -> MicroBatch:
         """Packs the rows ``places`` of ``batch``; ``blank``: nothing counts, neither loss nor load."""
         part = batch.select(places).to(self.device)
-        inputs, place = part.inputs, self.place
-        packing = pack(inputs["prompt_ids"], inputs["prompt_lengths"], part.actions, inputs["response_lengths"])
+        inputs, place = TextInputs.of(part.inputs), self.place
+        packing = pack(inputs.prompt_ids, inputs.prompt_lengths, part.actions, inputs.response_lengths)
         multiple = place.context_size * (place.tensor_size if self.sequence_parallel else 1)
         used = packing.tokens.shape[0]
         size = -(-used // multiple) * multiple // place.context_size

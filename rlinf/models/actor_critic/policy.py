@@ -26,7 +26,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.types import Costs, PolicyOutput
+from rlinf.types import BatchError, Costs, Inputs, ObservationInputs, PolicyOutput
 
 
 class ActorCritic(nn.Module):
@@ -90,29 +90,29 @@ class ActorCritic(nn.Module):
         return np.int64 if isinstance(self.head, CategoricalHead) else np.float32
 
     @torch.no_grad()
-    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """Actions [N, ...] and the next recurrent state [N, S]; greedy where ``noise`` [N, noise_size] is None."""
-        features = self.encoder(inputs)
+        features = self.encoder(observations)
         if self.cell is not None:
             features, state = self._advance(features, state)
         parameters = self.head(self.actor_body(features))
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
 
-    def evaluate(
-        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
-    ) -> PolicyOutput:
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
         slots = self.granularity
         decided = slots.decisions(mask)
         whole = self.cell is not None or bool(decided.all())
         # A policy without memory needs no padding: only the true decisions are computed, then put in their places.
         places = None if whole else decided.nonzero(as_tuple=True)
-        flat = {n: _picked(inputs[n], places) for n in self.encoder.leaves}
-        actor, critic, _ = self._features(flat, inputs, decided.shape)
+        given = ObservationInputs.of(inputs)
+        flat = {n: _picked(given.observations[n], places) for n in self.encoder.leaves}
+        actor, critic, _ = self._features(flat, given, decided.shape)
         parameters = self.head(actor)
         # From here on every decision is a row with one chunk: [n, 1, K, D].
         chunks = (len(parameters), 1, slots.actions, slots.dimensions)
-        acted = _picked(inputs["executed"], places)[:, None] if slots.actions > 1 and "executed" in inputs else None
+        executed = given.executed if slots.actions > 1 else None
+        acted = None if executed is None else _picked(executed, places)[:, None]
         logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
@@ -133,30 +133,33 @@ class ActorCritic(nn.Module):
         return table if bool(mask.all()) else torch.where(mask, table, 0.0)
 
     @torch.no_grad()
-    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
+    def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
         """Critic [N] at observations [N, ...] that follow recurrent states [N, S]: of a chunk, of its first action."""
-        start = {"recurrent_state": state, "episode_start": torch.zeros(len(state), 1, dtype=torch.bool)}
-        _, critic, _ = self._features(inputs, start, torch.Size((len(state), 1)))
+        nowhere = torch.zeros(len(state), 1, dtype=torch.bool)
+        start = ObservationInputs({}, recurrent_state=state, episode_starts=nowhere)
+        _, critic, _ = self._features(observations, start, torch.Size((len(state), 1)))
         return self.value_head(critic)[:, 0]
 
     @torch.no_grad()
-    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+    def states(self, inputs: Inputs, shape: torch.Size) -> Tensor:
         """Recurrent state after each of the decisions ``shape`` = [B, C], as [B * C, S]."""
-        flat = {name: inputs[name].flatten(0, 1) for name in self.encoder.leaves}
-        return self._features(flat, inputs, shape)[2]
+        given = ObservationInputs.of(inputs)
+        flat = {name: given.observations[name].flatten(0, 1) for name in self.encoder.leaves}
+        return self._features(flat, given, shape)[2]
 
     @torch.no_grad()
-    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
         """Takes the true decisions [B, C, ...] into the running statistics: after a batch's update, on every rank."""
         if not self.options.normalize_observations:
             return
         decided = self.granularity.decisions(mask)
-        rows = {name: tensor[decided] for name, tensor in inputs.items() if name in self.encoder.leaves}
+        leaves = ObservationInputs.of(inputs).observations
+        rows = {name: leaves[name][decided] for name in self.encoder.leaves}
         self.encoder.observe(rows)
         if self.critic_encoder is not None:
             self.critic_encoder.observe(rows)
 
-    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """True decisions of each row; a recurrent policy pays for the padding too."""
         decided = self.granularity.decisions(mask)
         count = decided.sum(dim=1) if self.slots_independent else torch.full((len(mask),), decided.shape[1])
@@ -202,7 +205,7 @@ class ActorCritic(nn.Module):
         return self.head.from_env(actions)
 
     def _features(
-        self, flat: Mapping[str, Tensor], inputs: Mapping[str, Tensor], shape: torch.Size
+        self, flat: Mapping[str, Tensor], inputs: ObservationInputs, shape: torch.Size
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Last hidden layers of actor and critic [n, F], and recurrent states [n, S], for observations [n, ...].
 
@@ -217,10 +220,11 @@ class ActorCritic(nn.Module):
             return actor, actor, states
         return actor, self.critic_body(self.critic_encoder(flat)), states
 
-    def _unroll(self, features: Tensor, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _unroll(self, features: Tensor, inputs: ObservationInputs) -> tuple[Tensor, Tensor]:
         """The cell over slots [B, T, F], its state zeroed where an episode starts."""
-        state = inputs["recurrent_state"]
-        starts = inputs["episode_start"]
+        state, starts = inputs.recurrent_state, inputs.episode_starts
+        if state is None or starts is None:
+            raise BatchError("a recurrent policy needs the batch's recurrent_state and episode_starts")
         outputs, states = [], []
         for slot in range(features.shape[1]):
             state = state * (~starts[:, slot])[:, None].to(state.dtype)

@@ -28,8 +28,7 @@ from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import ImageTokens, StateToken, sort_leaves
 from rlinf.models.vla.options import VlaOptions
-from rlinf.spaces import ROOT
-from rlinf.types import Costs, PolicyOutput
+from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 _QUERY_STD = 0.02
 _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
@@ -84,19 +83,18 @@ class VlaPolicy(nn.Module):
         self.action_shape = (self.head.count,)
 
     @torch.no_grad()
-    def step(self, inputs: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """Action tokens [N, Q], and ``state`` as it came; greedy where ``noise`` [N, Q] is None."""
-        logits, _ = self._read(inputs)
+        logits, _ = self._read(observations)
         return self.head.mode(logits) if noise is None else self.head.sample(logits, noise), state
 
-    def evaluate(
-        self, inputs: Mapping[str, Tensor], actions: Tensor, mask: Tensor, *, with_entropy: bool = True
-    ) -> PolicyOutput:
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
         decided = self.granularity.decisions(mask)
         places = decided.nonzero(as_tuple=True)
-        leaves = {name: tensor[places] for name, tensor in inputs.items() if name.startswith(ROOT)}
-        chosen, acted = actions[places], inputs["executed"][places] if "executed" in inputs else None
+        given = ObservationInputs.of(inputs)
+        leaves = {name: leaf[places] for name, leaf in given.observations.items()}
+        chosen, acted = actions[places], None if given.executed is None else given.executed[places]
         # Under gradient the learner has cut the batch already; without, the bound is kept here.
         size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_decision)
         parts = []
@@ -127,22 +125,22 @@ class VlaPolicy(nn.Module):
         return logprobs, entropy, nothing if told is None else slots.spread(told)
 
     @torch.no_grad()
-    def values(self, inputs: Mapping[str, Tensor], state: Tensor) -> Tensor:
+    def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
         """Critic [N] at observations [N, ...]: of a chunk, of its first action."""
-        _, values = self._read(inputs)
+        _, values = self._read(observations)
         assert values is not None
         return values[:, 0]
 
     @torch.no_grad()
-    def states(self, inputs: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+    def states(self, inputs: Inputs, shape: torch.Size) -> Tensor:
         """No memory: [B * T, 0]."""
         return torch.zeros(shape.numel(), 0)
 
     @torch.no_grad()
-    def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
         """Takes the states of the true slots into the running statistics, where there are any."""
         if self.state is not None:
-            self.state.observe(inputs, self.granularity.decisions(mask))
+            self.state.observe(ObservationInputs.of(inputs).observations, self.granularity.decisions(mask))
 
     @property
     def tokens_per_decision(self) -> int:
@@ -150,7 +148,7 @@ class VlaPolicy(nn.Module):
         patches = self.images.count if self.images is not None else 0
         return self.options.max_instruction_tokens + patches + int(self.state is not None) + len(self.queries)
 
-    def costs(self, inputs: Mapping[str, Tensor], mask: Tensor) -> Costs:
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """Tokens of the true decisions of each row."""
         return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
 

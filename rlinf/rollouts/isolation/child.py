@@ -1,8 +1,8 @@
 """The environment's side: a script for the interpreter of the environment's own virtual environment.
 
-    PYTHON child.py SOCKET LIFELINE NAME=FOLDER ...
+    PYTHON child.py SOCKET NAME=FOLDER ...
 
-SOCKET and LIFELINE are inherited file descriptors; the packages NAME are lent by path, without their neighbours: what
+SOCKET is an inherited file descriptor; the packages NAME are lent by path, without their neighbours: what
 the run has installed (torch, another numpy) must not get in here. The process holds some lanes and answers one message
 at a time until the socket closes.
 """
@@ -10,13 +10,10 @@ at a time until the socket closes.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import importlib.machinery
 import importlib.util
 import os
 import platform
-import select
-import signal
 import socket
 import sys
 import traceback
@@ -46,21 +43,6 @@ class Lender(MetaPathFinder):
         return importlib.util.spec_from_file_location(
             fullname, folder / "__init__.py", submodule_search_locations=[str(folder)]
         )
-
-
-def die_with_parent(lifeline: int) -> None:
-    """Has the kernel kill this process when the other end of the pipe closes, whatever it is busy with then.
-
-    Nothing is ever written to the pipe, so its only signal is the last one, and SIGIO kills by default. A thread that
-    waited for it would not run while a simulator hangs with the interpreter's lock held.
-    """
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
-    poller = select.poll()
-    poller.register(lifeline, select.POLLIN)
-    if poller.poll(0):  # it had closed before
-        sys.exit("the run that started this environment is gone")
 
 
 class Host:
@@ -186,12 +168,14 @@ def serve(connection: socket.socket) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    die_with_parent(int(arguments[1]))
     here = str(Path(__file__).parent)
     # This folder is no place to import from; modules of the user's own folder are (`env.id: my_module:My-v0`).
     sys.path[:] = [*(entry for entry in sys.path if entry != here), os.getcwd()]
-    pairs = (text.partition("=") for text in arguments[2:])
+    pairs = (text.partition("=") for text in arguments[1:])
     sys.meta_path.insert(0, Lender({name: Path(folder) for name, _, folder in pairs}))
+    from rlinf.child_process import die_with_parent
+
+    die_with_parent()
     with socket.socket(fileno=int(arguments[0])) as connection:
         serve(connection)
 

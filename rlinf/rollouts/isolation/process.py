@@ -1,24 +1,19 @@
-"""One environment process as seen from the run: started, asked with a deadline, killed, and its death explained."""
+"""One environment process as seen from the run: asked with a deadline, and killed where it does not answer."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
-import signal
 import socket
-import subprocess
 import sys
-import threading
-from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlinf.child_process import ChildProcess
 from rlinf.errors import UserError
 from rlinf.rollouts.isolation.wire import HungUpError, Message, WireError, receive, send
 
 _CLOSE_TIMEOUT_S = 3.0
-_LAST_LINES = 30
 _CHILD = Path(__file__).with_name("child.py")
 _LENT = ("rlinf", "rlinf_envs")
 # They would show the run's packages to the other interpreter.
@@ -43,27 +38,20 @@ class EnvProcess:
         self.python = python or sys.executable
         self._start_timeout_s = start_timeout_s
         here, there = socket.socketpair()
-        lifeline, self._lifeline = os.pipe()
-        command = [self.python, str(_CHILD), str(there.fileno()), str(lifeline)]
+        lent = (f"{name}={folder}" for name, folder in lent_packages().items())
         try:
-            self._process = subprocess.Popen(
-                [*command, *(f"{name}={folder}" for name, folder in lent_packages().items())],
-                pass_fds=(there.fileno(), lifeline),
-                stdin=subprocess.DEVNULL,  # an environment that asks gets an end of file, not our terminal
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+            self._process = ChildProcess(
+                [self.python, str(_CHILD), str(there.fileno()), *lent],
+                name="the environment's process",
+                pass_fds=[there.fileno()],
                 env=_environment(python),
-                start_new_session=True,  # Ctrl-C is for the run; what the environment starts dies with it
             )
         except OSError as error:
+            here.close()
             raise EnvProcessError(f"env.python: {self.python} can not be started: {error}") from error
         finally:
             there.close()
-            os.close(lifeline)
         self._connection = here
-        self._words: deque[str] = deque(maxlen=_LAST_LINES)
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
         self.alive = True
         self._greeted = False
 
@@ -96,16 +84,15 @@ class EnvProcess:
 
     def kill(self) -> None:
         """At once, with everything that it started."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._release()
+        self.alive = False
+        self._connection.close()
+        self._process.kill()
 
     def close(self) -> None:
         """Lets it close its environments, for a moment; then it is killed."""
+        self.alive = False
         self._connection.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_CLOSE_TIMEOUT_S)
-        self.kill()
+        self._process.close(_CLOSE_TIMEOUT_S)
 
     def _expect(self, kind: str, timeout_s: float | None) -> Message:
         self._awaited = kind
@@ -131,36 +118,16 @@ class EnvProcess:
         self.kill()
         return EnvProcessTimeoutError(
             f"{self._name()} did not answer {self._awaited!r} within {timeout_s:.3g} s and was killed"
-            f"{self._last_words()}"
+            f"{self._process.last_words()}"
         )
 
     def _dead(self) -> EnvProcessError:
-        try:
-            code = self._process.wait(_CLOSE_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
+        if self._process.wait(_CLOSE_TIMEOUT_S) is None:
             self.kill()
             return EnvProcessError(f"{self._name()} closed the connection without dying, and was killed")
-        self._release()
-        how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return EnvProcessError(f"{self._name()} {how} at {self._awaited!r}{self._last_words()}")
-
-    def _last_words(self) -> str:
-        self._listener.join(_CLOSE_TIMEOUT_S)
-        return "; it last wrote:\n" + "".join(self._words).rstrip() if self._words else ""
-
-    def _listen(self) -> None:
-        """Keeps the end of what it prints; without a reader it would block once the pipe is full."""
-        assert self._process.stdout is not None
-        with self._process.stdout as output:
-            for line in output:
-                self._words.append(line.decode(errors="replace"))
-
-    def _release(self) -> None:
-        if self.alive:
-            self.alive = False
-            self._connection.close()
-            os.close(self._lifeline)
-            self._process.wait()
+        self.kill()
+        how = f"{self._process.how_it_ended()} at {self._awaited!r}{self._process.last_words()}"
+        return EnvProcessError(f"{self._name()} {how}")
 
 
 def _environment(python: str | None) -> dict[str, str]:

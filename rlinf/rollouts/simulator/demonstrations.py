@@ -23,7 +23,7 @@ from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.streams import numpy_generator
-from rlinf.types import Batch
+from rlinf.types import Batch, ObservationInputs
 
 
 class NoDemonstrationsError(ValueError):
@@ -113,9 +113,10 @@ def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
     """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy."""
     count, slots = len(rows), pool.granularity
     executed = torch.from_numpy(pool.executed[rows])[:, None]
-    inputs = {name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()}
-    if slots.actions > 1:
-        inputs["executed"] = executed
+    inputs = ObservationInputs(
+        {name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()},
+        executed=executed if slots.actions > 1 else None,
+    )
     mask = slots.mask(executed)
     return Batch(
         inputs=inputs,

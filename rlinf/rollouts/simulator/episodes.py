@@ -20,7 +20,7 @@ from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, EpisodeTrace
 from rlinf.spaces import Arrays
-from rlinf.types import Batch
+from rlinf.types import Batch, ObservationInputs
 
 _NOISE_BLOCK = 64
 _ATTEMPTS = 3
@@ -277,20 +277,20 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
     """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of slots at a time."""
     slots = policy.granularity
     rows, decisions = len(episodes), max(len(episode.rewards) for episode in episodes)
-    inputs = {name: _padded([e.observations[name] for e in episodes], decisions) for name in episodes[0].observations}
-    if policy.state_size:
-        inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
-        inputs["episode_start"] = torch.zeros(rows, decisions, dtype=torch.bool)
     executed = _padded([episode.executed for episode in episodes], decisions)
-    if slots.actions > 1:
-        inputs["executed"] = executed
+    inputs = ObservationInputs(
+        {name: _padded([e.observations[name] for e in episodes], decisions) for name in episodes[0].observations},
+        recurrent_state=torch.zeros(rows, policy.state_size) if policy.state_size else None,
+        episode_starts=torch.zeros(rows, decisions, dtype=torch.bool) if policy.state_size else None,
+        executed=executed if slots.actions > 1 else None,
+    )
     mask, reward_mask = slots.mask(executed), slots.reward_mask(executed)
     actions = _padded([episode.actions for episode in episodes], decisions)
     rewards = slots.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(torch.float32)
     at_once = max(1, _EVALUATION_SLOTS // decisions)
     said: list[torch.Tensor] = []
     for part in torch.arange(rows).split(at_once):
-        output = yield PolicyRequest("evaluate", ({n: t[part] for n, t in inputs.items()}, actions[part], mask[part]))
+        output = yield PolicyRequest("evaluate", (inputs.select(part), actions[part], mask[part]))
         said.append(output.logprobs)
     logprobs = torch.cat(said)
     last = slots.spread(reward_mask & (reward_mask.sum(dim=1, keepdim=True) == reward_mask.cumsum(dim=1)))

@@ -22,7 +22,7 @@ from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally
 from rlinf.spaces import Arrays, empty_leaves
 from rlinf.streams import stream_seed
-from rlinf.types import Batch, PolicyOutput
+from rlinf.types import Batch, ObservationInputs, PolicyOutput
 
 
 @dataclass
@@ -246,16 +246,14 @@ class FragmentCollector:
         return stream_seed(self._seed, "episode", self._lane_ids[lane], int(self._episode[lane]))
 
     def _batch(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Batch]:
-        inputs = {name: _rows(leaf) for name, leaf in columns.observations.items()}
-        if columns.next_observations is not None:
-            for name, leaf in columns.next_observations.items():
-                inputs[name.replace("observation", "next_observation", 1)] = _rows(leaf)
-        if policy.state_size:
-            inputs["recurrent_state"] = torch.from_numpy(columns.before)
-            inputs["episode_start"] = _rows(columns.starts)
         slots, executed = policy.granularity, _rows(columns.mask)
-        if self._chunk > 1:
-            inputs["executed"] = executed
+        inputs = ObservationInputs(
+            {name: _rows(leaf) for name, leaf in columns.observations.items()},
+            {name: _rows(leaf) for name, leaf in (columns.next_observations or {}).items()},
+            recurrent_state=torch.from_numpy(columns.before) if policy.state_size else None,
+            episode_starts=_rows(columns.starts) if policy.state_size else None,
+            executed=executed if self._chunk > 1 else None,
+        )
         actions, mask = _rows(columns.actions), slots.mask(executed)
         said: PolicyOutput = yield PolicyRequest("evaluate", (inputs, actions, mask))
         bootstrap = None
@@ -278,7 +276,7 @@ class FragmentCollector:
         )
 
     def _bootstrap(
-        self, policy: PolicyFacts, columns: Columns, inputs: dict[str, torch.Tensor]
+        self, policy: PolicyFacts, columns: Columns, inputs: ObservationInputs
     ) -> RolloutCoroutine[torch.Tensor]:
         """Values [N, slots] of the observations after truncated slots and after the last slot; 0 elsewhere."""
         rewards = policy.granularity.decision_rewards

@@ -17,7 +17,7 @@ import torch
 from rlinf.errors import UserError
 from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, batch_of, set_lost_apart
+from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of, set_lost_apart
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.streams import rollout_key
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
@@ -127,16 +127,16 @@ class TextRollout:
         done, dropped = self.train_round(step, round)
         set_lost_apart(done.rows)
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
-        metadata, metrics = dict(batch.metadata), {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
-            metadata["anchor_ids"] = [row.anchor_ids() for row in done.rows]
+            batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_slots))
         if "greedy_rewards" in self.extra_columns:
             task_ids = [row.task_id for row in done.rows if row.sample == 0]
             baselines, tokens = self._greedy_rewards(task_ids, self._key(step, round))
-            metadata["greedy_reward"] = [baseline for baseline in baselines for _ in range(self.group_size)]
+            batch = batch.replace(greedy_rewards=torch.tensor(baselines).repeat_interleave(self.group_size))
             metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
             metrics["rollout/tokens"] += tokens
-        return batch.replace(metadata=metadata), metrics
+        return batch, metrics
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The conversations of a batch, and how many tasks were dropped on the way."""

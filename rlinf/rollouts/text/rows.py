@@ -13,7 +13,7 @@ import torch
 
 from rlinf.rollouts.text.grading import Response
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.types import Batch, Completion
+from rlinf.types import Batch, Completion, TextInputs
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,6 @@ class Row:
     def response(self, place: int) -> Response:
         """The turn that :meth:`speak` added, as the environment reads it; ``place`` is that of the conversation."""
         return Response(place, self.answers[-1], self.cut_by_length)
-
-    def anchor_ids(self) -> list[int]:
-        """For each slot the state that a turn begins from there, or -1."""
-        return [self.anchors.get(slot, -1) for slot in range(len(self.tokens))]
 
     def read(
         self,
@@ -183,6 +179,15 @@ def set_lost_apart(rows: Sequence[Row]) -> None:
         row.group = unused + number
 
 
+def anchor_ids(rows: Sequence[Row], slots: int) -> torch.Tensor:
+    """[B, T] int64: for each slot the state that a turn begins from there, or -1."""
+    ids = torch.full((len(rows), slots), -1)
+    for place, row in enumerate(rows):
+        for slot, state in row.anchors.items():
+            ids[place, slot] = state
+    return ids
+
+
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
     """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
     count, slots = len(rows), max(1, *(len(row.tokens) for row in rows))
@@ -211,11 +216,11 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             terminated[place, last] = True
             truncated[place, last] = row.cut_by_length
     return Batch(
-        inputs={
-            "prompt_ids": prompts,
-            "prompt_lengths": torch.tensor([len(row.prompt_ids) for row in rows]),
-            "response_lengths": torch.tensor([len(row.tokens) for row in rows]),
-        },
+        inputs=TextInputs(
+            prompts,
+            prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
+            response_lengths=torch.tensor([len(row.tokens) for row in rows]),
+        ),
         actions=actions,
         mask=mask,
         rollout_logprobs=logprobs,
@@ -226,12 +231,13 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         truncated=truncated,
         # By what the environment can do, not by what it found: a batch without one right step has the column too.
         step_rewards=steps if any("step_ends" in row.facts for row in rows) else None,
+        correct=torch.tensor([row.verdict == "correct" for row in rows]),
+        domains=[row.domain for row in rows],
         metadata={
             "prompt": [row.prompt_text for row in rows],
             "response": ["\n".join(row.answers) for row in rows],
             "answer": [row.answer for row in rows],
             "task_id": [row.task_id for row in rows],
-            "domain": [row.domain for row in rows],
             "verdict": [row.verdict for row in rows],
             "extracted": [row.facts.get("extracted") for row in rows],
             "finish_reason": [row.finish_reason for row in rows],

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rlinf.types import Batch, PolicyOutput
+from rlinf.types import Batch, PolicyOutput, TextInputs
 
 # A simulator's row is kept as a trace of so many decisions, with its actions where they have few dimensions.
 TRACE_SLOTS, TRACE_ACTIONS = 512, 8
@@ -27,7 +27,7 @@ def write_samples(
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     chosen = set(batch.group_ids.unique()[:groups].tolist())
     shown = batch.select([row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen])
-    updated = evaluate(shown).logprobs if evaluate is not None and _is_text(shown) else None
+    updated = evaluate(shown).logprobs if evaluate is not None and isinstance(shown.inputs, TextInputs) else None
     _write_lines(path, sample_lines(shown, updated))
 
 
@@ -47,10 +47,6 @@ def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def _is_text(batch: Batch) -> bool:
-    return batch.actions.ndim == 2 and "prompt_ids" in batch.inputs
-
-
 def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
     acted = batch.mask[row]
     reward = batch.rewards[row] if batch.rewards.ndim == 1 else batch.rewards[row].sum()
@@ -60,21 +56,25 @@ def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
         "slots": int(acted.sum()),
         **{name: values[row] for name, values in batch.metadata.items()},
     }
+    if batch.domains is not None:
+        line["domain"] = batch.domains[row]
+    if batch.greedy_rewards is not None:
+        line["greedy_reward"] = float(batch.greedy_rewards[row])
     if batch.advantages is not None:
         advantages = batch.advantages[row][acted]
         line["advantage"] = float(advantages.mean()) if len(advantages) else 0.0
-    if not _is_text(batch):
+    if not isinstance(batch.inputs, TextInputs):
         return {**line, "trace": _trace(batch, row)}
-    return {**line, **_tokens(batch, row, updated)}
+    return {**line, **_tokens(batch, batch.inputs, row, updated)}
 
 
-def _tokens(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
+def _tokens(batch: Batch, inputs: TextInputs, row: int, updated: Tensor | None) -> dict[str, Any]:
     """All tokens of a conversation and what is known of each: None where the mask is false.
 
     False are the tokens of the environment, and those of a response that nothing is learned from. ``mask`` is left out
     where it is true throughout.
     """
-    acted = batch.mask[row][: int(batch.inputs["response_lengths"][row])]
+    acted = batch.mask[row][: int(inputs.response_lengths[row])]
     line: dict[str, Any] = {"tokens": batch.actions[row][: len(acted)].tolist()}
     if not bool(acted.all()):
         line["mask"] = acted.int().tolist()

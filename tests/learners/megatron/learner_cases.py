@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
 from rlinf.config.schema import OptimizerConfig
+from rlinf.inputs import named_inputs
 from rlinf.learners.stage import Stage
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.types import Batch, SamplingParams
@@ -80,11 +81,13 @@ def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
     prompts = integers(2, VOCABULARY, (groups, width))[group]
     prompts[:group_size, 0] = 0  # the padding token, where it is none: its embedding gets no gradient as an input
     return Batch(
-        inputs={
-            "prompt_ids": torch.where(torch.arange(width) < lengths[:, None], prompts, 0),
-            "prompt_lengths": lengths,
-            "response_lengths": responses,
-        },
+        inputs=named_inputs(
+            {
+                "prompt_ids": torch.where(torch.arange(width) < lengths[:, None], prompts, 0),
+                "prompt_lengths": lengths,
+                "response_lengths": responses,
+            }
+        ),
         actions=torch.where(valid, integers(2, VOCABULARY, (rows, slots)), 0),
         mask=mask,
         rollout_logprobs=-5.0 * torch.rand(rows, slots, generator=random) * mask,

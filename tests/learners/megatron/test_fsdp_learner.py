@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import learner_jobs as jobs
@@ -66,10 +67,10 @@ def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path) -> Non
 
 def test_rows_without_a_response_are_answered_with_zeros(gang: Gang) -> None:
     batch = make_batch()
-    responses = batch.inputs["response_lengths"].clone()
+    responses = batch.inputs.response_lengths.clone()
     responses[:3] = 0
     mask = batch.mask & (responses > 0)[:, None]
-    short = batch.replace(inputs={**batch.inputs, "response_lengths": responses}, mask=mask)
+    short = batch.replace(inputs=replace(batch.inputs, response_lengths=responses), mask=mask)
     answers = gang.run(jobs.evaluate_fsdp, short, ranks=2)
     rows = torch.cat([answer[0] for answer in answers])
     logprobs = torch.cat([answer[1].logprobs for answer in answers])[torch.argsort(rows)]

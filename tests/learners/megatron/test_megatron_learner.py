@@ -98,10 +98,10 @@ def test_logits_are_those_of_transformers(gang: Gang, name: str) -> None:
         model, batch = tiny_model(family, tied=tied), make_batch()
         for (_, logits), rows in zip(found, ([0, 1], [5]), strict=True):
             part = batch.select(rows)
-            prompt = int(part.inputs["prompt_lengths"][0])
+            prompt = int(part.inputs.prompt_lengths[0])
             start = prompt
-            for row, length in enumerate(part.inputs["response_lengths"].tolist()):
-                ids = torch.cat([part.inputs["prompt_ids"][row, :prompt], part.actions[row, : length - 1]])
+            for row, length in enumerate(part.inputs.response_lengths.tolist()):
+                ids = torch.cat([part.inputs.prompt_ids[row, :prompt], part.actions[row, : length - 1]])
                 with torch.no_grad():
                     wanted = model(input_ids=ids[None]).logits[0]
                 torch.testing.assert_close(logits[:prompt], wanted[:prompt], atol=1e-4, rtol=0)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rlinf.config.schema.learner import MegatronConfig
 from rlinf.config.schema.rollout import VllmConfig
+from rlinf.inputs import TextInputs
 from rlinf.samplers.vllm import VllmSampler
 from rlinf.types import Batch, Completion, SampleRequest, WeightUpdate
 
@@ -84,7 +85,7 @@ def batch_of(prompts: list[tuple[int, ...]], completions: list[Completion]) -> B
     lengths = torch.tensor([len(prompts[done.request_id]) for done in completions])
     responses = torch.tensor([len(done.token_ids) for done in completions])
     return Batch(
-        inputs={"prompt_ids": ids, "prompt_lengths": lengths, "response_lengths": responses},
+        inputs=TextInputs(ids, lengths, responses),
         actions=actions,
         mask=torch.arange(8) < responses[:, None],
         rollout_logprobs=sampled(completions),

@@ -1,0 +1,188 @@
+"""What only the policy reads of a batch: prompts (:class:`TextInputs`) or observations (:class:`ObservationInputs`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+_NEXT = "next_"
+"""Before a leaf's name: that of the observation that follows."""
+
+
+class BatchError(ValueError):
+    """A column whose shape or dtype does not fit the batch; the message names the column."""
+
+
+class Inputs(ABC):
+    """Tensors that lead with [B], the rows of a batch. Methods return new inputs."""
+
+    @classmethod
+    def of(cls, inputs: Inputs) -> Self:
+        """``inputs``, where they are of this kind.
+
+        :raises BatchError: they are of another: a policy of text was given observations, or the other way round.
+        """
+        if not isinstance(inputs, cls):
+            raise BatchError(f"the policy reads {cls.__name__}, and the batch has {type(inputs).__name__}")
+        return inputs
+
+    @abstractmethod
+    def named(self) -> dict[str, Tensor]:
+        """Every tensor that is there, by its name in files."""
+
+    @abstractmethod
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Changes every tensor."""
+
+    @abstractmethod
+    def fit(self, decisions: int) -> Self:
+        """Cuts or pads to T = ``decisions`` what has a T."""
+
+    @abstractmethod
+    def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
+        """Makes each of the decisions (``rows[i]``, ``decisions[i]``) a row with T = 1."""
+
+    @classmethod
+    @abstractmethod
+    def join(cls, parts: Sequence[Inputs]) -> Self:
+        """The rows of all parts, which have the same T. A tensor that only some have is a :class:`BatchError`."""
+
+    def check(self, rows: int) -> None:
+        """Raises :class:`BatchError` for a tensor that does not lead with B = ``rows``."""
+        for name, tensor in self.named().items():
+            if tensor.shape[:1] != (rows,):
+                raise BatchError(f"inputs: {name} must lead with B={rows}, got {tuple(tensor.shape)}")
+
+    def select(self, index: Tensor) -> Self:
+        """The rows named by an int64 index [B']."""
+        return self.map(lambda tensor: tensor.index_select(0, index.to(tensor.device)))
+
+    def to(self, device: torch.device | str) -> Self:
+        return self.map(lambda tensor: tensor.to(device))
+
+
+@dataclass(frozen=True)
+class TextInputs(Inputs):
+    """The prompts of responses, whose tokens are the batch's actions."""
+
+    prompt_ids: Tensor
+    """[B, P] int64, right-padded."""
+    prompt_lengths: Tensor
+    """[B] int64."""
+    response_lengths: Tensor
+    """[B] int64."""
+    labels: Tensor | None = None
+    """[B, T] float32 in [0, 1], for a reward model: what its scores are to say."""
+
+    def named(self) -> dict[str, Tensor]:
+        tensors = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        return replace(self, **{name: change(tensor) for name, tensor in self.named().items()})
+
+    def fit(self, decisions: int) -> Self:
+        return self if self.labels is None else replace(self, labels=fit(self.labels, decisions, 0))
+
+    def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
+        """Raises :class:`BatchError`: a token depends on those before it."""
+        raise BatchError("the tokens of a response can not be rows of their own")
+
+    @classmethod
+    def join(cls, parts: Sequence[Inputs]) -> Self:
+        every = [cls.of(part) for part in parts]
+        width = max(part.prompt_ids.shape[1] for part in every)
+        wide = [replace(part, prompt_ids=fit(part.prompt_ids, width, 0)) for part in every]
+        return cls(**_joined([part.named() for part in wide]))
+
+
+@dataclass(frozen=True)
+class ObservationInputs(Inputs):
+    """The observations that decisions were made at; T counts decisions here."""
+
+    observations: Mapping[str, Tensor]
+    """[B, T, ...] by leaf (:mod:`rlinf.spaces`): ``observation``, or ``observation.<key>`` of Dict spaces."""
+    next_observations: Mapping[str, Tensor] = field(default_factory=dict)
+    """[B, T, ...] after each decision, by the same names; only a replay buffer asks for them."""
+    episode_starts: Tensor | None = None
+    """[B, T] bool, for recurrent policies: the decision is the first of its episode."""
+    recurrent_state: Tensor | None = None
+    """[B, S] before the first decision."""
+    executed: Tensor | None = None
+    """[B, T, K] bool, for chunks of K actions: those that were carried out before the episode ended."""
+
+    def named(self) -> dict[str, Tensor]:
+        single = {
+            "episode_start": self.episode_starts,
+            "recurrent_state": self.recurrent_state,
+            "executed": self.executed,
+        }
+        return {
+            **self.observations,
+            **{_NEXT + name: leaf for name, leaf in self.next_observations.items()},
+            **{name: tensor for name, tensor in single.items() if tensor is not None},
+        }
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        state = None if self.recurrent_state is None else change(self.recurrent_state)
+        return replace(self._map_decisions(change), recurrent_state=state)
+
+    def fit(self, decisions: int) -> Self:
+        return self._map_decisions(lambda tensor: fit(tensor, decisions, 0))
+
+    def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
+        return replace(self._map_decisions(lambda tensor: tensor[rows, decisions][:, None]), recurrent_state=None)
+
+    @classmethod
+    def join(cls, parts: Sequence[Inputs]) -> Self:
+        return cls(**_observation_fields(_joined([part.named() for part in parts])))
+
+    def _map_decisions(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Changes every tensor that has a T."""
+        return replace(
+            self,
+            observations={name: change(leaf) for name, leaf in self.observations.items()},
+            next_observations={name: change(leaf) for name, leaf in self.next_observations.items()},
+            episode_starts=None if self.episode_starts is None else change(self.episode_starts),
+            executed=None if self.executed is None else change(self.executed),
+        )
+
+
+def named_inputs(named: Mapping[str, Tensor]) -> Inputs:
+    """The inputs of which :meth:`Inputs.named` gave ``named``."""
+    if "prompt_ids" in named:
+        return TextInputs(**named)
+    return ObservationInputs(**_observation_fields(named))
+
+
+def fit(tensor: Tensor, length: int, fill: float) -> Tensor:
+    """Cuts or pads dimension 1 to ``length``."""
+    have = tensor.shape[1]
+    if have >= length:
+        return tensor[:, :length]
+    pad = tensor.new_full((tensor.shape[0], length - have, *tensor.shape[2:]), fill)
+    return torch.cat([tensor, pad], dim=1)
+
+
+def _joined(parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    names = {name for part in parts for name in part}
+    for name in sorted(names):
+        if any(name not in part for part in parts):
+            raise BatchError(f"inputs: {name} is present in some of the batches only")
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+def _observation_fields(named: Mapping[str, Tensor]) -> dict[str, Any]:
+    rest = dict(named)
+    single = {
+        "episode_starts": rest.pop("episode_start", None),
+        "recurrent_state": rest.pop("recurrent_state", None),
+        "executed": rest.pop("executed", None),
+    }
+    following = {name.removeprefix(_NEXT): rest.pop(name) for name in named if name.startswith(_NEXT)}
+    return {"observations": rest, "next_observations": following, **single}
