@@ -29,6 +29,12 @@ def compares_groups(config: Config) -> bool:
     return compares and config.algorithm.loss_type != OFF_POLICY_LOSS
 
 
+def trains_on_files_alone(config: Config) -> bool:
+    """Whether a run is supervised training on `sft.data` and nothing else, so that it needs no environment."""
+    alone = config.policy.name == "causal_lm" and config.run.max_steps == 0
+    return alone and not config.env.id and config.sft.data is not None
+
+
 def is_pretrained(config: Config) -> bool:
     """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
     policy = config.policy
