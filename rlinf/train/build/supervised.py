@@ -21,7 +21,7 @@ from rlinf.train.build.graph import Graph, gpus_of
 from rlinf.train.build.text_learner import build_learner
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.workers.pools import LearnerPool
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
 _TOKENIZER_ROWS = 2000
