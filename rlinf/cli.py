@@ -143,8 +143,8 @@ def _overrides(options: argparse.Namespace) -> list[str]:
     return [*options.overrides, *options.rest_overrides, *options.set]
 
 
-def _load(options: argparse.Namespace) -> Config:
-    resolved: Resolved = resolve(options.file, _overrides(options))
+def _load(options: argparse.Namespace, *more: str) -> Config:
+    resolved: Resolved = resolve(options.file, [*_overrides(options), *more])
     for note in (*resolved.notes, *resolved.warnings):
         print(note, file=sys.stderr)
     return resolved.config
@@ -158,7 +158,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _sft(options: argparse.Namespace) -> int:
-    config = _load(options)
+    config = _load(options, "run.max_steps=0")
     return _finished(_function("rlinf.train", "run_sft")(config))
 
 

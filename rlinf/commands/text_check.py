@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import local_files, policy_findings, require_tokenizer_fits
 from rlinf.config import Config
+from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
 from rlinf.terminal import printable
 
@@ -44,6 +45,11 @@ def examine_text(config: Config) -> TextReport:
     from rlinf.rollouts.text.env_worker import text_env_worker
 
     report = TextReport()
+    if config.sft.steps and config.sft.data is not None:
+        _examine_conversations(config, report)
+    if trains_on_files_alone(config):
+        report.findings += policy_findings(config)
+        return report
     worker = text_env_worker(config)
     try:
         facts = worker.facts("train")
@@ -59,6 +65,36 @@ def examine_text(config: Config) -> TextReport:
     return report
 
 
+def _examine_conversations(config: Config, report: TextReport) -> None:
+    """Reads `sft.data` as training does, and shows the first conversations with what is imitated."""
+    from rlinf.rollouts.text.conversation_files import read_conversations
+    from rlinf.rollouts.text.imitation import ConversationEncoder
+
+    try:
+        conversations = read_conversations(str(config.sft.data))
+        report.lines.append(f"Supervised training: {len(conversations)} conversations of {config.sft.data}")
+        path = config.policy.tokenizer.path or config.policy.path
+        if path is None or local_files(path) is None:
+            return
+        from rlinf.models.loading import load_tokenizer
+
+        tokenizer = load_tokenizer(path)
+        encoder = ConversationEncoder(
+            tokenizer, chat_template=config.data.chat_template, system_prompt=config.data.system_prompt
+        )
+        encoded = [encoder.encode(one) for one in conversations[:_MEASURED]]
+        long = sum(len(one) > config.sft.max_tokens for one in encoded)
+        if long:
+            message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {config.sft.max_tokens}."
+            report.findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
+        for one in encoded[:_SHOWN]:
+            imitated = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
+            report.lines += [f"  {one.conversation.place}: {len(one)} tokens, of which {len(imitated)} are imitated"]
+            report.lines += [f"    | {line}" for line in printable(tokenizer.decode(imitated)).split("\n")]
+    except Exception as error:  # the template's own code may raise anything
+        report.refuse(error, "sft.data")
+
+
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
     from rlinf.rollouts.text.prompts import prompt_renderer
 
@@ -66,7 +102,8 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         # Evenly over the dataset, whose prompts may get longer towards its end.
         tasks = range(0, facts.num_tasks, max(1, facts.num_tasks // _MEASURED))[:_MEASURED]
         prompts = worker.prompts("train", tasks)
-        demonstrated = worker.demonstrations("train", tasks[:_SHOWN]) if config.sft.steps else []
+        imitates = config.sft.steps > 0 and config.sft.data is None
+        demonstrated = worker.demonstrations("train", tasks[:_SHOWN]) if imitates else []
         tokenizer = _tokenizer(config, worker, facts.num_tasks)
         if tokenizer is None:
             report.lines += ["Prompts (as the environment gives them)", *_listed(tasks, prompts)]
@@ -119,7 +156,7 @@ def _shown(
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
     sizes = [f", {len(renderer.encode(text))} tokens" for text in rendered]
     lines = [f"Prompts ({how})", *_listed(tasks, rendered, sizes)]
-    if config.sft.steps:
+    if config.sft.steps and config.sft.data is None:
         lines += ["Warm start", *_listed(tasks, responses, [": demonstrated response"] * len(responses))]
         lines.append(f"  {config.sft.steps} steps of {config.sft.batch_size} demonstrated responses at learning rate")
         lines[-1] += f" {config.sft.lr:g}, before the first step; `rlinf sft` does only that."

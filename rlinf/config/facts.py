@@ -135,3 +135,9 @@ def gpus_per_learner(config: Config, *, on_gpus: bool) -> float:
 def activation_dtype(dtype: str, *, on_gpu: bool) -> str:
     """``float32`` or ``bfloat16``, which is what ``auto`` comes to on a GPU."""
     return dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"
+
+
+def trains_on_files_alone(config: Config) -> bool:
+    """Whether a run is supervised training on `sft.data` and nothing else, so that it needs no environment."""
+    alone = config.policy.name == "causal_lm" and config.run.max_steps == 0
+    return alone and not config.env.id and config.sft.data is not None

@@ -15,7 +15,7 @@ from rich.text import Text
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
-from rlinf.config.facts import is_text
+from rlinf.config.facts import is_text, trains_on_files_alone
 from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
@@ -146,6 +146,10 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 
 def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of policy."""
+    if trains_on_files_alone(config):
+        from rlinf.train.build.supervised import build_supervised_graph
+
+        return build_supervised_graph(config, cluster, folder)
     if is_text(config):
         from rlinf.train.build.text import build_text_graph
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rlinf.config.context import Context
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
+from rlinf.config.facts import trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -32,7 +33,11 @@ _TEXT = (
     "rollout.top_k",
     "rollout.top_p",
     "rollout.vllm",
+    "sft.data",
+    "sft.eval_data",
+    "sft.eval_fraction",
     "sft.max_tasks",
+    "sft.max_tokens",
 )
 _LANGUAGE = (
     "policy.dtype",
@@ -100,8 +105,10 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
 
 def check_kind(context: Context) -> None:
     """Report keys of other kinds, and a run without an environment."""
-    if not context.config.env.id:
+    if not context.config.env.id and not trains_on_files_alone(context.config):
         fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
+        if context.config.sft.data is not None:
+            fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
     _check_module(context)
     name = context.config.policy.name

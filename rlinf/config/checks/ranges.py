@@ -78,6 +78,8 @@ AT_LEAST: Mapping[str, float] = {
     "learner.megatron.context_parallel": 1,
     "learner.megatron.expert_parallel": 1,
     "sft.steps": 0,
+    "sft.eval_fraction": 0,
+    "sft.max_tokens": 2,
     "sft.batch_size": 1,
     "sft.lr": 0,
     "sft.warmup_steps": 0,

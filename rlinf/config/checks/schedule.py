@@ -22,7 +22,17 @@ def check_schedule(context: Context) -> None:
     if not sft.steps and not steps:
         message = "run.max_steps 0 is for a warm start alone, and there is none."
         context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.", reads=("sft.steps",))
+    for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks",):
+        why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."
+        context.unread(f"sft.{name}", why, "Take it out.", reads=("sft.data",))
+    if sft.eval_fraction >= 1:
+        message = f"sft.eval_fraction {sft.eval_fraction} leaves nothing to train on."
+        context.error("sft.eval_fraction", message, "Set it to 0.05, for example.")
+    if sft.eval_data is not None:
+        why = "is not read with sft.eval_data."
+        context.unread("sft.eval_fraction", why, "Keep one of them.", reads=("sft.eval_data",))
     if not sft.steps:
+        context.unread("sft.data", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
         context.unread("sft.cache", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."

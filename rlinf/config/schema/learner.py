@@ -93,7 +93,8 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class SftConfig:
-    """Supervised warm start on the environment's own demonstrations, before the first step; alone: `rlinf sft`.
+    """Supervised fine-tuning before the first step, on the conversations of `sft.data` or else on the environment's own
+    demonstrations; alone: `rlinf sft`, which with `sft.data` needs no environment.
 
     Responses of a dataset are imitated as they are where `env.kwargs.response_field` names their column. Metrics of the
     warm start are `sft/loss` and so on, at negative steps: -1 is the last one before step 0.
@@ -101,7 +102,16 @@ class SftConfig:
     Simulators: imitation of what the environment's `expert_action` does."""
 
     steps: int = 0
-    """0 is off."""
+    """0 is off. Epochs of `sft.data` are steps * batch_size / rows: the run says how many at its start."""
+    data: str | None = None
+    """Text: a JSONL, JSON or Parquet file, or a folder of them, of prompt/response pairs or chat `messages`; answers of
+    the assistant are imitated to the letter, everything else is context. null: the environment's demonstrations."""
+    eval_data: str | None = None
+    """Another such file, of which only the loss is measured, with each evaluation: `eval/sft_loss`."""
+    eval_fraction: float = 0.0
+    """Share of `sft.data` that is held out for `eval/sft_loss`, by a hash of the prompt."""
+    max_tokens: int = 2048
+    """Conversations of `sft.data` that are longer are left out and counted, never cut."""
     batch_size: int = 64
     """Responses, or decisions of a demonstrator, per step."""
     lr: float = 1e-3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +66,25 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     rollout.require_fitting_prompt()
     evaluator = _evaluator(config, rollout, held_out.num_tasks)
     learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig())
+    evaluate = evaluator.evaluate if evaluator.task_ids else None
+    make_batch: Callable[[int], Batch] = functools.partial(
+        _demonstrations, config, envs, rollout, tokenizer, train.num_tasks
+    )
+    notes: Mapping[str, int | str] = _example_of_demonstrations(config, envs)
+    if config.sft.steps and config.sft.data is not None:
+        from rlinf.train.build.supervised import supervised_data, with_held_out_loss
+
+        supervised = supervised_data(config, tokenizer)
+        make_batch, notes = supervised.train.batch, supervised.notes
+        evaluate = with_held_out_loss(evaluate, learner, supervised.held_out)
     sleeps = devices.samplers_sleep(config)
     return Graph(
         rollout=rollout,
         learner=learner,
         preparation=OnPolicy(config, learner),
         send_weights=sampler.send_weights,
-        evaluate=evaluator.evaluate if evaluator.task_ids else None,
-        warm_start_batch=functools.partial(_demonstrations, config, envs, rollout, tokenizer, train.num_tasks),
+        evaluate=evaluate,
+        warm_start_batch=make_batch,
         reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
         overlaps=config.rollout.ahead > 0,
@@ -85,7 +96,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
         },
-        notes={**train.notes, **_example_of_demonstrations(config, envs)},
+        notes={**train.notes, **notes},
     )
 
 
@@ -234,7 +245,7 @@ def eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, .
 
 def _example_of_demonstrations(config: Config, envs: TextEnvPool) -> dict[str, str]:
     """A note with what the warm start imitates, which the environment may have made of a bare answer."""
-    if not config.sft.steps:
+    if not config.sft.steps or config.sft.data is not None:
         return {}
     ((prompt, response),) = envs.demonstrations("train", [0])
     shown = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in (prompt, response)]

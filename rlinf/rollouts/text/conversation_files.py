@@ -1,0 +1,136 @@
+"""Conversations to imitate from files: prompt/response pairs and chat messages, in the published layouts."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlinf.errors import UserError
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
+MESSAGES = ("messages", "conversations")
+PROMPTS = ("prompt", "question", "instruction", "problem", "input")
+RESPONSES = ("response", "completion", "output", "answer")
+# ShareGPT's words for the roles that chat templates know.
+_ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant"}
+
+
+class ConversationError(UserError):
+    """A row that is no conversation; the message has its file and place."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one side says."""
+
+    role: str
+    content: str
+    imitated: bool
+    """Whether the loss counts it: an answer of the assistant, unless its ``weight`` is 0."""
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One row of a file."""
+
+    place: str
+    """`train.jsonl:17`."""
+    messages: tuple[Message, ...]
+
+
+def read_conversations(path: str) -> list[Conversation]:
+    """All rows of a JSONL, JSON or Parquet file, or of all such files in a folder, in their order.
+
+    A row is ``{"messages": [{"role", "content"}, ...]}`` (or ShareGPT's ``conversations`` of ``from`` and ``value``),
+    or a prompt and a response (``prompt``/``question``/``instruction`` and ``response``/``completion``/``output``),
+    each a text or a list of messages; only the response is imitated. Text is taken as it is, to the last space.
+
+    Raises:
+        ConversationError: a row is none of these, or has no answer of the assistant to imitate.
+        UserError: there is no such file, or nothing in it.
+    """
+    found = [_conversation(place, row) for place, row in _rows(Path(path).expanduser())]
+    if not found:
+        raise UserError(f"{path} holds no conversations")
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[str, object]]:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES)
+        yield from itertools.chain.from_iterable(map(_rows, files))
+    elif path.suffix == ".parquet":
+        try:
+            table = importlib.import_module("pyarrow.parquet").read_table(path)
+        except ImportError as error:
+            raise UserError(f"{path}: reading Parquet needs pyarrow: pip install 'rlinf[datasets]'") from error
+        yield from ((f"{path} row {number}", row) for number, row in enumerate(table.to_pylist()))
+    elif path.suffix == ".json" and path.read_bytes().lstrip()[:1] == b"[":
+        listed = _parsed(path.read_bytes(), str(path))
+        yield from ((f"{path}[{number}]", row) for number, row in enumerate(listed if isinstance(listed, list) else []))
+    elif path.suffix in SUFFIXES and path.is_file():
+        for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+            if line.strip():
+                yield f"{path}:{number}", _parsed(line, f"{path}:{number}")
+    else:
+        raise UserError(f"{path}: there is no such file or folder of {', '.join(SUFFIXES)} files")
+
+
+def _parsed(text: bytes, place: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConversationError(f"{place}: no valid JSON: {error}") from error
+
+
+def _conversation(place: str, row: object) -> Conversation:
+    if not isinstance(row, Mapping):
+        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
+    listed = next((row[name] for name in MESSAGES if row.get(name) is not None), None)
+    if listed is not None:
+        messages = _messages(place, listed)
+    else:
+        prompt, response = (_one_of(place, row, names) for names in (PROMPTS, RESPONSES))
+        asked = _messages(place, prompt, imitated=False) if isinstance(prompt, list) else [_text(place, "user", prompt)]
+        told = _messages(place, response) if isinstance(response, list) else [_text(place, "assistant", response)]
+        messages = [*asked, *told]
+    if not any(message.imitated for message in messages):
+        raise ConversationError(f"{place}: there is no answer of the assistant to imitate")
+    if messages[0].role == "assistant":
+        raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
+    return Conversation(place, tuple(messages))
+
+
+def _one_of(place: str, row: Mapping[Any, Any], names: Sequence[str]) -> object:
+    for name in names:
+        if row.get(name) is not None:
+            return row[name]
+    raise ConversationError(
+        f"{place}: neither {' nor '.join(MESSAGES)}, and none of {', '.join(names)}; the row has "
+        f"{', '.join(map(str, row)) or 'no fields'}"
+    )
+
+
+def _text(place: str, role: str, content: object, *, imitated: bool = True) -> Message:
+    if not isinstance(content, str) or (role == "assistant" and not content.strip()):
+        raise ConversationError(f"{place}: what the {role} says must be text that is not empty")
+    return Message(role, content, imitated and role == "assistant")
+
+
+def _messages(place: str, listed: object, *, imitated: bool = True) -> list[Message]:
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+        raise ConversationError(f"{place}: messages must be a list that is not empty")
+    found = []
+    for message in listed:
+        if not isinstance(message, Mapping):
+            raise ConversationError(f"{place}: a message must be an object with role and content")
+        role = str(message.get("role", message.get("from")))
+        content = message.get("content", message.get("value"))
+        counts = imitated and message.get("weight") != 0
+        found.append(_text(place, _ROLES.get(role, role), content, imitated=counts))
+    return found

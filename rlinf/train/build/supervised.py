@@ -1,0 +1,167 @@
+"""Supervised fine-tuning on files: the conversations of `sft.data`, their held-out loss, and runs of nothing else."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlinf.cluster import Cluster
+from rlinf.config import Config
+from rlinf.models.tokenizer_export import save_tokenizer
+from rlinf.rollouts.text.conversation_files import Conversation, read_conversations
+from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
+from rlinf.streams import stream_seed
+from rlinf.train.build.devices import Devices
+from rlinf.train.build.text_learner import build_learner
+from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.evaluation.text import Evaluation
+from rlinf.train.graph import Graph
+from rlinf.train.preparation import OffPolicy
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.types import Batch, Metrics
+
+_TOKENIZER_ROWS = 2000
+
+
+@dataclass(frozen=True)
+class SupervisedData:
+    """What `sft.data` comes to."""
+
+    train: ImitationData
+    held_out: tuple[Batch, ...]
+    """Conversations that are only measured; none without `sft.eval_data` and `sft.eval_fraction`."""
+    notes: Mapping[str, int | str]
+
+
+def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
+    """Reads, encodes and divides the conversations. Raises UserError for what can not be trained on."""
+    sft = config.sft
+    assert sft.data is not None
+    encoder = ConversationEncoder(
+        tokenizer, chat_template=config.data.chat_template, system_prompt=config.data.system_prompt
+    )
+    pad = tokenizer.pad_token_id
+
+    def data(rows: Sequence[Encoded]) -> ImitationData:
+        return ImitationData(
+            rows, batch_size=sft.batch_size, pad_token_id=pad, seed=stream_seed(config.run.seed, "sft")
+        )
+
+    def encoded(conversations: Sequence[Conversation]) -> list[Encoded]:
+        return [encoder.encode(one) for one in conversations]
+
+    rows = encoded(read_conversations(sft.data))
+    long = sum(len(row) > sft.max_tokens for row in rows)
+    rows = [row for row in rows if len(row) <= sft.max_tokens]
+    aside = [row for row in rows if _is_held_out(row.conversation, sft.eval_fraction)]
+    train = [row for row in rows if not _is_held_out(row.conversation, sft.eval_fraction)]
+    if sft.eval_data is not None:
+        aside = [row for row in encoded(read_conversations(sft.eval_data)) if len(row) <= sft.max_tokens]
+    made = data(train)
+    epochs = sft.steps * sft.batch_size / len(train)
+    notes: dict[str, int | str] = {
+        "sft.data": f"{len(train)} conversations; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
+        "sft.data longer than sft.max_tokens, left out": long,
+        "sft.data held out": len(aside),
+    }
+    return SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
+
+
+def _is_held_out(conversation: Conversation, fraction: float) -> bool:
+    """By a hash of the prompt: the same side in every run, whatever else is in the file."""
+    prompt = "\0".join(message.content for message in conversation.messages if not message.imitated)
+    return stream_seed(0, "sft held out", prompt) / 2**63 < fraction
+
+
+def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
+    """`eval/sft_loss`: cross-entropy per imitated token under the current weights; its exponential; how many tokens."""
+    total, count = 0.0, 0
+    for batch in batches:
+        logprobs = learner.evaluate(batch).logprobs
+        total -= float(torch.where(batch.mask, logprobs.double(), 0.0).sum())
+        count += int(batch.mask.sum())
+    loss = total / count
+    return {"eval/sft_loss": loss, "eval/sft_perplexity": math.exp(min(loss, 700.0)), "eval/sft_tokens": float(count)}
+
+
+def with_held_out_loss(
+    evaluate: Callable[[], Evaluation] | None, learner: LearnerPool, batches: Sequence[Batch]
+) -> Callable[[], Evaluation] | None:
+    """``evaluate`` with the held-out loss beside its metrics; either may be missing."""
+    if not batches:
+        return evaluate
+
+    def both() -> Evaluation:
+        loss = held_out_loss(learner, batches)
+        if evaluate is None:
+            return Evaluation(loss)
+        found = evaluate()
+        return replace(found, metrics={**found.metrics, **loss})
+
+    return both
+
+
+class NoRollout:
+    """In the place of a rollout where nothing is sampled."""
+
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+        """Not for runs of supervised training alone, whose last step is that of the warm start."""
+        raise RuntimeError("a run without env.id has no environment to collect from")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: object) -> None:
+        """There is nothing to restore."""
+
+
+def build_supervised_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+    """A learner and its data: no environment, no sampler."""
+    tokenizer = _tokenizer(config, folder)
+    data = supervised_data(config, tokenizer)
+    devices = Devices.of(config)
+    group = cluster.spawn(
+        "learner",
+        functools.partial(build_learner, config, str(folder / "tokenizer")),
+        n=config.learner.num_workers,
+        resources=devices.resources(config, devices.learner),
+        rendezvous=config.learner.num_workers > 1,
+    )
+    learner = LearnerPool(group, cluster)
+    return Graph(
+        rollout=NoRollout(),
+        learner=learner,
+        preparation=OffPolicy(),
+        send_weights=lambda version: {},
+        evaluate=with_held_out_loss(None, learner, data.held_out),
+        warm_start_batch=data.train.batch,
+        save_tokenizer=functools.partial(save_tokenizer, tokenizer),
+        notes=data.notes,
+    )
+
+
+def _tokenizer(config: Config, folder: Path) -> Any:
+    """The policy's, or one that is trained on the conversations, where the policy is built from an architecture."""
+    wanted = config.policy.tokenizer
+
+    def texts() -> Iterator[str]:
+        for conversation in read_conversations(str(config.sft.data))[:_TOKENIZER_ROWS]:
+            yield from (message.content for message in conversation.messages)
+
+    def make() -> Any:
+        from rlinf.models.loading import make_tokenizer
+
+        return make_tokenizer(
+            wanted.path or config.policy.path,
+            vocab_size=wanted.vocab_size,
+            split_digits=wanted.split_digits,
+            texts=texts,
+        )
+
+    return kept_tokenizer(folder / "tokenizer", make)
