@@ -107,6 +107,38 @@ def test_the_system_prompt_is_not_said_again() -> None:
     assert "Be brief" not in continuation(INSTRUCTIONS, "<eos>", system="Be brief.")
 
 
+BOX = {"\\boxed": "Box the answer.", "<calc>": "Use <calc>."}
+
+
+@pytest.mark.parametrize(
+    ("template", "instruction", "question", "shown"),
+    [
+        (MARKED, "auto", "1 + 1?", "1 + 1?\nBox the answer. Use <calc>."),
+        (MARKED, "auto", "1 + 1? In \\boxed{}.", "1 + 1? In \\boxed{}.\nUse <calc>."),
+        (MARKED, "auto", "\\boxed or <calc>?", "\\boxed or <calc>?"),
+        (MARKED, "never", "1 + 1?", "1 + 1?"),
+        (None, "auto", "1 + 1?", "1 + 1?"),
+        (None, "always", "1 + 1?", "1 + 1?\nBox the answer. Use <calc>."),
+    ],
+)
+def test_a_prompt_asks_for_what_it_does_not_show(
+    template: str | None, instruction: str, question: str, shown: str
+) -> None:
+    renderer = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX)
+    opening = renderer.opening(question)
+    assert opening == (f"<start>user\n{shown}<end>\n<start>assistant\n" if template else shown)
+    told = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!")
+    assert "Box the answer" not in told.opening("1 + 1?"), "the system prompt asks for it"
+
+
+def test_templates_get_further_variables() -> None:
+    words = tokenizer(
+        "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %} /no{% endif %}"
+    )
+    assert PromptRenderer(words).opening("1 + 1?") == "1 + 1?"
+    assert PromptRenderer(words, template_kwargs={"enable_thinking": False}).opening("1 + 1?") == "1 + 1? /no"
+
+
 def test_a_conversation_in_tokens_is_the_template_of_all_its_messages() -> None:
     words = tokenizer(ALTERNATING)
     renderer = PromptRenderer(words)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.errors import UserError
@@ -27,11 +27,17 @@ class PromptRenderer:
         *,
         chat_template: str = "auto",
         system_prompt: str | None = None,
+        instruction: str = "never",
+        instructions: Mapping[str, str] | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
     ) -> None:
         """
         Args:
             chat_template: auto, always or never.
+            instruction: auto (where a chat template is applied), always or never.
+            instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
+            template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
 
         Raises:
@@ -46,6 +52,9 @@ class PromptRenderer:
         self.tokenizer = tokenizer
         self.chat = has_template and chat_template != "never"
         self.system_prompt = system_prompt
+        asks = instruction == "always" or (instruction == "auto" and self.chat)
+        self._instructions = dict(instructions or {}) if asks else {}
+        self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._cache: dict[str, tuple[int, ...]] = {}
 
@@ -57,10 +66,17 @@ class PromptRenderer:
 
     def opening(self, observation: str) -> str:
         """The text of a conversation's first prompt."""
+        observation = self._instructed(observation)
         if not self.chat:
             return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
         system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
         return self._apply([*system, _message("user", observation)], prompt=True)
+
+    def _instructed(self, observation: str) -> str:
+        """The first observation, followed by what nothing in it asks for yet."""
+        said = f"{self.system_prompt or ''}\n{observation}"
+        missing = [sentence for mark, sentence in self._instructions.items() if mark not in said]
+        return f"{observation}\n{' '.join(missing)}" if missing else observation
 
     def continuation(self, observation: str, *, after: int | None = None) -> tuple[int, ...]:
         """Token ids of what the environment says in between, up to where the policy speaks again.
@@ -145,7 +161,9 @@ class PromptRenderer:
 
     def _apply(self, messages: Sequence[Message], *, prompt: bool) -> str:
         try:
-            return self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt)
+            return self.tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=prompt, **self._template_kwargs
+            )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
             turns = any(message["role"] == "assistant" for message in messages)
@@ -160,8 +178,18 @@ class PromptRenderer:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
 
+class Instructions(Protocol):
+    """What an environment says of its prompts (:class:`rlinf.rollouts.text.env_worker.EnvFacts`)."""
+
+    @property
+    def system_prompt(self) -> str | None: ...
+
+    @property
+    def instructions(self) -> Mapping[str, str]: ...
+
+
 def prompt_renderer(
-    config: Config, tokenizer: Any, env_system_prompt: str | None, *, end_token_ids: Collection[int] = ()
+    config: Config, tokenizer: Any, env: Instructions, *, end_token_ids: Collection[int] = ()
 ) -> PromptRenderer:
     """The renderer of a run; ``data.system_prompt`` goes before the environment's own.
 
@@ -171,7 +199,10 @@ def prompt_renderer(
     renderer = PromptRenderer(
         tokenizer,
         chat_template=config.data.chat_template,
-        system_prompt=config.data.system_prompt or env_system_prompt,
+        system_prompt=config.data.system_prompt or env.system_prompt,
+        instruction=config.data.instruction,
+        instructions=env.instructions,
+        template_kwargs=config.data.chat_template_kwargs,
         end_token_ids=end_token_ids,
     )
     if config.env.max_turns > 1:

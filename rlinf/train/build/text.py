@@ -47,8 +47,8 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
-    spec = _sampler_spec(config, tokenizer, folder)
-    renderer = prompt_renderer(config, tokenizer, train.system_prompt, end_token_ids=spec.eos_token_ids)
+    spec = sampler_spec(config, tokenizer, folder)
+    renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
     learner_gpus, sampler_gpus = gpus_of(config)
     learners = cluster.spawn(
         "learner",
@@ -199,8 +199,9 @@ def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> Sample
     return SamplerWorker(build_sampler(config.rollout, spec))
 
 
-def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
+def sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
     """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    from rlinf.models.gguf import model_folder
     from rlinf.models.loading import architecture_config, checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
 
@@ -210,7 +211,7 @@ def _sampler_spec(config: Config, tokenizer: Any, folder: Path) -> SamplerSpec:
         architecture.architectures = [_causal_class(architecture)]
         architecture.save_pretrained(model)
     else:
-        model = config.policy.path
+        model = model_folder(config.policy.path)
         architecture = checkpoint_config(model)
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
     return SamplerSpec(
