@@ -178,3 +178,23 @@ def test_plain_text_keeps_its_lines_apart() -> None:
     assert words.decode(PromptRenderer(words).continuation("Wrong.")) == "\nWrong.\n"
     with pytest.raises(ChatTemplateError, match="the tokenizer has no chat template"):
         PromptRenderer(words, chat_template="always")
+
+
+def test_a_response_ends_with_the_token_that_completes_a_stop_text() -> None:
+    words = tokenizer(None)
+    tokens = tuple(words.encode("an answer, a question, an answer", add_special_tokens=False))
+    completion = Completion(0, 0, tokens, tuple(range(len(tokens))), "length", (3,) * len(tokens))
+    stopped = PromptRenderer(words, stop=["a ques", "never"]).until_stop(completion)
+    kept = len(stopped.token_ids)
+    text = words.decode(list(stopped.token_ids))
+    assert "a ques" in text
+    assert "a ques" not in words.decode(list(tokens[: kept - 1]))
+    assert stopped.token_ids == tokens[:kept]
+    assert stopped.logprobs == tuple(range(kept))
+    assert stopped.policy_version == (3,) * kept
+    assert stopped.finish_reason == "stop"
+    assert PromptRenderer(words, stop=["never"]).until_stop(completion) == completion
+    row = Row(0, 0, 0, "", "", "question", ())
+    row.speak(completion, PromptRenderer(words, stop=["a ques"]))
+    assert row.tokens == list(tokens[:kept])
+    assert not row.cut_by_length

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.errors import UserError
+from rlinf.types import Completion
 
 _ANSWER, _OBSERVATION = "@@ANSWER@@", "@@OBSERVATION@@"
 Message = dict[str, str]
@@ -31,6 +34,7 @@ class PromptRenderer:
         instructions: Mapping[str, str] | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
+        stop: Sequence[str] = (),
     ) -> None:
         """
         Args:
@@ -39,6 +43,7 @@ class PromptRenderer:
             instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
             template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
+            stop: texts that end a response (see :meth:`until_stop`).
 
         Raises:
             ChatTemplateError: it is ``always`` and the tokenizer has none.
@@ -56,6 +61,7 @@ class PromptRenderer:
         self._instructions = dict(instructions or {}) if asks else {}
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
+        self._stop = tuple(stop)
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt(self, observation: str) -> tuple[int, ...]:
@@ -105,6 +111,30 @@ class PromptRenderer:
     def text(self, tokens: tuple[int, ...] | list[int]) -> str:
         """A response's text, without special tokens."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+
+    def until_stop(self, completion: Completion) -> Completion:
+        """A response up to the token that completes one of the stop texts; as it is where none occurs.
+
+        What a sampler would have drawn had it stopped there: a token depends on those before it alone.
+        """
+        tokens = completion.token_ids
+        if not self._stops(tokens):
+            return completion
+        # Once a stop text is there it stays there, so the shortest prefix that has one is found by bisection.
+        kept = bisect.bisect_left(range(len(tokens)), True, key=lambda last: self._stops(tokens[: last + 1])) + 1
+        return replace(
+            completion,
+            token_ids=tokens[:kept],
+            logprobs=completion.logprobs[:kept],
+            policy_version=completion.policy_version[:kept],
+            finish_reason="stop",
+        )
+
+    def _stops(self, tokens: tuple[int, ...]) -> bool:
+        if not self._stop:
+            return False
+        text = self.text(tokens)
+        return any(stop in text for stop in self._stop)
 
     def _second_turn(self, observation: str) -> str:
         """What a template writes between the policy's answer and its next one.
@@ -204,6 +234,7 @@ def prompt_renderer(
         instructions=env.instructions,
         template_kwargs=config.data.chat_template_kwargs,
         end_token_ids=end_token_ids,
+        stop=config.rollout.stop,
     )
     if config.env.max_turns > 1:
         renderer.require_turns()
