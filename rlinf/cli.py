@@ -27,6 +27,7 @@ FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
 
 DELEGATED = {
+    "try": ("rlinf.commands.try_policy", "answer a handful of tasks with the policy as it is, before training"),
     "sweep": ("rlinf.sweep.cli", "many runs from one file"),
     "report": ("rlinf.report.cli", "a page about a run or a sweep"),
     "watch": ("rlinf.report.watch", "see what a run's newest policy does: window, video or text"),

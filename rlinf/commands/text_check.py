@@ -107,10 +107,12 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         tokenizer = _tokenizer(config, worker, facts.num_tasks)
         if tokenizer is None:
             report.lines += ["Prompts (as the environment gives them)", *_listed(tasks, prompts)]
-            report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or ""])
+            # A model of the hub most likely has a chat template, with which these sentences are added.
+            asked = facts.instructions.values() if config.data.instruction != "never" else ()
+            report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or "", *asked])
             return
         require_tokenizer_fits(config, tokenizer)
-        renderer = prompt_renderer(config, tokenizer, facts.system_prompt)
+        renderer = prompt_renderer(config, tokenizer, facts)
         rendered = [renderer.opening(prompt) for prompt in prompts]
         report.findings += _lengths(config, [len(renderer.prompt(prompt)) for prompt in prompts])
     except Exception as error:  # the environment's or the template's own code may raise anything
@@ -180,5 +182,8 @@ def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[F
     if not missing:
         return []
     message = f"responses need {' and '.join(missing)} to earn their reward, and no prompt mentions it."
-    fix = "Ask for it in env.kwargs.prompt_template or data.system_prompt, or show it by a warm start (sft.steps)."
+    fix = (
+        "Ask for it in env.kwargs.prompt_template or data.system_prompt, or show it by a warm start (sft.steps); "
+        f"data.instruction: always adds the environment's own sentence (now {config.data.instruction})."
+    )
     return [Finding(False, message, fix, "prompts")]

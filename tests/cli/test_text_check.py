@@ -138,13 +138,27 @@ def test_a_fault_of_an_environment_shows_where_it_happened(recipe: Path, capsys:
 
 def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved_tokenizer(recipe.parent / "model")
-    code, told = checked(
-        capsys, recipe, "policy.architecture=null", f"policy.path={path}", "data.system_prompt=Be brief."
-    )
+    overrides = ["policy.architecture=null", f"policy.path={path}", "data.system_prompt=Be brief."]
+    code, told = checked(capsys, recipe, *overrides, "data.instruction=never")
     assert code == 0
     shown = told.partition("Prompts (with the tokenizer's chat template)\n")[2].splitlines()
     assert shown[1:4] == ["    | [system] Be brief.", "    | [user] What is 0 + 1?", "    | [me]"]
     assert shown[5:7] == ["    | [system] Be brief.", "    | [user] What is 1 + 1?"]
+
+
+def test_a_chat_model_is_asked_for_the_form_of_the_answer(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chat = ["policy.architecture=null", f"policy.path={saved_tokenizer(recipe.parent / 'model')}"]
+    rewarded = "env.kwargs.reward={correctness: 1, format: 0.1}"
+    code, told = checked(capsys, recipe, *chat, rewarded)
+    assert code == 0
+    assert "    | [user] What is 0 + 1?\n    | Put the final answer in \\boxed{}.\n    | [me]" in told
+    assert "responses need" not in told
+    told = checked(capsys, recipe, *chat, rewarded, "data.instruction=never")[1]
+    assert "responses need \\boxed to earn their reward, and no prompt mentions it" in told
+    tools = ["env.id=rlinf_envs:rlinf/MathToolLoop-v0", "env.max_turns=8", "data.instruction=always"]
+    told = checked(capsys, recipe, *tools)[1]
+    assert "in \\boxed{}. To calculate, write for example <calc>12 * 7</calc>" in told, "a model without template"
+    assert "responses need" not in told
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(

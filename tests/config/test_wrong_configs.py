@@ -148,6 +148,7 @@ WRONG = [
         "policy.path: ./nowhere does not exist.",
         "Give the path of something in",
     ),
+    ("policy: {path: models/smollm2, architecture: null}", "models/smollm2 does not exist.", "`make models/smollm2`"),
     ("env: {kwargs: {path: data/train.jsonl}}", "env.kwargs.path: data/train.jsonl does not exist.", "no folder data"),
     ("checkpoint: {best_metric: accuracy}", "is not an evaluation metric.", "Write eval/accuracy"),
     (MEGATRON + "tensor_parallel: 3}}", "= 3 does not divide learner.num_workers 4:", "use 6 ranks"),

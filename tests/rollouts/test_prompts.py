@@ -107,6 +107,38 @@ def test_the_system_prompt_is_not_said_again() -> None:
     assert "Be brief" not in continuation(INSTRUCTIONS, "<eos>", system="Be brief.")
 
 
+BOX = {"\\boxed": "Box the answer.", "<calc>": "Use <calc>."}
+
+
+@pytest.mark.parametrize(
+    ("template", "instruction", "question", "shown"),
+    [
+        (MARKED, "auto", "1 + 1?", "1 + 1?\nBox the answer. Use <calc>."),
+        (MARKED, "auto", "1 + 1? In \\boxed{}.", "1 + 1? In \\boxed{}.\nUse <calc>."),
+        (MARKED, "auto", "\\boxed or <calc>?", "\\boxed or <calc>?"),
+        (MARKED, "never", "1 + 1?", "1 + 1?"),
+        (None, "auto", "1 + 1?", "1 + 1?"),
+        (None, "always", "1 + 1?", "1 + 1?\nBox the answer. Use <calc>."),
+    ],
+)
+def test_a_prompt_asks_for_what_it_does_not_show(
+    template: str | None, instruction: str, question: str, shown: str
+) -> None:
+    renderer = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX)
+    opening = renderer.opening(question)
+    assert opening == (f"<start>user\n{shown}<end>\n<start>assistant\n" if template else shown)
+    told = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!")
+    assert "Box the answer" not in told.opening("1 + 1?"), "the system prompt asks for it"
+
+
+def test_templates_get_further_variables() -> None:
+    words = tokenizer(
+        "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %} /no{% endif %}"
+    )
+    assert PromptRenderer(words).opening("1 + 1?") == "1 + 1?"
+    assert PromptRenderer(words, template_kwargs={"enable_thinking": False}).opening("1 + 1?") == "1 + 1? /no"
+
+
 def test_a_conversation_in_tokens_is_the_template_of_all_its_messages() -> None:
     words = tokenizer(ALTERNATING)
     renderer = PromptRenderer(words)
@@ -146,3 +178,23 @@ def test_plain_text_keeps_its_lines_apart() -> None:
     assert words.decode(PromptRenderer(words).continuation("Wrong.")) == "\nWrong.\n"
     with pytest.raises(ChatTemplateError, match="the tokenizer has no chat template"):
         PromptRenderer(words, chat_template="always")
+
+
+def test_a_response_ends_with_the_token_that_completes_a_stop_text() -> None:
+    words = tokenizer(None)
+    tokens = tuple(words.encode("an answer, a question, an answer", add_special_tokens=False))
+    completion = Completion(0, 0, tokens, tuple(range(len(tokens))), "length", (3,) * len(tokens))
+    stopped = PromptRenderer(words, stop=["a ques", "never"]).until_stop(completion)
+    kept = len(stopped.token_ids)
+    text = words.decode(list(stopped.token_ids))
+    assert "a ques" in text
+    assert "a ques" not in words.decode(list(tokens[: kept - 1]))
+    assert stopped.token_ids == tokens[:kept]
+    assert stopped.logprobs == tuple(range(kept))
+    assert stopped.policy_version == (3,) * kept
+    assert stopped.finish_reason == "stop"
+    assert PromptRenderer(words, stop=["never"]).until_stop(completion) == completion
+    row = Row(0, 0, 0, "", "", "question", ())
+    row.speak(completion, PromptRenderer(words, stop=["a ques"]))
+    assert row.tokens == list(tokens[:kept])
+    assert not row.cut_by_length

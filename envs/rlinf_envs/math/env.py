@@ -11,6 +11,7 @@ from rlinf_envs import datasets
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S as REWARD_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import format_marks
 from rlinf_envs.math.calculator import Calculator
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
@@ -129,7 +130,9 @@ class MathEnv(TextTaskEnv):
             dialogue=Calculator() if tool else None,
             max_turns=max_turns,
         )
-        self.response_marks = (*format_marks(reward, chosen), *(("<calc>",) if tool else ()))
+        paid = format_marks(reward, chosen)
+        self.response_marks = (*paid, *(("<calc>",) if tool else ()))
+        self.instructions = instructions(chosen, paid, calculator=tool is not None)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import MARKS, format_marks
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
@@ -102,7 +103,9 @@ class ReasoningGymEnv(TextTaskEnv):
         )
         # An answer in another format is not found at all.
         own = (MARKS[chosen],) if chosen in MARKS else ()
-        self.response_marks = tuple(dict.fromkeys((*own, *format_marks(reward, chosen))))
+        paid = format_marks(reward, chosen)
+        self.response_marks = tuple(dict.fromkeys((*own, *paid)))
+        self.instructions = instructions(chosen, paid)
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) for each id, in the styles that were asked for."""

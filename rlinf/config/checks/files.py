@@ -10,6 +10,8 @@ from rlinf.config.names import nearest
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_FETCHED = {"models/smollm2": "SmolLM2-135M-Instruct, a download of 93 MB, from the root of the repository"}
+"""Folders that `make` makes."""
 _DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".arrow")
 
 
@@ -33,7 +35,8 @@ def _exists(context: Context, key: str, written: object) -> None:
     for path in paths:
         if not isinstance(path, str) or Path(path).expanduser().exists():
             continue
-        if _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and not _looks_local(path):
+        hub_name = _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and path not in _FETCHED
+        if hub_name and not _looks_local(path):
             continue
         context.error(key, f"{key}: {path} does not exist.", _suggest(Path(path).expanduser()))
 
@@ -44,6 +47,8 @@ def _looks_local(path: str) -> bool:
 
 
 def _suggest(path: Path) -> str:
+    if str(path) in _FETCHED:
+        return f"`make {path}` fetches it ({_FETCHED[str(path)]})."
     if not path.parent.is_dir():
         return f"There is no folder {path.parent} here; paths start at the folder you run in ({Path.cwd()})."
     names = sorted(entry.name for entry in path.parent.iterdir())

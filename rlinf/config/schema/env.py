@@ -73,3 +73,10 @@ class DataConfig:
     """Render prompts with the tokenizer's chat template; `auto` does so where the tokenizer has one."""
     system_prompt: str | None = None
     """The system message of the chat template."""
+    chat_template_kwargs: dict[str, object] = field(default_factory=dict)
+    """Further variables of the chat template, such as `{enable_thinking: false}` for Qwen3."""
+    instruction: Literal["auto", "always", "never"] = "auto"
+    """Close the first prompt with what the environment asks of a response: the form of `answer_format`, and its tools.
+
+    A sentence is left out where the prompt, its examples or the system prompt show that form already. `auto` asks
+    where a chat template is applied: other models, small ones made here above all, don't follow instructions."""

@@ -67,6 +67,8 @@ class RolloutConfig:
     null: `max_new_tokens` for every turn, and `data.max_prompt_length` for each answer of the environment between two.
     A conversation that has no room left ends there (`conversation_length`).
     """
+    stop: list[str] = field(default_factory=list)
+    """Text: a response ends with the token that completes one of these (`["</answer>"]`), which stays in it."""
     temperature: float = 1.0
     """Of sampling in training: 1 samples from the policy itself, below 1 sharpens it, 0 is greedy."""
     top_k: int = 0

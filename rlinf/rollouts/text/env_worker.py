@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rlinf.config.schema import Config
@@ -31,6 +31,8 @@ class EnvFacts:
     """Responses can be graded one by one; otherwise all rows step together."""
     response_marks: tuple[str, ...] = ()
     """Literal text that a response needs to earn its reward: prompts should ask for it."""
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    """Literal text that responses should contain -> the sentence that asks for it (see `data.instruction`)."""
 
 
 class Demonstrations(Protocol):
@@ -84,6 +86,7 @@ class TextEnvWorker:
             notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
             steps_in_part=bool(getattr(env, "steps_in_part", False)),
             response_marks=tuple(getattr(env, "response_marks", ())),
+            instructions=dict(getattr(env, "instructions", {})),
         )
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:

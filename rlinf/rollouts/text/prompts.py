@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.errors import UserError
+from rlinf.types import Completion
 
 _ANSWER, _OBSERVATION = "@@ANSWER@@", "@@OBSERVATION@@"
 Message = dict[str, str]
@@ -27,12 +30,20 @@ class PromptRenderer:
         *,
         chat_template: str = "auto",
         system_prompt: str | None = None,
+        instruction: str = "never",
+        instructions: Mapping[str, str] | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
+        stop: Sequence[str] = (),
     ) -> None:
         """
         Args:
             chat_template: auto, always or never.
+            instruction: auto (where a chat template is applied), always or never.
+            instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
+            template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
+            stop: texts that end a response (see :meth:`until_stop`).
 
         Raises:
             ChatTemplateError: it is ``always`` and the tokenizer has none.
@@ -46,7 +57,11 @@ class PromptRenderer:
         self.tokenizer = tokenizer
         self.chat = has_template and chat_template != "never"
         self.system_prompt = system_prompt
+        asks = instruction == "always" or (instruction == "auto" and self.chat)
+        self._instructions = dict(instructions or {}) if asks else {}
+        self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
+        self._stop = tuple(stop)
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt(self, observation: str) -> tuple[int, ...]:
@@ -57,10 +72,17 @@ class PromptRenderer:
 
     def opening(self, observation: str) -> str:
         """The text of a conversation's first prompt."""
+        observation = self._instructed(observation)
         if not self.chat:
             return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
         system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
         return self._apply([*system, _message("user", observation)], prompt=True)
+
+    def _instructed(self, observation: str) -> str:
+        """The first observation, followed by what nothing in it asks for yet."""
+        said = f"{self.system_prompt or ''}\n{observation}"
+        missing = [sentence for mark, sentence in self._instructions.items() if mark not in said]
+        return f"{observation}\n{' '.join(missing)}" if missing else observation
 
     def continuation(self, observation: str, *, after: int | None = None) -> tuple[int, ...]:
         """Token ids of what the environment says in between, up to where the policy speaks again.
@@ -89,6 +111,30 @@ class PromptRenderer:
     def text(self, tokens: tuple[int, ...] | list[int]) -> str:
         """A response's text, without special tokens."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+
+    def until_stop(self, completion: Completion) -> Completion:
+        """A response up to the token that completes one of the stop texts; as it is where none occurs.
+
+        What a sampler would have drawn had it stopped there: a token depends on those before it alone.
+        """
+        tokens = completion.token_ids
+        if not self._stops(tokens):
+            return completion
+        # Once a stop text is there it stays there, so the shortest prefix that has one is found by bisection.
+        kept = bisect.bisect_left(range(len(tokens)), True, key=lambda last: self._stops(tokens[: last + 1])) + 1
+        return replace(
+            completion,
+            token_ids=tokens[:kept],
+            logprobs=completion.logprobs[:kept],
+            policy_version=completion.policy_version[:kept],
+            finish_reason="stop",
+        )
+
+    def _stops(self, tokens: tuple[int, ...]) -> bool:
+        if not self._stop:
+            return False
+        text = self.text(tokens)
+        return any(stop in text for stop in self._stop)
 
     def _second_turn(self, observation: str) -> str:
         """What a template writes between the policy's answer and its next one.
@@ -145,7 +191,9 @@ class PromptRenderer:
 
     def _apply(self, messages: Sequence[Message], *, prompt: bool) -> str:
         try:
-            return self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt)
+            return self.tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=prompt, **self._template_kwargs
+            )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
             turns = any(message["role"] == "assistant" for message in messages)
@@ -160,8 +208,18 @@ class PromptRenderer:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
 
+class Instructions(Protocol):
+    """What an environment says of its prompts (:class:`rlinf.rollouts.text.env_worker.EnvFacts`)."""
+
+    @property
+    def system_prompt(self) -> str | None: ...
+
+    @property
+    def instructions(self) -> Mapping[str, str]: ...
+
+
 def prompt_renderer(
-    config: Config, tokenizer: Any, env_system_prompt: str | None, *, end_token_ids: Collection[int] = ()
+    config: Config, tokenizer: Any, env: Instructions, *, end_token_ids: Collection[int] = ()
 ) -> PromptRenderer:
     """The renderer of a run; ``data.system_prompt`` goes before the environment's own.
 
@@ -171,8 +229,12 @@ def prompt_renderer(
     renderer = PromptRenderer(
         tokenizer,
         chat_template=config.data.chat_template,
-        system_prompt=config.data.system_prompt or env_system_prompt,
+        system_prompt=config.data.system_prompt or env.system_prompt,
+        instruction=config.data.instruction,
+        instructions=env.instructions,
+        template_kwargs=config.data.chat_template_kwargs,
         end_token_ids=end_token_ids,
+        stop=config.rollout.stop,
     )
     if config.env.max_turns > 1:
         renderer.require_turns()

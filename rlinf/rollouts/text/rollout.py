@@ -39,7 +39,7 @@ class TextEnvs(Protocol):
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         """The first observation of each task; starts no conversation."""
 
-    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]: ...
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
     def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
         """What is said to each of ``responses``, in any order.

@@ -77,7 +77,8 @@ class Row:
         return self.finish_reason in ("length", "conversation_length")
 
     def speak(self, completion: Completion, renderer: PromptRenderer) -> None:
-        """The policy's next turn."""
+        """The policy's next turn, up to a stop text."""
+        completion = renderer.until_stop(completion)
         self.tokens += completion.token_ids
         self.logprobs += completion.logprobs
         self.mask += [True] * len(completion.token_ids)

@@ -50,8 +50,8 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
-    spec = _sampler_spec(config, devices, tokenizer, folder)
-    renderer = prompt_renderer(config, tokenizer, train.system_prompt, end_token_ids=spec.eos_token_ids)
+    spec = sampler_spec(config, devices, tokenizer, folder)
+    renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
     learners = cluster.spawn(
         "learner",
         functools.partial(build_learner, config, path),
@@ -108,8 +108,8 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
-    spec = _sampler_spec(config, devices, tokenizer, folder)
-    renderer = prompt_renderer(config, tokenizer, held_out.system_prompt, end_token_ids=spec.eos_token_ids)
+    spec = sampler_spec(config, devices, tokenizer, folder)
+    renderer = prompt_renderer(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     sampler = SamplerPool(_samplers(config, cluster, devices, spec), cluster)
     sampler.connect(StoredWeights())
     return _evaluator(config, _make_rollout(config, sampler, envs, renderer, held_out.num_tasks), held_out.num_tasks)
@@ -198,8 +198,9 @@ def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> Sample
     return SamplerWorker(build_sampler(config.rollout, spec))
 
 
-def _sampler_spec(config: Config, devices: Devices, tokenizer: Any, folder: Path) -> SamplerSpec:
+def sampler_spec(config: Config, devices: Devices, tokenizer: Any, folder: Path) -> SamplerSpec:
     """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    from rlinf.models.gguf import model_folder
     from rlinf.models.loading import architecture_config, checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
 
@@ -209,7 +210,7 @@ def _sampler_spec(config: Config, devices: Devices, tokenizer: Any, folder: Path
         architecture.architectures = [_causal_class(architecture)]
         architecture.save_pretrained(model)
     else:
-        model = config.policy.path
+        model = model_folder(config.policy.path)
         architecture = checkpoint_config(model)
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
     return SamplerSpec(

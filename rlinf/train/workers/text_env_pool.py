@@ -64,7 +64,7 @@ class TextEnvPool(ResilientPool):
         """The first observation of each task; running conversations are not disturbed."""
         return self.group.call_one(0, "prompts", split, list(task_ids))
 
-    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
         self._slices = shares(len(task_ids), self.group.size)
         parts = [list(task_ids[part]) for part in self._slices]
         self._open = {rank: (split, part, []) for rank, part in enumerate(parts) if part}

@@ -36,7 +36,7 @@ TRL: Mapping[str, Meaning] = {
     "eval_dataset": means("evaluation.env_kwargs", note="its `path`, where the held-out data are another file"),
     "shuffle_dataset": means("data.shuffle"),
     "max_prompt_length": means("data.max_prompt_length"),
-    "chat_template_kwargs": means("data.chat_template", "data.system_prompt"),
+    "chat_template_kwargs": means("data.chat_template_kwargs"),
     "remove_unused_columns": nothing("a custom reward sees the whole record of the dataset"),
     "reward_funcs": means("env.kwargs.reward", note="its entry `custom` takes module:function"),
     "reward_weights": means("env.kwargs.reward", note="every entry has its weight"),

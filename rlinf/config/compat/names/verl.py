@@ -32,7 +32,7 @@ _DATA: Mapping[str, Meaning] = {
     "data.seed": means("run.seed"),
     "data.validation_shuffle": nothing("every evaluation measures the same tasks"),
     "data.dataloader_num_workers": means("env.num_workers"),
-    "data.apply_chat_template_kwargs": means("data.chat_template", "data.system_prompt"),
+    "data.apply_chat_template_kwargs": means("data.chat_template_kwargs"),
     "data.trust_remote_code": nothing("models are those that transformers itself contains"),
 }
 _MODELS: Mapping[str, Meaning] = {

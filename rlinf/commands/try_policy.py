@@ -1,0 +1,104 @@
+"""``rlinf try FILE``: what the policy answers and earns as it is, before anybody trains."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from rlinf.config import resolve
+from rlinf.errors import UserError
+from rlinf.terminal import printable
+from rlinf.train.tracking.transcript import transcript
+from rlinf.train.trial import TrialOptions, trial
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Shows the graded responses one by one, then how many were correct. Raises UserError as training would."""
+    options = _parser().parse_args(list(arguments))
+    if options.tasks < 1 or options.samples < 0:
+        raise UserError("rlinf try: --tasks must be at least 1, --samples at least 0")
+    resolved = resolve(options.file, options.overrides)
+    for note in (*resolved.notes, *resolved.warnings):
+        print(note, file=sys.stderr)
+    wanted = TrialOptions(tasks=options.tasks, samples=options.samples, split=options.split)
+    console = Console()
+    shown: list[Mapping[str, Any]] = []
+    for graded in trial(resolved.config, wanted):
+        shown.append(graded)
+        if options.json:
+            print(json.dumps(graded), flush=True)
+        else:
+            console.print(_panel(graded))
+    if not options.json:
+        console.print(_summary(shown, sampled=options.samples > 0))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlinf try",
+        description="Answer a handful of tasks with the policy as it is: prompt, response, the answer found in it, the "
+        "verdict, and every term of the reward. Nothing is trained and nothing is written.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a YAML file")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
+    parser.add_argument("--tasks", type=int, default=4, metavar="N", help="the first N tasks (default: 4)")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        metavar="N",
+        help="N responses to each task at rollout.temperature (default: one, the likeliest token each time)",
+    )
+    parser.add_argument("--split", choices=("train", "eval"), default="train", help="whose tasks (default: train)")
+    parser.add_argument("--json", action="store_true", help="one object a line instead")
+    return parser
+
+
+def _panel(graded: Mapping[str, Any]) -> Panel:
+    correct = graded["verdict"] == "correct"
+    grid = Table.grid(padding=(0, 2))
+    rows: list[tuple[str, Text]] = [
+        ("prompt", Text(printable(graded["rendered"]))),
+        ("response", transcript(graded)),
+        ("found", Text(_answers(graded))),
+        ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
+        ("reward", Text(_reward(graded))),
+    ]
+    for label, text in rows:
+        grid.add_row(Text(label, style="dim"), text)
+    ended = "" if graded["finish"] == "stop" else f", ended by: {graded['finish']}"
+    title = f"task {graded['task']}, {graded['tokens']} tokens{ended}"
+    return Panel(Group(grid), title=title, title_align="left", border_style="green" if correct else "red")
+
+
+def _answers(graded: Mapping[str, Any]) -> str:
+    found = graded["extracted"]
+    return f"{'no answer' if found is None else printable(str(found))} (right: {printable(str(graded['answer']))})"
+
+
+def _reward(graded: Mapping[str, Any]) -> str:
+    terms = ", ".join(f"{printable(name)} {value:g}" for name, value in graded["terms"].items())
+    return f"{graded['reward']:g}" + (f" (before weights: {terms})" if terms else "")
+
+
+def _summary(shown: Sequence[Mapping[str, Any]], *, sampled: bool) -> str:
+    """What the figures mean for training: responses that all earn the same teach nothing."""
+    if not shown:
+        return "Every prompt is longer than data.max_prompt_length."
+    rewards = [graded["reward"] for graded in shown]
+    correct = sum(graded["verdict"] == "correct" for graded in shown)
+    line = f"{correct} of {len(shown)} correct, mean reward {sum(rewards) / len(rewards):.3g}."
+    if sampled and len(set(rewards)) == 1:
+        line += " Every response earned the same: there is nothing to learn from. Take easier tasks, or teach first."
+    elif not sampled:
+        line += " --samples 8 shows what training samples."
+    return line

@@ -1,0 +1,119 @@
+"""A few tasks of a text run, answered by its policy as it is: nothing is trained and nothing is written."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rlinf.config import Config
+from rlinf.config.facts import conversation_tokens
+from rlinf.errors import UserError
+from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
+from rlinf.rollouts.text.prompts import prompt_renderer
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.train.build.devices import Devices
+from rlinf.train.build.options import sampling_params
+from rlinf.train.build.text import sampler_spec
+from rlinf.train.build.text_learner import language_model
+from rlinf.train.evaluation.text import sample
+
+_TERM = "reward/"
+
+
+@dataclass(frozen=True)
+class TrialOptions:
+    """Which tasks are answered, and how often."""
+
+    tasks: int = 4
+    samples: int = 0
+    """Responses to each task at `rollout.temperature`; 0: one, the likeliest token each time."""
+    split: str = "train"
+
+
+def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
+    """The graded responses, as they are there: what :func:`rlinf.train.evaluation.text.sample` has of them, and
+    ``task``, ``rendered`` (the prompt with the chat template), ``extracted``, ``terms`` (of the reward) and ``finish``.
+
+    Raises:
+        UserError: the policy is no language model, or a worker of the run would refuse its part of the configuration.
+    """
+    if config.policy.name != "causal_lm":
+        raise UserError("rlinf try is for language models (policy.name: causal_lm); rlinf watch shows simulator runs")
+    with _conversations(config) as (rollout, envs):
+        params = rollout.params if options.samples else rollout.params.greedy()
+        for task in range(min(options.tasks, envs.facts(options.split).num_tasks)):
+            (prompt,) = envs.prompts(options.split, [task])
+            if len(rollout.renderer.prompt(prompt)) > rollout.max_prompt_length:
+                continue  # training drops it too, and rlinf check counts such prompts
+            done = rollout.converse(
+                options.split, [task], samples=max(1, options.samples), params=params, key=(config.run.seed, 0)
+            )
+            yield from (_graded(row, rollout) for row in done.rows)
+
+
+@contextmanager
+def _conversations(config: Config) -> Iterator[tuple[TextRollout, TextEnvWorker]]:
+    """What makes the conversations of a run, and its environments, all in this process."""
+    envs = text_env_worker(config)
+    try:
+        with TemporaryDirectory() as folder:
+            yield _rollout(config, envs, Path(folder)), envs
+    finally:
+        envs.close()
+
+
+def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
+    from rlinf.models.loading import activation_dtype, make_tokenizer
+    from rlinf.samplers.hf import HFSampler
+
+    facts, wanted = envs.facts("train"), config.policy.tokenizer
+    tokenizer = make_tokenizer(
+        wanted.path or config.policy.path,
+        vocab_size=wanted.vocab_size,
+        split_digits=wanted.split_digits,
+        texts=functools.partial(tokenizer_texts, envs, facts.num_tasks, config.data.max_prompt_length),
+    )
+    tokenizer.save_pretrained(str(folder / "tokenizer"))
+    spec = sampler_spec(config, Devices.of(config), tokenizer, folder)
+    model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
+    sampler = HFSampler(
+        model.to(spec.device),
+        eos_token_ids=spec.eos_token_ids,
+        pad_token_id=spec.pad_token_id,
+        seed=spec.seed,
+        generation_batch_size=config.rollout.generation_batch_size,
+        max_model_len=spec.max_model_len,
+    )
+    return TextRollout(
+        sampler,
+        envs,
+        prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids),
+        TaskOrder(facts.num_tasks, seed=config.run.seed, shuffle=False),
+        params=sampling_params(config),
+        prompts=1,
+        group_size=1,
+        seed=config.run.seed,
+        max_turns=config.env.max_turns,
+        max_prompt_length=config.data.max_prompt_length,
+        pad_token_id=spec.pad_token_id,
+        max_conversation_tokens=conversation_tokens(config),
+    )
+
+
+def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:
+    terms = {name.removeprefix(_TERM): float(value) for name, value in row.facts.items() if name.startswith(_TERM)}
+    return {
+        "task": row.task_id,
+        "rendered": rollout.renderer.opening(row.prompt_text),
+        **sample(row),
+        "extracted": row.facts.get("extracted"),
+        "terms": terms,
+        "finish": row.finish_reason,
+    }

@@ -1,0 +1,53 @@
+"""The generator of examples/word_problems: its files are what it writes; evaluation is on pairs never trained on."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples" / "word_problems"
+
+
+def rows(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files with all operations."""
+    out = tmp_path_factory.mktemp("tasks")
+    options = ["--operations", "add", "subtract", "multiply", "--train", "90", "--eval", "30"]
+    subprocess.run([sys.executable, FOLDER / "make_tasks.py", "--out", out, *options], check=True, capture_output=True)
+    return out
+
+
+def test_the_files_are_what_the_script_writes(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, FOLDER / "make_tasks.py", "--out", tmp_path], check=True, capture_output=True)
+    for name in ("train.jsonl", "eval.jsonl"):
+        assert (tmp_path / name).read_text() == (FOLDER / name).read_text()
+
+
+def test_answers_follow_from_the_numbers(everything: Path) -> None:
+    compute = {"add": int.__add__, "subtract": int.__sub__, "multiply": int.__mul__}
+    counts = dict.fromkeys(compute, 0)
+    for row in rows(everything / "train.jsonl"):
+        a, b = (int(number) for number in re.findall(r"\d+", row["question"]))
+        assert row["answer"] == str(compute[row["domain"]](a, b)), row
+        assert int(row["answer"]) >= 0
+        counts[row["domain"]] += 1
+    assert set(counts.values()) == {30}
+
+
+def test_no_pair_of_numbers_is_trained_and_evaluated() -> None:
+    train, held_out = (
+        {tuple(re.findall(r"\d+", row["question"])) for row in rows(FOLDER / f"{name}.jsonl")}
+        for name in ("train", "eval")
+    )
+    assert len(train) == 51
+    assert len(held_out) == 13
+    assert not train & held_out
