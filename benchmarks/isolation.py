@@ -87,7 +87,7 @@ def cpu_seconds() -> float:
 
 def table(python: str | None, steps: int) -> str:
     lines = [
-        "| environment | lanes | in process, CPU us | isolated, CPU us | in process, median us | isolated, median us |",
+        "| environment | envs | in process, CPU us | isolated, CPU us | in process, median us | isolated, median us |",
         "|---|---|---|---|---|---|",
     ]
     for env_id, num_lanes in _CASES:
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.write:
         RESULTS.write_text(
             "## Isolated environments\n\n"
-            f"`python benchmarks/isolation.py --steps {options.steps} --write`, one vector step of all lanes in this "
+            f"`python benchmarks/isolation.py --steps {options.steps} --write`, one step of all environments in this "
             "process and in\nanother interpreter (`env.isolation: process`). CPU time is that of both processes; the "
             f"machine's load was {os.getloadavg()[0]:.0f}\non two cores, so wall-clock times say little.\n\n{told}\n"
         )

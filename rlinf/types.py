@@ -124,7 +124,10 @@ class Batch:
             if column is not None and tuple(column.shape) != (rows, slots):
                 raise BatchError(f"{name} must be [B, T] = [{rows}, {slots}], got {tuple(column.shape)}")
         if slots % self.decision_slots or self.decision_slots % self.reward_slots:
-            raise BatchError(f"T = {slots}, decision_slots = {self.decision_slots}, reward_slots = {self.reward_slots}")
+            raise BatchError(
+                f"T = {slots} must be a multiple of decision_slots = {self.decision_slots}, and that of "
+                f"reward_slots = {self.reward_slots}"
+            )
         decisions = slots // self.decision_slots
         if tuple(self.actions.shape[:2]) != (rows, decisions):
             raise BatchError(f"actions must lead with [B, T] = [{rows}, {decisions}], got {tuple(self.actions.shape)}")

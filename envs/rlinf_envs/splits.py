@@ -29,14 +29,14 @@ def on_side(question: str, side: Side, eval_fraction: float) -> bool:
 
 
 def check_side(split: str, eval_fraction: float) -> Side:
-    """``split`` as a side.
+    """``split``, checked.
 
     Raises:
         SettingError: ``split`` is none of train, eval, all, or ``eval_fraction`` leaves one of the two sides empty.
     """
-    for side in SIDES:
-        if split == side:
+    for known in SIDES:
+        if split == known:
             if not 0.0 < eval_fraction < 1.0:
                 raise SettingError(f"eval_fraction must lie strictly between 0 and 1, got {eval_fraction}")
-            return side
+            return known
     raise SettingError(f"split must be one of {', '.join(SIDES)}, got {split!r}")

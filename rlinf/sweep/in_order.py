@@ -62,10 +62,11 @@ class InOrder(Searcher):
 
     def get_state(self) -> dict[str, Any]:
         """What Tune saves; the searcher saves itself, and how wide a sweep is may change when it goes on."""
-        return {name: getattr(self, name) for name in ("trials", "results", "told", "setting")}
+        return {"trials": self.trials, "results": self.results, "told": self.told, "setting": self.setting}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        self.trials, self.results, self.setting = state["trials"], state["results"], state["setting"]
+        self.told = state["told"]
 
     def save(self, checkpoint_path: str) -> None:
         self.searcher.save(checkpoint_path)
