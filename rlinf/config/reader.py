@@ -159,7 +159,7 @@ class Reader:
         return Located(value, origin)
 
     def _mapping(self, node: yaml.MappingNode, loader: yaml.SafeLoader, file: str, prefix: str) -> Branch:
-        loader.flatten_mapping(node)
+        _flatten(node, loader)
         branch: Branch = {}
         for key_node, value_node in node.value:
             name = str(loader.construct_object(key_node))
@@ -182,6 +182,17 @@ class Reader:
             message = f"{dotted} is written twice, on lines {before.origin.line} and {after.origin.line}."
             self.problems.append(problem(after.origin, dotted, message, "Take one of them out."))
         return after
+
+
+def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
+    """Write the pairs of ``<<: *anchor`` into the mapping, in place; what the mapping says itself wins."""
+    own = [pair for pair in node.value if pair[0].tag != "tag:yaml.org,2002:merge"]
+    if len(own) == len(node.value):
+        return
+    loader.flatten_mapping(node)
+    said = {str(key.value) for key, _ in own}
+    merged = {str(key.value): (key, value) for key, value in node.value if str(key.value) not in said}
+    node.value = [*merged.values(), *own]
 
 
 def _control(error: yaml.reader.ReaderError) -> str:

@@ -1,0 +1,166 @@
+"""From a file of another framework to a finished sheet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, verl
+from rlinf.config.compat.importers.batches import rows_fit
+from rlinf.config.compat.importers.python_calls import Script
+from rlinf.config.compat.importers.sheet import Options, Sheet
+from rlinf.config.compat.importers.shell import words_of
+from rlinf.config.compat.importers.written import Source, override, read_yaml, resolve, scalar
+from rlinf.config.compat.names.meaning import Meaning
+from rlinf.config.compat.names.rlinf import RLINF
+from rlinf.config.compat.names.roll import ROLL
+from rlinf.config.compat.names.stable_baselines3 import STABLE_BASELINES3
+from rlinf.config.compat.names.trl import TRL
+from rlinf.config.compat.names.verl import VERL
+from rlinf.config.problems import Origin
+from rlinf.config.tree import Branch, Located, locate, put
+from rlinf.errors import UserError
+
+_HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+_FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A framework whose files are read."""
+
+    title: str
+    names: Mapping[str, Meaning]
+    translate: Callable[[Sheet], None]
+    defaults: Mapping[str, object]
+
+
+PEERS: Mapping[str, Peer] = {
+    "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS),
+    "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS),
+    "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS),
+    "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS),
+    "sb3": Peer(
+        "Stable-Baselines3",
+        {**STABLE_BASELINES3, **stable_baselines3.NAMES},
+        stable_baselines3.translate,
+        {},
+    ),
+}
+
+
+def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options | None = None) -> Sheet:
+    """The sheet of a file; ``words`` are what else stood on the peer's command line, as ``key=value``.
+
+    Raises UserError for a file that can not be read, and for a kind of file that the peer does not have.
+    """
+    framework = PEERS[peer]
+    options = options or Options()
+    given = dict(_pair(word) for word in words)
+    variables = {name: value for name, value in given.items() if path.suffix == ".sh" and "." not in name}
+    defaults = framework.defaults
+    if peer == "sb3":
+        source, algorithm, environment = _baselines(path, options)
+        defaults = stable_baselines3.DEFAULTS[algorithm]
+        options = replace(options, algorithm=algorithm, environment=environment)
+    else:
+        source = _source(peer, path, variables)
+    override(source, {name: value for name, value in given.items() if name not in variables})
+    resolve(source)
+    sheet = Sheet(framework.title, source, options, framework.names, defaults)
+    framework.translate(sheet)
+    sheet.rest()
+    rows_fit(sheet)
+    return sheet
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.lstrip("+-").partition("=")
+    if not equals or not name:
+        raise UserError(f"{word} is not of the form key=value")
+    return name, value
+
+
+def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
+    if path.suffix in (".yaml", ".yml"):
+        return read_yaml(path)
+    if path.suffix == ".sh" and peer in ("verl", "trl"):
+        return _command(peer, path, variables)
+    if path.suffix == ".py" and peer == "trl":
+        return _trl_script(path)
+    kinds = {"trl": ".yaml, .sh or .py", "verl": ".sh or .yaml"}.get(peer, ".yaml")
+    raise UserError(f"{path}: {PEERS[peer].title}'s settings are read from a {kinds} file")
+
+
+def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
+    if path.suffix == ".py":
+        source, algorithm, environment = stable_baselines3.script(path, options.algorithm)
+        return source, algorithm, options.environment or environment
+    if path.suffix in (".yaml", ".yml"):
+        return stable_baselines3.zoo(path, options.environment, options.algorithm)
+    raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script")
+
+
+def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
+    """The overrides (verl) or the flags (TRL) of a shell script."""
+    remarks: list[str] = []
+    words = words_of(path, variables, remarks)
+    tree: Branch = {}
+    waiting: tuple[str, Origin] | None = None
+    for word in words:
+        origin = Origin(str(path), word.line)
+        hydra = _HYDRA.fullmatch(word.text) if peer == "verl" else None
+        flag = _FLAG.fullmatch(word.text) if peer == "trl" else None
+        if hydra:
+            put(tree, hydra.group(1), scalar(hydra.group(2), origin))
+        elif flag:
+            name = flag.group(1).replace("-", "_")
+            waiting = None if flag.group(2) is not None else (name, origin)
+            tree[name] = scalar(flag.group(2), origin) if flag.group(2) is not None else Located(True, origin)
+        elif waiting is not None:
+            _append(tree, waiting[0], scalar(word.text.rstrip(","), waiting[1]))
+    if not tree:
+        form = "section.key=value" if peer == "verl" else "--flag value"
+        raise UserError(f"{path} holds no word of the form {form}")
+    return Source(path, tree, remarks)
+
+
+def _append(tree: Branch, name: str, value: Located) -> None:
+    """A further word of a flag: the first one is its value, more of them make a list."""
+    before = tree[name]
+    if before.value is True:
+        tree[name] = value
+    elif isinstance(before.value, list):
+        before.value.append(value)
+    else:
+        tree[name] = Located([before, value], value.origin)
+
+
+def _trl_script(path: Path) -> Source:
+    """The arguments of GRPOConfig, GRPOTrainer and LoraConfig in a script, and the name of its data."""
+    script = Script.read(path)
+    tree: Branch = {}
+
+    def take(values: Mapping[str, object], line: int) -> None:
+        tree.update({name: locate(value, Origin(str(path), line)) for name, value in values.items()})
+
+    trainers = list(script.calls("GRPOTrainer", "RLOOTrainer"))
+    if not trainers:
+        raise UserError(f"{path} builds no GRPOTrainer.")
+    for call in script.calls("GRPOConfig"):
+        take(call.named, call.line)
+    for call in script.calls("LoraConfig"):
+        names = {"r": "lora_r", "target_modules": "lora_target_modules"}
+        take({"use_peft": True} | {names.get(name, name): value for name, value in call.named.items()}, call.line)
+        tree.pop("task_type", None)
+    for call in script.calls("load_dataset"):
+        if call.positional and isinstance(call.positional[0], str):
+            take({"dataset_name": call.positional[0]}, call.line)
+            break
+    take(
+        {name: trainers[0].named[name] for name in ("model", "reward_funcs") if name in trainers[0].named},
+        trainers[0].line,
+    )
+    return Source(path, tree, [])

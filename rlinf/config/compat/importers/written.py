@@ -1,0 +1,96 @@
+"""What somebody wrote in another framework's file: keys, values and places, whatever kind of file it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.config.interpolate import interpolate
+from rlinf.config.problems import Origin
+from rlinf.config.reader import Reader
+from rlinf.config.tree import Branch, Located, put
+from rlinf.errors import UserError
+
+
+@dataclass(frozen=True)
+class Code:
+    """A value that is known only when the script runs."""
+
+    text: str
+
+
+@dataclass
+class Source:
+    """The settings of one file as a tree, and what could not be read on the way."""
+
+    path: Path
+    tree: Branch
+    remarks: list[str]
+
+    def leaves(self) -> Iterator[tuple[str, Located]]:
+        """Every dotted key that holds a value."""
+        yield from _leaves(self.tree, "")
+
+
+def _leaves(tree: Branch, prefix: str) -> Iterator[tuple[str, Located]]:
+    for name, located in tree.items():
+        if located.branch:
+            yield from _leaves(located.branch, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", located
+
+
+def read_yaml(path: Path) -> Source:
+    """A YAML file of any vocabulary, with the files of a Hydra ``defaults`` list that lie beside it."""
+    from rlinf.config.compat.importers.hydra import with_defaults
+
+    remarks: list[str] = []
+    tree = with_defaults(document(path), path, remarks)
+    return Source(path, tree, remarks)
+
+
+def document(path: Path) -> Branch:
+    """One YAML file as a tree with lines; raises UserError where it is no YAML."""
+    reader = Reader()
+    tree = reader.read_text(read_text(path), str(path))
+    if reader.problems:
+        raise UserError("\n".join(str(found) for found in reader.problems))
+    return tree
+
+
+def resolve(source: Source) -> None:
+    """Resolve ``${...}`` in place; a value that does not resolve stays as it was written and is remarked on."""
+    for located_id, reason in interpolate([source.tree]).items():
+        for key, located in source.leaves():
+            if id(located) == located_id:
+                source.remarks.append(f"{located.origin}: {key}: {located.value} does not resolve: {reason}")
+                located.value = Code(str(located.value))
+
+
+def override(source: Source, words: Mapping[str, str]) -> None:
+    """Lay ``key=value`` words of a command line over the file."""
+    reader = Reader()
+    for key, text in words.items():
+        value = reader.read_value(key, text)
+        if value is not None:
+            put(source.tree, key, value)
+    if reader.problems:
+        raise UserError("\n".join(str(found) for found in reader.problems))
+
+
+def scalar(text: str, origin: Origin) -> Located:
+    """The YAML value of a word of a command."""
+    reader = Reader()
+    value = reader.read_value("value", text)
+    return Located(text, origin) if value is None else Located(value.value, origin)
+
+
+def read_text(path: Path) -> str:
+    """The file's text; raises UserError where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist.") from None
+    except (IsADirectoryError, UnicodeDecodeError):
+        raise UserError(f"{path} is not a text file.") from None

@@ -1,0 +1,13 @@
+accelerate launch --config_file zero3.yaml train.py \
+    --model_name_or_path Qwen/Qwen2.5-1.5B-Instruct \
+    --dataset_name trl-lib/DeepMath-103K \
+    --reward_funcs accuracy_reward think_format_reward \
+    --output_dir runs/math \
+    --learning_rate 1e-5 \
+    --dtype bfloat16 \
+    --max_completion_length 1024 \
+    --loss_type dr_grpo --scale_rewards none \
+    --use_peft \
+    --lora_target_modules "q_proj", "v_proj" \
+    --per_device_train_batch_size 4 \
+    --num_generations 8
