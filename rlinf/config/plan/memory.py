@@ -11,8 +11,8 @@ from rlinf.config.schema import Config
 
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
-# torch and fsdp make logits in pieces of so many values (`models/causal_lm.py`).
-_LOGITS_AT_ONCE = 1 << 27
+# torch and fsdp make logits in pieces of so many values, on a CPU and on a GPU (`models/token_scores.py`).
+_LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,161 @@
+"""Log-probabilities and entropies of given tokens from hidden states, a bounded share of the logits at a time.
+
+The logits of 16,384 tokens over a vocabulary of 49,152 fill 3.2 GB, and plain autograd keeps them several times over.
+Here each chunk of tokens is multiplied with the output embedding, reduced to two numbers a token, and dropped; the
+backward pass makes it again and turns it, in place, into the gradient of the logits (Liger Kernel's linear
+cross-entropy, arXiv:2410.10989, with the gradient of each token known only afterwards). With p the distribution, l its
+logarithm, H its entropy, y the token:
+
+    d log p(y) / d logits = onehot(y) - p            dH / d logits = -p (l + H)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlinf.models.distribution import processed_logits
+from rlinf.types import SamplingParams
+
+_CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
+"""Logits of one chunk. Float32 ones of a CPU fill 64 MiB; a GPU needs more rows for its matrix products."""
+
+
+def chunk_elements(device_type: str) -> int:
+    """The number of logits that a chunk has at most; a call with no more of them is not cut."""
+    return _CHUNK_ELEMENTS.get(device_type, _CHUNK_ELEMENTS["cuda"])
+
+
+def covers(head: Any, sampling: SamplingParams) -> bool:
+    """Whether :func:`token_scores` can take ``head``: a linear layer without adapters or hooks of its own.
+
+    A repetition penalty changes single logits, which this backward pass knows nothing of.
+    """
+    hooked = any(getattr(head, name, None) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"))
+    return type(head) is nn.Linear and not hooked and sampling.repetition_penalty == 1.0
+
+
+def token_scores(
+    hidden: Tensor, head: nn.Linear, tokens: Tensor, sampling: SamplingParams, *, with_entropy: bool
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and entropies [S] float32 of ``tokens`` [S] after ``hidden`` [S, H]; entropies 0 if unasked.
+
+    Matrix products are in autocast's dtype where that is on, otherwise in the head's; everything else is float32.
+    """
+    device = hidden.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
+    rows = max(1, chunk_elements(device) // head.out_features)
+    with torch.autocast(device, enabled=False):
+        scores: tuple[Tensor, Tensor] = _TokenScores.apply(
+            hidden, head.weight, head.bias, tokens, sampling, with_entropy, dtype, rows
+        )  # type: ignore[no-untyped-call]
+    return scores
+
+
+class _TokenScores(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        tokens: Tensor,
+        sampling: SamplingParams,
+        with_entropy: bool,
+        dtype: torch.dtype,
+        rows: int,
+    ) -> tuple[Tensor, Tensor]:
+        head, shift = weight.to(dtype), None if bias is None else bias.to(dtype)
+        slots = hidden.shape[0]
+        logprobs, normalisers = (torch.empty(slots, device=hidden.device) for _ in range(2))
+        entropies = torch.zeros(slots, device=hidden.device)
+        for start in range(0, slots, rows):
+            part = slice(start, start + rows)
+            scores = _scores(hidden[part].to(dtype), head, shift, tokens[part], sampling)
+            normalisers[part] = scores.logsumexp(-1)
+            logprobs[part] = scores.gather(-1, tokens[part, None])[:, 0] - normalisers[part]
+            if with_entropy:
+                entropies[part] = _entropy(scores.sub_(normalisers[part, None]))
+        ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
+        ctx.sampling, ctx.with_entropy, ctx.dtype, ctx.rows = sampling, with_entropy, dtype, rows
+        return logprobs, entropies
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, of_logprobs: Tensor, of_entropies: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias, tokens, normalisers, entropies = ctx.saved_tensors
+        to_hidden, to_weight, to_bias = ctx.needs_input_grad[:3]
+        head, shift = weight.to(ctx.dtype), None if bias is None else bias.to(ctx.dtype)
+        of_hidden = torch.empty_like(hidden) if to_hidden else None
+        of_weight = torch.zeros(weight.shape, device=weight.device) if to_weight else None
+        of_bias = torch.zeros_like(bias, dtype=torch.float32) if to_bias else None
+        for start in range(0, hidden.shape[0], ctx.rows):
+            part = slice(start, start + ctx.rows)
+            inputs = hidden[part].to(ctx.dtype)
+            logs = _scores(inputs, head, shift, tokens[part], ctx.sampling).sub_(normalisers[part, None])
+            gradient = _gradient_of_logits(
+                logs,
+                tokens[part],
+                of_logprobs[part],
+                of_entropies[part] if ctx.with_entropy else None,
+                entropies[part],
+                ctx.sampling,
+            )
+            if of_bias is not None:
+                of_bias += gradient.sum(0)
+            gradient = gradient.to(ctx.dtype)
+            if of_hidden is not None:
+                of_hidden[part] = gradient @ head
+            if of_weight is not None:
+                _add_product(of_weight, gradient, inputs)
+        return (
+            of_hidden,
+            None if of_weight is None else of_weight.to(weight.dtype),
+            None if of_bias is None else of_bias.to(bias.dtype),
+            *[None] * 5,
+        )
+
+
+def _scores(inputs: Tensor, head: Tensor, bias: Tensor | None, tokens: Tensor, sampling: SamplingParams) -> Tensor:
+    """Float32 [C, V] in memory of its own."""
+    return processed_logits(nn.functional.linear(inputs, head, bias), sampling, chosen=tokens)
+
+
+def _entropy(logs: Tensor) -> Tensor:
+    """[C] of log-probabilities [C, V], which are minus infinity where a token can't be drawn."""
+    return -(logs.exp() * _finite(logs)).sum(-1)
+
+
+def _gradient_of_logits(
+    logs: Tensor,
+    tokens: Tensor,
+    of_logprobs: Tensor,
+    of_entropies: Tensor | None,
+    entropies: Tensor,
+    sampling: SamplingParams,
+) -> Tensor:
+    """[C, V] from log-probabilities [C, V], whose memory it may take, and the gradients [C] of the two results."""
+    if of_entropies is None:
+        gradient = logs.exp_().mul_(-of_logprobs[:, None])
+    else:
+        gradient = logs.exp()
+        factor = _finite(logs).add_(entropies[:, None]).mul_(-of_entropies[:, None]).sub_(of_logprobs[:, None])
+        gradient.mul_(factor)
+    gradient.scatter_add_(-1, tokens[:, None], of_logprobs[:, None])
+    return gradient if sampling.temperature in (0.0, 1.0) else gradient.div_(sampling.temperature)
+
+
+def _finite(logs: Tensor) -> Tensor:
+    """A copy with 0 in the place of minus infinity, whose probability is 0."""
+    return logs.nan_to_num(nan=torch.nan, neginf=0.0)
+
+
+def _add_product(total: Tensor, gradient: Tensor, inputs: Tensor) -> None:
+    """Adds gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H]."""
+    if inputs.dtype == torch.float32:
+        total.addmm_(gradient.t(), inputs)
+    else:
+        # Products of 16-bit matrices are much faster on a CPU where the transposed one is laid out anew.
+        total += gradient.t().contiguous() @ inputs
