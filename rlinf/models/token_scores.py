@@ -20,7 +20,10 @@ from rlinf.models.distribution import processed_logits
 from rlinf.types import SamplingParams
 
 _CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
-"""Logits of one chunk. Float32 ones of a CPU fill 64 MiB; a GPU needs more rows for its matrix products."""
+"""Logits of one chunk: one matrix product. Float32 ones fill 64 MiB on a CPU; a GPU needs more rows for its products."""
+
+_BLOCK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 27}
+"""Logits that go through the steps of a softmax together. On a CPU they stay in its cache from one step to the next."""
 
 
 def chunk_elements(device_type: str) -> int:
@@ -72,12 +75,13 @@ class _TokenScores(torch.autograd.Function):
         logprobs, normalisers = (torch.empty(slots, device=hidden.device) for _ in range(2))
         entropies = torch.zeros(slots, device=hidden.device)
         for start in range(0, slots, rows):
-            part = slice(start, start + rows)
-            scores = _scores(hidden[part].to(dtype), head, shift, tokens[part], sampling)
-            normalisers[part] = scores.logsumexp(-1)
-            logprobs[part] = scores.gather(-1, tokens[part, None])[:, 0] - normalisers[part]
-            if with_entropy:
-                entropies[part] = _entropy(scores.sub_(normalisers[part, None]))
+            logits = nn.functional.linear(hidden[start : start + rows].to(dtype), head, shift)
+            for block in _blocks(logits):
+                part = slice(start + block.start, start + block.stop)
+                scores = processed_logits(logits[block], sampling, chosen=tokens[part])
+                logprobs[part], normalisers[part], entropy = _statistics(scores, tokens[part], with_entropy)
+                if entropy is not None:
+                    entropies[part] = entropy
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
         ctx.sampling, ctx.with_entropy, ctx.dtype, ctx.rows = sampling, with_entropy, dtype, rows
         return logprobs, entropies
@@ -92,22 +96,26 @@ class _TokenScores(torch.autograd.Function):
         of_weight = torch.zeros(weight.shape, device=weight.device) if to_weight else None
         of_bias = torch.zeros_like(bias, dtype=torch.float32) if to_bias else None
         for start in range(0, hidden.shape[0], ctx.rows):
-            part = slice(start, start + ctx.rows)
-            inputs = hidden[part].to(ctx.dtype)
-            logs = _scores(inputs, head, shift, tokens[part], ctx.sampling).sub_(normalisers[part, None])
-            gradient = _gradient_of_logits(
-                logs,
-                tokens[part],
-                of_logprobs[part],
-                of_entropies[part] if ctx.with_entropy else None,
-                entropies[part],
-                ctx.sampling,
-            )
-            if of_bias is not None:
-                of_bias += gradient.sum(0)
-            gradient = gradient.to(ctx.dtype)
+            chunk = slice(start, start + ctx.rows)
+            inputs = hidden[chunk].to(ctx.dtype)
+            gradient = nn.functional.linear(inputs, head, shift)  # the logits, which become their gradient
+            for block in _blocks(gradient):
+                part = slice(start + block.start, start + block.stop)
+                scores = processed_logits(gradient[block], ctx.sampling, chosen=tokens[part])
+                logs = scores.sub_(normalisers[part, None])
+                exact = _gradient_of_logits(
+                    logs,
+                    tokens[part],
+                    of_logprobs[part],
+                    of_entropies[part] if ctx.with_entropy else None,
+                    entropies[part],
+                    ctx.sampling,
+                )
+                if of_bias is not None:
+                    of_bias += exact.sum(0)
+                gradient[block] = exact
             if of_hidden is not None:
-                of_hidden[part] = gradient @ head
+                of_hidden[chunk] = gradient @ head
             if of_weight is not None:
                 _add_product(of_weight, gradient, inputs)
         return (
@@ -118,14 +126,25 @@ class _TokenScores(torch.autograd.Function):
         )
 
 
-def _scores(inputs: Tensor, head: Tensor, bias: Tensor | None, tokens: Tensor, sampling: SamplingParams) -> Tensor:
-    """Float32 [C, V] in memory of its own."""
-    return processed_logits(nn.functional.linear(inputs, head, bias), sampling, chosen=tokens)
+def _blocks(logits: Tensor) -> list[slice]:
+    """Rows of ``logits`` [C, V] that are worked on together."""
+    limit = _BLOCK_ELEMENTS.get(logits.device.type, _BLOCK_ELEMENTS["cuda"])
+    rows = max(1, limit // logits.shape[1])
+    return [slice(start, min(start + rows, logits.shape[0])) for start in range(0, logits.shape[0], rows)]
 
 
-def _entropy(logs: Tensor) -> Tensor:
-    """[C] of log-probabilities [C, V], which are minus infinity where a token can't be drawn."""
-    return -(logs.exp() * _finite(logs)).sum(-1)
+def _statistics(scores: Tensor, tokens: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Log-probabilities of ``tokens`` [C], normalisers and entropies [C] of scores [C, V], whose memory it takes."""
+    highest = scores.amax(-1, keepdim=True)
+    shifted = scores.sub_(highest)
+    chosen = shifted.gather(-1, tokens[:, None])[:, 0]
+    # Minus infinity is what can't be drawn: its probability 0 counts for nothing.
+    finite = shifted.nan_to_num(nan=torch.nan, neginf=0.0) if with_entropy else None
+    weights = shifted.exp_()
+    total = weights.sum(-1)
+    log_total = total.log()
+    entropy = None if finite is None else log_total - finite.mul_(weights).sum(-1) / total
+    return chosen - log_total, highest[:, 0] + log_total, entropy
 
 
 def _gradient_of_logits(
@@ -141,15 +160,10 @@ def _gradient_of_logits(
         gradient = logs.exp_().mul_(-of_logprobs[:, None])
     else:
         gradient = logs.exp()
-        factor = _finite(logs).add_(entropies[:, None]).mul_(-of_entropies[:, None]).sub_(of_logprobs[:, None])
+        factor = logs.nan_to_num_(nan=torch.nan, neginf=0.0).add_(entropies[:, None]).mul_(-of_entropies[:, None]).sub_(of_logprobs[:, None])
         gradient.mul_(factor)
     gradient.scatter_add_(-1, tokens[:, None], of_logprobs[:, None])
     return gradient if sampling.temperature in (0.0, 1.0) else gradient.div_(sampling.temperature)
-
-
-def _finite(logs: Tensor) -> Tensor:
-    """A copy with 0 in the place of minus infinity, whose probability is 0."""
-    return logs.nan_to_num(nan=torch.nan, neginf=0.0)
 
 
 def _add_product(total: Tensor, gradient: Tensor, inputs: Tensor) -> None:
