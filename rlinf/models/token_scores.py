@@ -160,7 +160,12 @@ def _gradient_of_logits(
         gradient = logs.exp_().mul_(-of_logprobs[:, None])
     else:
         gradient = logs.exp()
-        factor = logs.nan_to_num_(nan=torch.nan, neginf=0.0).add_(entropies[:, None]).mul_(-of_entropies[:, None]).sub_(of_logprobs[:, None])
+        factor = (
+            logs.nan_to_num_(nan=torch.nan, neginf=0.0)
+            .add_(entropies[:, None])
+            .mul_(-of_entropies[:, None])
+            .sub_(of_logprobs[:, None])
+        )
         gradient.mul_(factor)
     gradient.scatter_add_(-1, tokens[:, None], of_logprobs[:, None])
     return gradient if sampling.temperature in (0.0, 1.0) else gradient.div_(sampling.temperature)
