@@ -17,11 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.response_model import ResponseModel
+from rlinf.models.token_scores import chunk_elements, covers, token_scores
 from rlinf.types import Inputs, PolicyOutput, SamplingParams, TextInputs
-
-# Logits are made for so many elements at a time and made again in the backward pass: a vocabulary of 150 000 would
-# otherwise hold gigabytes.
-_LOGIT_ELEMENTS = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -119,16 +116,20 @@ class CausalLMPolicy(ResponseModel):
         else:
             self.model.save_pretrained(folder)
 
-    def _head(self) -> Callable[[Tensor], Tensor]:
+    def _head(self) -> Any:
         return self.model.get_output_embeddings()
 
     def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _SlotScores:
-        """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time."""
+        """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time.
+
+        Few logits go through plain autograd: nothing has to be made twice, and small models keep their exact numbers.
+        """
         head = self._head()
-        vocabulary = self.model.config.vocab_size
-        size = max(1, _LOGIT_ELEMENTS // vocabulary)
+        size = max(1, chunk_elements(hidden.device.type) // self.model.config.vocab_size)
         if hidden.shape[0] <= size:
             return _SlotScores(*self._score_part(head, hidden, tokens, seen, with_entropy))
+        if covers(head, self.sampling):
+            return _SlotScores(*token_scores(hidden, head, tokens, self.sampling, with_entropy=with_entropy))
         parts = [
             checkpoint(
                 self._score_part, head, hidden[i : i + size], tokens[i : i + size],

@@ -6,50 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from language_models import VOCABULARY, conversation, tiny
 
-from rlinf.inputs import TextInputs
+from rlinf.models import token_scores
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import PolicyError, add_lora
 from rlinf.models.packing import pack
 from rlinf.types import SamplingParams
 
-VOCABULARY = 61
 SAMPLING = SamplingParams(max_new_tokens=9, temperature=0.7)
-
-
-def tiny(model_type: str = "qwen2", **options: Any) -> Any:
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        model_type,
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=64,
-        tie_word_embeddings=model_type != "llama",
-        eos_token_id=1,
-        pad_token_id=0,
-        **options,
-    )
-    return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
-
-
-def conversation(tokens: tuple[int, ...] = (7, 1, 0, 4, 3, 6)) -> tuple[TextInputs, Tensor, Tensor]:
-    """Six rows of three prompts: shared prompts, one empty response, an observation inside a row."""
-    generator = torch.Generator().manual_seed(1)
-    prompts = torch.randint(2, VOCABULARY, (3, 5), generator=generator)[torch.tensor([0, 1, 1, 0, 2, 1])]
-    responses, slots = torch.tensor(tokens), max(tokens)
-    actions = torch.randint(2, VOCABULARY, (6, slots), generator=generator)
-    mask = torch.arange(slots) < responses[:, None]
-    mask[0, 3] = False
-    lengths = torch.tensor([5, 3, 3, 5, 2, 3])
-    return TextInputs(prompts, lengths, responses), actions, mask
 
 
 def both(model: Any, sampling: SamplingParams = SAMPLING) -> tuple[CausalLMPolicy, CausalLMPolicy]:
@@ -144,7 +109,7 @@ def test_logits_in_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     whole.logprobs.sum().backward()
     gradient = next(policy.parameters()).grad.clone()
     policy.zero_grad()
-    monkeypatch.setattr("rlinf.models.causal_lm._LOGIT_ELEMENTS", 4 * VOCABULARY)
+    monkeypatch.setitem(token_scores._CHUNK_ELEMENTS, "cpu", 4 * VOCABULARY)
     pieces = policy.evaluate(inputs, actions, mask)
     pieces.logprobs.sum().backward()
     torch.testing.assert_close(pieces.logprobs, whole.logprobs)

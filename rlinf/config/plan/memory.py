@@ -11,8 +11,8 @@ from rlinf.config.schema import Config
 
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
-# torch and fsdp make logits in pieces of so many values (`models/causal_lm.py`).
-_LOGITS_AT_ONCE = 1 << 27
+# torch and fsdp make logits in pieces of so many values, on a CPU and on a GPU (`models/token_scores.py`).
+_LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         reference=0 if on_host else reference,
         host=reference if on_host else 0,
         activations=_activations(config, decoder, split, size),
-        logits=_logits(config, decoder, split, size),
+        logits=_logits(config, decoder, split, size, on_gpu=gpus > 0),
         sampler_weights=parameters * size // parallel,
         kv_cache=decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel,
     )
@@ -113,11 +113,11 @@ def _activations(config: Config, decoder: Decoder, split: Split, size: int) -> i
     return layers * layer * split.pipeline
 
 
-def _logits(config: Config, decoder: Decoder, split: Split, size: int) -> int:
+def _logits(config: Config, decoder: Decoder, split: Split, size: int, *, on_gpu: bool) -> int:
     """The logits, float32 scores that the backward pass reads, their gradient in both precisions."""
     values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
     if config.learner.backend != "megatron":
-        values = min(values, _LOGITS_AT_ONCE)
+        values = min(values, _LOGITS_AT_ONCE[on_gpu])
     return values * (2 * size + 2 * 4)
 
 
