@@ -20,7 +20,7 @@ from rlinf.models.distribution import processed_logits
 from rlinf.types import SamplingParams
 
 _CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
-"""Logits of one chunk: one matrix product. Float32 ones fill 64 MiB on a CPU; a GPU needs more rows for its products."""
+"""Logits of one chunk: one matrix product. On a CPU float32 ones fill 64 MiB; a GPU wants more rows at a time."""
 
 _BLOCK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 27}
 """Logits that go through the steps of a softmax together. On a CPU they stay in its cache from one step to the next."""
@@ -53,7 +53,7 @@ def token_scores(
     with torch.autocast(device, enabled=False):
         scores: tuple[Tensor, Tensor] = _TokenScores.apply(
             hidden, head.weight, head.bias, tokens, sampling, with_entropy, dtype, rows
-        )  # type: ignore[no-untyped-call]
+        )
     return scores
 
 
@@ -87,7 +87,7 @@ class _TokenScores(torch.autograd.Function):
         return logprobs, entropies
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, of_logprobs: Tensor, of_entropies: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, tokens, normalisers, entropies = ctx.saved_tensors
         to_hidden, to_weight, to_bias = ctx.needs_input_grad[:3]

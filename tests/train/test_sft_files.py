@@ -15,7 +15,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.conversation_files import ConversationError, read_conversations
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.train import run
-from rlinf.train.loop import Trainer
+from rlinf.train.run_state import RunState
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"
@@ -202,15 +202,15 @@ class Stop(Exception):
 def test_supervised_training_resumes_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, every = sums(tmp_path), {"checkpoint": {"every": 1}, "sft": {"steps": 8}}
     run(loaded(sft_alone(tmp_path / "straight", data, **every)), report=False)
-    save = Trainer.save
+    save = RunState.save
 
-    def stopping(self: Trainer) -> None:
+    def stopping(self: RunState) -> None:
         save(self)
-        if self.order() == -5:
+        if self.order == -5:
             raise Stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(Trainer, "save", stopping)
+        patched.setattr(RunState, "save", stopping)
         with pytest.raises(Stop):
             run(loaded(sft_alone(tmp_path / "cut", data, **every)), report=False)
     run(loaded(sft_alone(tmp_path / "cut", data, **every)), report=False)
