@@ -13,9 +13,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+from rlinf.models.policy_requests import PolicyFacts, drive
 from rlinf.rollouts.envs.make_env import native_entry_point
 from rlinf.rollouts.envs.native import NativeVecEnv
-from rlinf.rollouts.simulator.fragments import Fragment, FragmentCollector
+from rlinf.rollouts.simulator.fragments import FragmentCollector
+from rlinf.rollouts.simulator.records import RolloutPart
 
 
 class Count(gymnasium.Env):
@@ -68,10 +70,13 @@ def options(name: str) -> EnvConfig:
     return EnvConfig(f"{__name__}:{name}-v0", vectorization="native")
 
 
-def fragment(name: str) -> Fragment:
+def fragment(name: str) -> RolloutPart:
     env = NativeVecEnv(options(name), 2)
     policy = ActorCritic(env.observation_space, env.action_space, ActorCriticOptions(hidden_sizes=(4,)))
-    return FragmentCollector(env, range(2), seed=0, num_steps=8).collect(policy, 0, 0)
+    collector, facts = FragmentCollector(env, range(2), seed=0, num_steps=8), PolicyFacts.of(policy)
+    columns = collector.open(facts, (0,))
+    drive(collector.fill(facts, columns, 0), policy)
+    return drive(collector.close(facts, columns, 0), policy)
 
 
 def test_a_partial_names_the_function_that_it_calls() -> None:

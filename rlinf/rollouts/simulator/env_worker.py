@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,11 +30,11 @@ from rlinf.rollouts.simulator.episodes import (
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
 from rlinf.rollouts.simulator.pipelined import PipelinedRollout, WorkerMessage
-from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace
+from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import rollout_key, stream_seed
-from rlinf.types import Batch, Metrics, WeightUpdate
+from rlinf.types import Metrics, WeightUpdate
 
 Layout = Literal["fragments", "episodes"]
 CourseName = Literal["collect", "evaluate", "demonstrate"]
@@ -64,22 +63,6 @@ class EnvWorkerOptions:
     cores: int = 1
     stages: int = 1
     """Shares of the lanes that decide separately, so that one can simulate while another waits for its policy."""
-
-
-@dataclass
-class RolloutPart:
-    """One worker's share of a rollout."""
-
-    batch: Batch | None
-    """None where this worker had nothing to do, or nothing that survived."""
-    episodes: list[EpisodeRecord]
-    failures: Counter[str]
-    env_steps: int
-    traces: list[EpisodeTrace] = field(default_factory=list)
-    problem: str | None = None
-    """Why there is no video, where one was asked for."""
-    last_failure: str = ""
-    """An account of the newest failure of an environment; empty where none has failed."""
 
 
 class EnvWorker:
@@ -187,13 +170,8 @@ class EnvWorker:
             return self._episodes_course(facts, version, key, tasks, stages)
         columns = fragments.open(facts, key)
 
-        def end() -> RolloutCoroutine[RolloutPart]:
-            part = yield from fragments.close(facts, columns, version)
-            return RolloutPart(
-                part.batch, part.episodes, part.failures, part.env_steps, last_failure=self._lanes.last_failure
-            )
-
-        return PipelinedRollout([fragments.fill(facts, columns, stage) for stage in range(stages)], end)
+        played = [fragments.fill(facts, columns, stage) for stage in range(stages)]
+        return PipelinedRollout(played, lambda: fragments.close(facts, columns, version))
 
     def _episodes_course(
         self, facts: PolicyFacts, version: int, key: tuple[int, ...], tasks: Sequence[EpisodeTask], stages: int

@@ -13,27 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlinf.interfaces import ActingPolicy
-from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, drive
+from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.action_history import StagedHistory
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
-from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, RolloutPart
 from rlinf.spaces import Arrays, empty_leaves
 from rlinf.streams import stream_seed
 from rlinf.types import Batch, ObservationInputs, PolicyOutput
-
-
-@dataclass
-class Fragment:
-    """A batch part with what else a worker has to tell."""
-
-    batch: Batch
-    episodes: list[EpisodeRecord]
-    failures: Counter[str]
-    """Kind -> count, of this call."""
-    env_steps: int
 
 
 @dataclass
@@ -93,14 +81,6 @@ class FragmentCollector:
         self._state: np.ndarray | None = None
         self._failures: Counter[str] = Counter()
 
-    def collect(self, policy: ActingPolicy, step: int, version: int) -> Fragment:
-        """The fragment of optimiser step ``step``, ``num_steps`` decisions a lane, with a policy of this process."""
-        facts = PolicyFacts.of(policy)
-        columns = self.open(facts, (step,))
-        for stage in range(len(self.stages)):
-            drive(self.fill(facts, columns, stage), policy)
-        return drive(self.close(facts, columns, version), policy)
-
     def open(self, policy: PolicyFacts, key: tuple[int, ...]) -> Columns:
         """Room for the decisions of the rollout ``key`` (see `streams.rollout_key`), and the noise for them."""
         self._failures = Counter()
@@ -114,10 +94,11 @@ class FragmentCollector:
         for slot in range(self._num_steps):
             yield from self._decide(columns, slot, stage)
 
-    def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Fragment]:
+    def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[RolloutPart]:
         """The batch, once all stages are filled."""
         batch = yield from self._batch(policy, columns, version)
-        return Fragment(batch, columns.episodes, self._failures, columns.env_steps)
+        newest = self._lanes.last_failure
+        return RolloutPart(batch, columns.episodes, self._failures, columns.env_steps, last_failure=newest)
 
     def _allocate(self, policy: PolicyFacts, key: tuple[int, ...]) -> Columns:
         assert self._state is not None

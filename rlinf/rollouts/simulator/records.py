@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from rlinf.rollouts.envs.vec_env import StepResult
-from rlinf.types import Metrics
+from rlinf.types import Batch, Metrics
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,22 @@ class EpisodeTrace:
     rewards: list[float]
     actions: list[list[float]]
     """One list per dimension of the action."""
+
+
+@dataclass
+class RolloutPart:
+    """One worker's share of a rollout."""
+
+    batch: Batch | None
+    """None where this worker had nothing to do, or nothing that survived."""
+    episodes: list[EpisodeRecord]
+    failures: Counter[str]
+    env_steps: int
+    traces: list[EpisodeTrace] = field(default_factory=list)
+    problem: str | None = None
+    """Why there is no video, where one was asked for."""
+    last_failure: str = ""
+    """An account of the newest failure of an environment; empty where none has failed."""
 
 
 def tell_success(records: Sequence[EpisodeRecord]) -> bool:

@@ -15,10 +15,10 @@ import numpy as np
 from rlinf.errors import UserError
 from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
-from rlinf.rollouts.simulator.env_worker import Layout, RolloutPart
+from rlinf.rollouts.simulator.env_worker import Layout
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.failures import too_many_failures
-from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, episode_metrics
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, RolloutPart, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
 from rlinf.streams import rollout_key, stream_seed
 from rlinf.types import Batch, Metrics, concatenate

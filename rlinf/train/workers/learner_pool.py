@@ -46,11 +46,8 @@ class LearnerPool:
     def update(self, batch: Batch, *, step: int) -> Metrics:
         return self.group.call(LearnerWorker.update, self.cluster.share(batch), step=step)[0]
 
-    def weights(self, *, version: int) -> WeightUpdate:
-        return self.group.call(LearnerWorker.weights, version=version)[0]
-
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
-        """The same weights, a part at a time where the ranks have a bucket size."""
+        """The weights, a part at a time where the ranks have a bucket size."""
         for part in range(self.group.call(LearnerWorker.weight_parts)[0]):
             yield self.group.call(LearnerWorker.weights, version=version, part=part)[0]
 
