@@ -1,0 +1,71 @@
+"""A pool brings a lost worker to where it was, within its budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rlinf.cluster import WorkerDied, WorkerError
+from rlinf.cluster.local import LocalHandle
+from rlinf.cluster.pool import ResilientPool
+from rlinf.errors import UserError
+
+
+def died(rank: int, method: str) -> WorkerDied:
+    return WorkerDied(f"rank {rank} died in {method}", group="fake", rank=rank, method=method)
+
+
+class Group:
+    """Two workers that double numbers; rank 1 is lost in the calls whose numbers ``loses`` has, from 0."""
+
+    name, size = "fake", 2
+
+    def __init__(self, loses: set[int], budget: int) -> None:
+        self.loses, self.budget, self.calls = loses, budget, 0
+        self.uncounted = 0
+
+    def submit_one(self, rank: int, method: str, value: int) -> LocalHandle:
+        lost = rank == 1 and self.calls in self.loses
+        self.calls += rank
+        return LocalHandle(self.name, rank, method, 2 * value, died(rank, method) if lost else None)
+
+    def restart(self, rank: int, *, counted: bool = True) -> None:
+        self.uncounted += not counted
+        if counted and not self.budget:
+            raise WorkerError("no restart is left", group=self.name, rank=rank, method="restart")
+        self.budget -= counted
+
+
+class Pool(ResilientPool):
+    """Calls its worker once to recover it."""
+
+    def recover(self, rank: int) -> Any:
+        return self.group.submit_one(rank, "recover", 21).result()
+
+
+class AdvisingPool(Pool):
+    advice = "Use fewer."
+
+
+@pytest.mark.parametrize(("loses", "restarts"), [(set(), 0), ({0}, 1), ({0, 1}, 2), ({0, 1, 2}, 3)])
+def test_a_lost_call_is_made_again_also_where_the_recovery_is_lost(loses: set[int], restarts: int) -> None:
+    pool = Pool(Group(loses, budget=3))  # type: ignore[arg-type]
+    assert pool.call("double", per_rank=[(1,), (2,)]) == [2, 4]
+    assert pool.restarts == restarts
+    assert pool.lives == [0, restarts]
+
+
+def test_the_budget_ends_it_and_advice_makes_it_a_users_error() -> None:
+    with pytest.raises(WorkerError, match="no restart is left"):
+        Pool(Group({0, 1}, budget=1)).call("double", 1)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="no restart is left\nUse fewer"):
+        AdvisingPool(Group({0, 1}, budget=1)).call("double", 1)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="rank 1 died in double\nUse fewer"):
+        AdvisingPool(Group({0, 2}, budget=9)).call("double", 1)  # type: ignore[arg-type]
+
+
+def test_only_the_first_restart_can_be_free_of_charge() -> None:
+    group = Group({0}, budget=1)
+    assert Pool(group).restart(1, died(1, "step"), counted=False) == 42  # type: ignore[arg-type]
+    assert (group.uncounted, group.budget) == (1, 0)
