@@ -123,16 +123,15 @@ def throughput(_seed: int) -> dict[str, float]:
     import torch
 
     from rlinf.config import load
-    from rlinf.config.schema import EnvConfig
-    from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+    from rlinf.rollouts.simulator.env_worker import EnvWorker
     from rlinf.train.build.simulator import make_policy
 
     torch.set_num_threads(1)
     config = load(RECIPES / "cartpole_ppo.yaml", [])
     found = {}
     for count, kind in ((8, "sync"), (1024, "native")):
-        options = EnvWorkerOptions(EnvConfig("CartPole-v1", vectorization=kind), seed=0, num_steps=128)
-        worker = EnvWorker(options, range(count), partial(make_policy, config))
+        here = load(RECIPES / "cartpole_ppo.yaml", [f"env.vectorization={kind}", "rollout.num_steps=128"])
+        worker = EnvWorker(here, range(count), partial(make_policy, config))
         worker.collect(0)
         began, steps, step = time.process_time(), 0, 0
         while time.process_time() - began < 3.0:

@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
 from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit
+
+if TYPE_CHECKING:
+    from rlinf.config.schema import RolloutConfig
 
 __all__ = [
     "Batch",
@@ -300,6 +303,12 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+
+    @classmethod
+    def of(cls, rollout: RolloutConfig) -> SamplingParams:
+        """Those of training responses."""
+        names = ("max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty")
+        return cls(**{name: getattr(rollout, name) for name in names})
 
     def greedy(self) -> SamplingParams:
         """The most likely token each time; the limits stay."""

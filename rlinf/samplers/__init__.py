@@ -6,6 +6,7 @@ until a sampler is built.
 
 from __future__ import annotations
 
-from rlinf.samplers.build import SAMPLERS, SamplerSpec, build_sampler, environment, resolve_name
+from rlinf.samplers.build import SAMPLERS, build_sampler, environment, resolve_name
+from rlinf.samplers.spec import SamplerSpec
 
 __all__ = ["SAMPLERS", "SamplerSpec", "build_sampler", "environment", "resolve_name"]

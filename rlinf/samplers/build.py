@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rlinf.config.facts import activation_dtype
 from rlinf.config.schema.rollout import RolloutConfig
+from rlinf.samplers.spec import SamplerSpec
 
 if TYPE_CHECKING:
     from rlinf.interfaces import Sampler
-
-
-@dataclass(frozen=True)
-class SamplerSpec:
-    """What a sampler must know beside its configuration section."""
-
-    model: str
-    """A folder with a transformers model, or the hub name of one."""
-    eos_token_ids: tuple[int, ...]
-    pad_token_id: int
-    seed: int
-    max_model_len: int
-    """Prompt plus response tokens."""
-    device: str = "cpu"
-    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of the ``hf`` sampler's weights; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
-    attention: str = "sdpa"
-    """Of the ``hf`` sampler."""
-    random_weights: bool = False
-    """The folder holds a configuration only; the weights come by ``load`` before the first sample."""
 
 
 def build_sampler(config: RolloutConfig, spec: SamplerSpec) -> Sampler:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config import Config
 from rlinf.config.facts import holds_fragments, needs_reference, needs_values
-from rlinf.train.build.options import training_stage
+from rlinf.train.build.stages import training_stage
 from rlinf.train.evaluation.intervals import masked_mean
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics

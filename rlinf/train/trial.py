@@ -11,16 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rlinf.config import Config
-from rlinf.config.facts import conversation_tokens
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.prompts import prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
-from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.samplers.spec import sampler_spec
 from rlinf.train.build.devices import Devices
-from rlinf.train.build.options import sampling_params
-from rlinf.train.build.text import sampler_spec
 from rlinf.train.build.text_learner import language_model
 from rlinf.train.evaluation.text import sample
 
@@ -81,7 +78,7 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
         texts=functools.partial(tokenizer_texts, envs, facts.num_tasks, config.data.max_prompt_length),
     )
     tokenizer.save_pretrained(str(folder / "tokenizer"))
-    spec = sampler_spec(config, Devices.of(config), tokenizer, folder)
+    spec = sampler_spec(config, tokenizer, folder, device=Devices.of(config).sampler_device)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = HFSampler(
         model.to(spec.device),
@@ -91,20 +88,8 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
         generation_batch_size=config.rollout.generation_batch_size,
         max_model_len=spec.max_model_len,
     )
-    return TextRollout(
-        sampler,
-        envs,
-        prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids),
-        TaskOrder(facts.num_tasks, seed=config.run.seed, shuffle=False),
-        params=sampling_params(config),
-        prompts=1,
-        group_size=1,
-        seed=config.run.seed,
-        max_turns=config.env.max_turns,
-        max_prompt_length=config.data.max_prompt_length,
-        pad_token_id=spec.pad_token_id,
-        max_conversation_tokens=conversation_tokens(config),
-    )
+    renderer = prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
+    return TextRollout(sampler, envs, renderer, facts.num_tasks, config)
 
 
 def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:

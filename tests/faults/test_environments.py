@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from rlinf.cli import main
-from rlinf.config.schema import EnvConfig
+from rlinf.config.schema import ClusterConfig, EnvConfig
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
-from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout
+from rlinf.rollouts.simulator.env_worker import EnvWorker
+from rlinf.rollouts.simulator.rollout import VectorRollout
 from tests.faults import env_zoo
+from tests.rollouts.simulator_config import simulator_config
 from tests.rollouts.worker_group import InThisProcess
 
 SOUND = ["terminates at once", "never ends", "odd infos", "observations outside the space", "prints", "close() raises"]
@@ -53,11 +55,11 @@ def rollout(case: str, timeout_s: float = 60.0) -> VectorRollout:
         {"case": case},
         vectorization="sync",
         step_timeout_s=timeout_s,
-        start_timeout_s=timeout_s,
         max_failures=1,
     )
-    worker = EnvWorker(EnvWorkerOptions(env, seed=0, num_steps=7), range(2), build_policy)
-    return VectorRollout(InThisProcess([worker]), VectorOptions(0, "fragments", max_failures=1, env_id="Zoo-v0"))
+    config = simulator_config(env, num_steps=7)
+    config = replace(config, cluster=ClusterConfig(start_timeout_s=timeout_s))
+    return VectorRollout(InThisProcess([EnvWorker(config, range(2), build_policy)]), config)
 
 
 @pytest.mark.parametrize("case", [*env_zoo.OBSERVATIONS, *env_zoo.ACTIONS, *SOUND])

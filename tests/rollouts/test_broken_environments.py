@@ -12,12 +12,13 @@ import torch
 from broken_envs import LateStarter, Wearing
 from worker_group import InThisProcess
 
-from rlinf.config.schema import EnvConfig
+from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.vec_env import SpacesDifferError
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
+from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
-from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from tests.rollouts.simulator_config import Layout, simulator_config
 
 LAYOUTS: tuple[Layout, ...] = ("fragments", "episodes")
 
@@ -49,17 +50,14 @@ def rollout(
 ) -> VectorRollout:
     policy = policy or ActorCriticOptions(hidden_sizes=(8,))
     env_options = EnvConfig(f"broken_envs:{name}-v0", num_action_chunks=policy.num_action_chunks, **env)
-    options = EnvWorkerOptions(
-        env_options,
-        seed=3,
-        layout=layout,
-        num_steps=20,
-        evaluation_env=replace(env_options, kwargs=evaluation_kwargs or env_options.kwargs),
-    )  # fmt: skip
+    evaluation = EvaluationConfig(num_envs=1, env_kwargs=evaluation_kwargs)
+    config = simulator_config(
+        env_options, layout, seed=3, num_steps=20, groups=4, group_size=2, off_policy=off_policy, evaluation=evaluation
+    )
     build = partial(build_policy, options=policy)
-    made.extend(EnvWorker(options, part, build) for part in lane_ranges(4, workers))
-    settings = VectorOptions(3, layout, num_groups=4, group_size=2, max_failures=1000, off_policy=off_policy)
-    return VectorRollout(InThisProcess(made[-workers:]), settings)
+    made.extend(EnvWorker(config, part, build) for part in lane_ranges(4, workers))
+    patient = replace(config, env=replace(env_options, max_failures=1000))
+    return VectorRollout(InThisProcess(made[-workers:]), patient)
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])

@@ -15,14 +15,15 @@ import pytest
 import torch
 from worker_group import InThisProcess
 
-from rlinf.config.schema import EnvConfig
+from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.offscreen import offscreen
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
-from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.rollouts.video.encoder import Film
 from rlinf.rollouts.video.filmable import filming_problem
+from tests.rollouts.simulator_config import simulator_config
 
 av = pytest.importorskip("av", reason="needs the extra video")
 pytest.importorskip("PIL", reason="needs the extra video")
@@ -86,11 +87,10 @@ def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: 
     env = EnvConfig("Walk-v0", kwargs, num_action_chunks=chunk)
     if isolated:
         env = replace(env, id="walk:Walk-v0", isolation="process")
-    options = EnvWorkerOptions(env, seed=3, num_steps=8, traced_episodes=3)
+    config = simulator_config(env, seed=3, num_steps=8, evaluation=EvaluationConfig(num_envs=1, video_episodes=3))
     build = partial(build_policy, chunk=chunk)
-    group = InThisProcess([EnvWorker(options, part, build) for part in lane_ranges(4, workers)])
-    settings = VectorOptions(seed=3, layout="fragments", filmed_episodes=3)
-    return VectorRollout(group, settings)
+    group = InThisProcess([EnvWorker(config, part, build) for part in lane_ranges(4, workers)])
+    return VectorRollout(group, config)
 
 
 def frames(path: Path) -> list[np.ndarray]:

@@ -10,12 +10,13 @@ from worker_group import InThisProcess
 
 from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions, Layout
-from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.env_worker import EnvWorker
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch
+from tests.rollouts.simulator_config import Layout, simulator_config
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, rollout, tiny
 from tests.train.simulator_runs import summary
 
@@ -25,9 +26,10 @@ def simulators(layout: Layout, workers: int = 1) -> VectorRollout:
         torch.manual_seed(0)
         return ActorCritic(*spaces, ActorCriticOptions(hidden_sizes=(8,)))  # type: ignore[arg-type]
 
-    options = EnvWorkerOptions(EnvConfig("CartPole-v1", vectorization="sync"), seed=3, layout=layout, num_steps=16)
-    made = [EnvWorker(options, part, policy) for part in lane_ranges(4, workers)]
-    return VectorRollout(InThisProcess(made), VectorOptions(3, layout, num_groups=2, group_size=2))
+    env = EnvConfig("CartPole-v1", vectorization="sync")
+    config = simulator_config(env, layout, seed=3, num_steps=16, groups=2, group_size=2)
+    made = [EnvWorker(config, part, policy) for part in lane_ranges(4, workers)]
+    return VectorRollout(InThisProcess(made), config)
 
 
 def same(one: Batch, other: Batch) -> bool:

@@ -19,10 +19,11 @@ from rlinf.inputs import ObservationInputs
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.train.tracking.samples import sample_lines
 from tests.models.decisions import decide
+from tests.rollouts.simulator_config import simulator_config
 
 close = torch.testing.assert_close
 COMBINATIONS = [
@@ -63,8 +64,8 @@ def build(observation_space, action_space, **levels):
 def collected(layout="fragments", *, truncates=False, decisions=4, **levels):
     """The batch of one worker with one lane: chunks [1, 2], [3, 4], [5, -], then (fragments) [1, 2]."""
     env = EnvConfig("rlinf_test/Counting-v0", kwargs={"truncates": truncates}, num_action_chunks=2)
-    options = EnvWorkerOptions(env, seed=0, layout=layout, num_steps=decisions)
-    worker = EnvWorker(options, range(1), partial(build, **levels))
+    config = simulator_config(env, layout, num_steps=decisions)
+    worker = EnvWorker(config, range(1), partial(build, **levels))
     tasks = [EpisodeTask(0, 0, 0), EpisodeTask(1, 0, 0)] if layout == "episodes" else []
     return worker.collect(0, tasks).batch, worker._policy
 
@@ -188,7 +189,7 @@ def test_one_action_of_one_dimension_learns_the_same_bit_for_bit_at_every_level(
     for level in LEVELS:
         options = ActorCriticOptions(hidden_sizes=(8,), logprob_type=level, entropy_type=level)
         worker = EnvWorker(
-            EnvWorkerOptions(EnvConfig("Pendulum-v1", max_episode_steps=7), seed=0, num_steps=20),
+            simulator_config(EnvConfig("Pendulum-v1", max_episode_steps=7), num_steps=20),
             range(2),
             lambda one, other, options=options: (torch.manual_seed(0), ActorCritic(one, other, options))[1],
         )

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlinf.config.schema import EnvConfig
+from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.envs.vectorize import make_vec_env
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from tests.rollouts.simulator_config import simulator_config
 
 
 class Numbered(gymnasium.Env):
@@ -41,9 +42,8 @@ OPTIONS = EnvConfig("NumberedForTests-v0", reset_state_ids=[3, 5, 8])
 
 
 def test_members_of_a_group_share_a_state_and_all_states_come_up() -> None:
-    evaluation = replace(OPTIONS, reset_state_ids=[20])
-    settings = EnvWorkerOptions(OPTIONS, seed=0, layout="episodes", evaluation_env=evaluation)
-    worker = EnvWorker(settings, range(4), partial(ActorCritic, options=ActorCriticOptions(hidden_sizes=(8,))))
+    config = simulator_config(OPTIONS, "episodes", evaluation=EvaluationConfig(num_envs=1, reset_state_ids=[20]))
+    worker = EnvWorker(config, range(4), partial(ActorCritic, options=ActorCriticOptions(hidden_sizes=(8,))))
     tasks = [EpisodeTask(row, row // 2, 1_000_003 * (row // 2)) for row in range(60)]
     totals = [record.total for record in worker.collect(0, tasks).episodes]
     assert totals[0::2] == totals[1::2]

@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.config.schema import AlgorithmConfig, Config, DataConfig, EnvConfig, RolloutConfig
 from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
 from tests.rollouts import text_envs
@@ -86,23 +85,17 @@ class Script:
     def wake(self) -> None: ...
 
 
-def rollout(sampler: Any, envs: Any, *, turns: int, **more: Any) -> TextRollout:
-    settings: dict[str, Any] = {"prompts": 2, "group_size": 2, "max_new_tokens": 80, **more}
-    turn = settings.pop("max_new_tokens")
-    whole = settings.pop("max_conversation_tokens", turns * turn + 40)
-    return TextRollout(
-        sampler,
-        envs,
-        PromptRenderer(Letters()),
-        TaskOrder(settings.pop("tasks", 5), seed=0, shuffle=True),
-        params=SamplingParams(max_new_tokens=turn),
-        max_conversation_tokens=whole,
-        seed=0,
-        max_turns=turns,
-        max_prompt_length=200,
-        pad_token_id=PAD,
-        **settings,
+def rollout(sampler: Any, envs: Any, *, turns: int, tasks: int = 5, adv_type: str = "grpo", **more: Any) -> TextRollout:
+    limits: dict[str, Any] = {"batch_size": 2, "max_new_tokens": 80, **more}
+    limits.setdefault("max_conversation_tokens", turns * limits["max_new_tokens"] + 40)
+    algorithm = AlgorithmConfig(adv_type=adv_type, group_size=limits.pop("group_size", 2))
+    config = Config(
+        env=EnvConfig(max_turns=turns),
+        data=DataConfig(max_prompt_length=200),
+        rollout=RolloutConfig(**limits),
+        algorithm=algorithm,
     )
+    return TextRollout(sampler, envs, PromptRenderer(Letters()), tasks, config)
 
 
 def tiny() -> Any:
@@ -148,7 +141,7 @@ def tool_loop(path: str, max_turns: int) -> TextEnvWorker:
 
 def test_a_calculator_is_asked_and_answers(sums: str) -> None:
     script = Script(["<calc>3 + 4</calc>", "\\boxed{7}"])
-    batch, metrics = rollout(script, tool_loop(sums, 3), turns=3, tasks=1, prompts=1).collect(0)
+    batch, metrics = rollout(script, tool_loop(sums, 3), turns=3, tasks=1, batch_size=1).collect(0)
     first, told, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
     assert batch.mask[0].tolist() == [True] * first + [False] * told + [True] * last
     assert batch.rewards[0].nonzero().tolist() == [[first + told + last - 1]]
@@ -160,7 +153,7 @@ def test_a_calculator_is_asked_and_answers(sums: str) -> None:
 
 def test_the_last_turn_is_graded_though_the_policy_goes_on_asking(sums: str) -> None:
     script = Script(["<calc>3 + 4</calc>"] * 2)
-    batch, _ = rollout(script, tool_loop(sums, 2), turns=2, tasks=1, prompts=1).collect(0)
+    batch, _ = rollout(script, tool_loop(sums, 2), turns=2, tasks=1, batch_size=1).collect(0)
     assert batch.metadata["verdict"] == ["wrong"] * 2
     with pytest.raises(UserError, match=r"set env\.max_turns: 8"):
         tool_loop(sums, 1).facts("train")
@@ -168,7 +161,7 @@ def test_the_last_turn_is_graded_though_the_policy_goes_on_asking(sums: str) -> 
 
 def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
     """Two letters give 1, three give 0; the end-of-sequence token is no letter."""
-    lucky = rollout(Script(["ab"], greedy="abc"), Echo(1), turns=1, extra_columns=("greedy_rewards",))
+    lucky = rollout(Script(["ab"], greedy="abc"), Echo(1), turns=1, adv_type="remax")
     batch, metrics = lucky.collect(0)
     assert batch.num_rows == 4
     assert batch.greedy_rewards.tolist() == [0.0] * 4
@@ -188,7 +181,7 @@ class Uneven(Script):
 
 
 def test_turns_that_begin_in_the_same_state_are_compared() -> None:
-    talk = rollout(Uneven([]), Echo(2), turns=2, prompts=1, extra_columns=("anchor_ids",))
+    talk = rollout(Uneven([]), Echo(2), turns=2, batch_size=1, adv_type="gigpo")
     first, _ = talk.collect(0)
     anchors = [[anchor for anchor in row if anchor >= 0] for row in first.anchor_ids.tolist()]
     assert anchors[0] == anchors[1]
@@ -231,7 +224,7 @@ def test_a_limit_that_ends_a_conversation_is_named(
     tmp_path: Path, line: str, turns: int, limits: dict[str, int], reason: str, spoken: list[int]
 ) -> None:
     envs = TextEnvWorker(text_envs.ID, {"train": {**text_envs.lines(tmp_path), "max_turns": turns}}, max_turns=turns)
-    batch, metrics = rollout(Cut([line] * turns), envs, turns=turns, prompts=1, **limits).collect(0)
+    batch, metrics = rollout(Cut([line] * turns), envs, turns=turns, batch_size=1, **limits).collect(0)
     assert batch.metadata["finish_reason"] == [reason] * 2
     assert int(batch.mask[0].sum()) >= sum(spoken)
     assert metrics["rollout/cut_by_length"] == float(reason == "conversation_length")
@@ -255,7 +248,7 @@ class Cut(Script):
 
 def test_the_limit_of_a_turn_is_not_shared_by_the_turns(tmp_path: Path) -> None:
     envs = TextEnvWorker(text_envs.ID, {"train": {**text_envs.lines(tmp_path), "max_turns": 3}}, max_turns=3)
-    batch, _ = rollout(Cut(["abcd?"] * 3), envs, turns=3, prompts=1, max_new_tokens=6).collect(0)
+    batch, _ = rollout(Cut(["abcd?"] * 3), envs, turns=3, batch_size=1, max_new_tokens=6).collect(0)
     assert int(batch.mask[0].sum()) == 18
     assert batch.metadata["finish_reason"] == ["turns"] * 2
 
@@ -273,7 +266,7 @@ class Deaf(Echo):
 
 
 def test_a_lost_conversation_is_masked_and_counts_in_no_group() -> None:
-    settings: dict[str, Any] = {"turns": 1, "prompts": 2, "group_size": 3}
+    settings: dict[str, Any] = {"turns": 1, "batch_size": 2, "group_size": 3}
     batch, metrics = rollout(Script(["ab"]), Deaf([1]), **settings).collect(0)
     assert batch.mask.any(1).tolist() == [True, False, True, True, True, True]
     assert batch.group_ids.tolist() == [0, 2, 0, 1, 1, 1]

@@ -15,10 +15,11 @@ from worker_group import InThisProcess
 from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.make_env import EnvNotFoundError, make_env
-from rlinf.rollouts.simulator.env_worker import EnvWorker, EnvWorkerOptions
+from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
-from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.types import WeightUpdate
+from tests.rollouts.simulator_config import simulator_config
 
 FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"
 
@@ -29,14 +30,12 @@ def build_policy(observation_space, action_space, options=None):
 
 
 def rollout(
-    env_id="CartPole-v1", *, workers=1, lanes=4, layout="fragments", policy=None, env=None, worker=None, **options
+    env_id="CartPole-v1", *, workers=1, lanes=4, layout="fragments", policy=None, env=None, num_steps=40, **options
 ):
-    worker_options = EnvWorkerOptions(
-        EnvConfig(env_id, **(env or {})), seed=3, layout=layout, **{"num_steps": 40, **(worker or {})}
-    )
+    config = simulator_config(EnvConfig(env_id, **(env or {})), layout, seed=3, num_steps=num_steps, **options)
     build = partial(build_policy, options=policy)
-    group = InThisProcess([EnvWorker(worker_options, part, build) for part in lane_ranges(lanes, workers)])
-    return VectorRollout(group, VectorOptions(seed=3, layout=layout, **options))
+    group = InThisProcess([EnvWorker(config, part, build) for part in lane_ranges(lanes, workers)])
+    return VectorRollout(group, config)
 
 
 def same(one, other):
@@ -50,23 +49,23 @@ def same(one, other):
 
 @pytest.mark.parametrize("layout", ["fragments", "episodes"])
 def test_the_number_of_workers_has_no_influence(layout):
-    one = rollout(workers=1, layout=layout, num_groups=4, group_size=2)
-    two = rollout(workers=2, layout=layout, num_groups=4, group_size=2)
+    one = rollout(workers=1, layout=layout, groups=4, group_size=2)
+    two = rollout(workers=2, layout=layout, groups=4, group_size=2)
     for step in range(3):
         same(one.collect(step)[0], two.collect(step)[0])
 
 
 def test_neither_do_lanes_nor_waves_on_whole_episodes():
-    few = rollout(lanes=2, layout="episodes", num_groups=4, group_size=2)
-    many = rollout(lanes=7, layout="episodes", num_groups=4, group_size=2)
-    waves = rollout(lanes=3, layout="episodes", num_groups=4, group_size=2, worker={"auto_reset": False})
+    few = rollout(lanes=2, layout="episodes", groups=4, group_size=2)
+    many = rollout(lanes=7, layout="episodes", groups=4, group_size=2)
+    waves = rollout(lanes=3, layout="episodes", groups=4, group_size=2, env={"auto_reset": False})
     expected = few.collect(0)[0]
     same(expected, many.collect(0)[0])
     same(expected, waves.collect(0)[0])
 
 
 def test_members_of_a_group_start_alike_and_act_apart():
-    batch, metrics = rollout(layout="episodes", num_groups=3, group_size=4).collect(0)
+    batch, metrics = rollout(layout="episodes", groups=3, group_size=4).collect(0)
     starts = batch.inputs.observations["observation"][:, 0].unflatten(0, (3, 4))
     assert (starts == starts[:, :1]).all()
     assert not (starts[0, 0] == starts[1, 0]).all()
@@ -130,12 +129,12 @@ def test_truncation_bootstraps_from_the_final_observation():
     ],
 )
 def test_a_resumed_rollout_goes_on_as_if_nothing_had_happened(env_id, policy):
-    straight = rollout(env_id, workers=2, policy=policy, normalize_rewards=True, gamma=0.9)
+    straight = rollout(env_id, workers=2, policy=policy, env={"normalize_rewards": True}, gamma=0.9)
     straight.collect(0)
     straight.collect(1)
     state = copy.deepcopy(straight.state_dict())
     expected, metrics = straight.collect(2)
-    resumed = rollout(env_id, workers=2, policy=policy, normalize_rewards=True, gamma=0.9)
+    resumed = rollout(env_id, workers=2, policy=policy, env={"normalize_rewards": True}, gamma=0.9)
     resumed.load_state_dict(state)
     got, got_metrics = resumed.collect(2)
     same(expected, got)
@@ -149,9 +148,8 @@ def test_failures_are_dropped_counted_and_survived(layout):
     it = rollout(
         FAULTY,
         layout=layout,
-        num_groups=6,
+        groups=6,
         group_size=4,
-        max_failures=1000,
         env={
             "kwargs": {"raise_every": 100, "hang_every": 100, "nan_every": 100},
             "step_timeout_s": 0.05,
@@ -180,7 +178,7 @@ def test_too_many_failures_stop_with_a_clear_message():
 
 
 def test_failures_of_all_workers_together_are_told_with_the_newest():
-    it = rollout(FAULTY, lanes=4, workers=2, env={"kwargs": {"raise_every": 8}}, max_failures=3)
+    it = rollout(FAULTY, lanes=4, workers=2, env={"kwargs": {"raise_every": 8}, "max_failures": 3})
 
     def many_steps():
         for step in range(10):
@@ -198,7 +196,7 @@ def test_a_process_per_lane_gives_the_same_and_survives_hangs():
     there._workers.workers[0].close()
     hanging = rollout(
         FAULTY, lanes=1, env={"kwargs": {"hang_every": 15}, "vectorization": "async", "step_timeout_s": 0.5},
-        worker={"num_steps": 20},
+        num_steps=20,
     )  # fmt: skip
     _, metrics = hanging.collect(0)
     assert metrics["env/timeouts"] >= 1
@@ -212,7 +210,7 @@ class UnknownVectorCartPole(CartPoleVectorEnv):
 def test_native_vector_envs_never_train_on_the_reset_step():
     if "UnknownCartPole-v0" not in gymnasium.registry:
         gymnasium.register("UnknownCartPole-v0", CartPoleEnv, vector_entry_point=UnknownVectorCartPole)
-    it = rollout("UnknownCartPole-v0", lanes=8, env={"vectorization": "native"}, worker={"num_steps": 60})
+    it = rollout("UnknownCartPole-v0", lanes=8, env={"vectorization": "native"}, num_steps=60)
     batch, metrics = it.collect(0)
     after_end = torch.zeros_like(batch.mask)
     after_end[:, 1:] = batch.terminated[:, :-1]
@@ -233,11 +231,11 @@ def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_lane(lay
         rollout(
             lanes=5,
             layout=layout,
-            num_groups=3,
+            groups=3,
             group_size=3,
             policy=ActorCriticOptions(hidden_sizes=(16,), recurrent=recurrent, embedding_size=8),
             env={"vectorization": kind, "max_episode_steps": 30},
-            worker={"num_steps": 100},
+            num_steps=100,
         )
         for kind in ("sync", "native", "auto")
     ]
@@ -265,7 +263,7 @@ def test_chunks_stop_at_the_end_of_the_episode():
     policy = build_policy
     options = EnvConfig("Pendulum-v1", num_action_chunks=3, max_episode_steps=8)
     worker = EnvWorker(
-        EnvWorkerOptions(options, seed=0, num_steps=6),
+        simulator_config(options, num_steps=6),
         range(2),
         partial(policy, options=ActorCriticOptions(hidden_sizes=(8,), num_action_chunks=3)),
     )

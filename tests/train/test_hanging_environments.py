@@ -11,13 +11,14 @@ import pytest
 
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
+from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Response
-from rlinf.train.build.simulator import make_policy, vector_options, worker_options
+from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import WeightUpdate
@@ -35,7 +36,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def build_simulators(config: Config, info: RankInfo) -> EnvWorker:
-    return EnvWorker(worker_options(config), lane_ranges(4, info.size)[info.rank], partial(make_policy, config))
+    return EnvWorker(config, lane_ranges(4, info.size)[info.rank], partial(make_policy, config))
 
 
 def test_a_simulator_that_hangs_costs_its_episode(tmp_path: Path, cluster: Cluster) -> None:
@@ -43,7 +44,7 @@ def test_a_simulator_that_hangs_costs_its_episode(tmp_path: Path, cluster: Clust
     config = load(recipe(tmp_path / "run", "ppo_faulty"), [*overrides(tmp_path / "run", 2), *hangs])
     with cluster.spawn("env", partial(build_simulators, config)) as group:
         pool = EnvPool(group)
-        rollout = VectorRollout(pool, vector_options(config))
+        rollout = VectorRollout(pool, config)
         policy = make_policy(config, *pool.spaces())
         pool.call("load", WeightUpdate(1, {name: tensor.clone() for name, tensor in policy.weights()}))
         batch, metrics = rollout.collect(0)
@@ -61,7 +62,7 @@ def build_text(kwargs: dict[str, Any], backend: str, _info: RankInfo) -> TextEnv
 def text_pool(cluster: Cluster, folder: Path, **settings: Any) -> TextEnvPool:
     backend = cluster.backend  # type: ignore[attr-defined]
     group = cluster.spawn("text", partial(build_text, {**text_envs.lines(folder), "max_turns": 2}, backend))
-    return TextEnvPool(group, env_id="Lines-v0", step_timeout_s=TIMEOUT_S, **settings)
+    return TextEnvPool(group, EnvConfig("Lines-v0", step_timeout_s=TIMEOUT_S, **settings))
 
 
 def test_a_text_environment_that_hangs_costs_its_conversation(tmp_path: Path, cluster: Cluster) -> None:

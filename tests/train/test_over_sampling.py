@@ -11,15 +11,15 @@ import torch
 
 from rlinf.cluster import connect
 from rlinf.config import ConfigErrors
+from rlinf.config.schema import AlgorithmConfig, Config, DataConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
 from rlinf.train import run
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import SamplingParams, WeightUpdate
+from rlinf.types import WeightUpdate
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
 from tests.samplers.tiny_models import forward_logprobs
 from tests.train.tiny_runs import config, logged
@@ -47,21 +47,13 @@ class Run:
 
         cluster = connect(ClusterConfig(backend="local"))
         self.group = cluster.spawn("sampler", build, n=2)
-        self.rollout = OverSamplingRollout(
-            SamplerPool(self.group, cluster),  # weights are loaded below
-            Echo(1),
-            PromptRenderer(Letters()),
-            TaskOrder(50, seed=0, shuffle=True),
-            extra=extra,
-            params=SamplingParams(max_new_tokens=CAP),
-            max_conversation_tokens=CAP,
-            prompts=PROMPTS,
-            group_size=GROUP,
-            seed=0,
-            max_turns=1,
-            max_prompt_length=200,
-            pad_token_id=PAD,
+        config = Config(
+            data=DataConfig(max_prompt_length=200),
+            rollout=RolloutConfig(batch_size=PROMPTS, over_sampling=extra / PROMPTS, max_new_tokens=CAP),
+            algorithm=AlgorithmConfig(group_size=GROUP),
         )
+        pool = SamplerPool(self.group, cluster)  # weights are loaded below
+        self.rollout = OverSamplingRollout(pool, Echo(1), PromptRenderer(Letters()), 50, config)
 
     def step(self, number: int, version: int) -> Any:
         self.group.call("load", WeightUpdate(version, weights(version)))

@@ -7,6 +7,7 @@ import pytest
 
 from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
+from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.portions import shares
 from rlinf.rollouts.text.env_worker import EnvFacts
@@ -156,7 +157,7 @@ def test_a_sampler_that_dies_gets_the_current_weights_and_only_what_is_missing_i
 
 def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were() -> None:
     group = Group(Counter, 2, {})
-    pool = TextEnvPool(group)  # type: ignore[arg-type]
+    pool = TextEnvPool(group, EnvConfig())  # type: ignore[arg-type]
     observations, infos = pool.reset("train", [10, 11, 12])
     assert observations == ["10", "11", "12"]
     assert list(infos["task_id"]) == [10, 11, 12]
@@ -172,7 +173,7 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
 
 def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rlinf.train.workers.text_env_pool._GATHER_S", 0.0)
-    pool = TextEnvPool(Group(Counter, 2, {}))  # type: ignore[arg-type]
+    pool = TextEnvPool(Group(Counter, 2, {}), EnvConfig())  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
     sent: list[int] = []
 

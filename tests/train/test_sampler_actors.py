@@ -16,7 +16,7 @@ from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
-from rlinf.train.build.simulator import make_policy, vector_options, worker_options
+from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.served_env_pool import ServedEnvPool
 from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
@@ -40,7 +40,7 @@ class MortalEnv(SimulatorWorker):
 
 def build_env(config: Config, info: RankInfo) -> SimulatorWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
-    return MortalEnv(worker_options(config), lanes, partial(make_policy, config))
+    return MortalEnv(config, lanes, partial(make_policy, config))
 
 
 def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
@@ -57,7 +57,7 @@ def rollouts(cluster: Cluster, config: Config, *, sampled: bool, samplers: int =
     if sampled:
         group = cluster.spawn("sampler", partial(build_sampler, config, pool.spaces()), n=samplers)
         pool = ServedEnvPool(envs, group, cluster)
-    rollout = VectorRollout(pool, vector_options(config))
+    rollout = VectorRollout(pool, config)
     policy = make_policy(config, *pool.spaces())
     send(cluster, config, pool, policy, version=3)
     return rollout, pool
@@ -150,7 +150,7 @@ def test_a_sampler_that_hangs_past_its_deadline_is_replaced(tmp_path: Path) -> N
         spaces = EnvPool(envs).spaces()
         group = cluster.spawn("sampler", partial(build_asleep, config, spaces), n=1)
         pool = ServedEnvPool(envs, group, cluster)
-        rollout = VectorRollout(pool, vector_options(config))
+        rollout = VectorRollout(pool, config)
         policy = make_policy(config, *spaces)
         send(cluster, config, pool, policy, version=3)
         assert_same(rollout.collect(0)[0], inside[0])

@@ -16,7 +16,7 @@ from simulator_runs import overrides, recipe, summary
 from rlinf.cluster import Cluster, RankInfo
 from rlinf.config import Config, load
 from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
-from rlinf.train.build.simulator import make_policy, vector_options, worker_options
+from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.simulator_workers import SimulatorWorker
 from tests.train.held_weights import send
@@ -92,14 +92,14 @@ class Mortal(SimulatorWorker):
 
 def build(config: Config, info: RankInfo) -> SimulatorWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
-    return Mortal(worker_options(config), lanes, partial(make_policy, config))
+    return Mortal(config, lanes, partial(make_policy, config))
 
 
 def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
     config = load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2))
     with ray_session.spawn("env", partial(build, config), n=WORKERS) as group:
         pool = EnvPool(group)
-        rollout = VectorRollout(pool, vector_options(config))
+        rollout = VectorRollout(pool, config)
         policy = make_policy(config, *pool.spaces())
         torch.nn.init.constant_(policy.value_head.bias, 3.0)
         send(ray_session, config, pool, policy, version=1)

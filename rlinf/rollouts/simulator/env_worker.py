@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 
-from rlinf.config.schema import EnvConfig
+from rlinf.config.facts import collects_episodes, evaluation_env, is_off_policy, training_env
+from rlinf.config.schema import Config, EnvConfig
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
 from rlinf.models.weight_update import copy_weights
@@ -36,33 +37,8 @@ from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import rollout_key, stream_seed
 from rlinf.types import Metrics, WeightUpdate
 
-Layout = Literal["fragments", "episodes"]
 CourseName = Literal["collect", "evaluate", "demonstrate"]
 BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
-
-
-@dataclass(frozen=True)
-class EnvWorkerOptions:
-    """What every env worker of a run is built from."""
-
-    env: EnvConfig
-    seed: int
-    layout: Layout = "fragments"
-    num_steps: int = 128
-    """`fragments`: decisions per lane and call."""
-    auto_reset: bool = True
-    next_observations: bool = False
-    evaluation_env: EnvConfig | None = None
-    """That of evaluations; None takes that of training."""
-    evaluation_envs: int = 1
-    """Side by side, on this worker."""
-    traced_episodes: int = 0
-    """Evaluation: the rows below this leave a trace."""
-    films: bool = False
-    """Whether evaluations may be filmed: chooses how MuJoCo draws without a display."""
-    cores: int = 1
-    stages: int = 1
-    """Shares of the lanes that decide separately, so that one can simulate while another waits for its policy."""
 
 
 class EnvWorker:
@@ -74,12 +50,13 @@ class EnvWorker:
     ``lane_ids`` are the numbers of this worker's lanes among all of the run.
     """
 
-    def __init__(self, options: EnvWorkerOptions, lane_ids: range, build_policy: BuildPolicy) -> None:
-        self._options = options
-        if options.films:
-            os.environ.update(offscreen())
-        self._choice = choose_vec_env(options.env, len(lane_ids), cores=options.cores)
-        self._lanes: VecEnv = make_vec_env(replace(options.env, vectorization=self._choice.kind), len(lane_ids))
+    def __init__(self, config: Config, lane_ids: range, build_policy: BuildPolicy) -> None:
+        self._config, self._env = config, training_env(config)
+        if config.evaluation.video_every:
+            os.environ.update(offscreen())  # before MuJoCo chooses how to draw
+        self._cores = config.cluster.threads_per_worker
+        self._choice = choose_vec_env(self._env, len(lane_ids), cores=self._cores)
+        self._lanes: VecEnv = make_vec_env(replace(self._env, vectorization=self._choice.kind), len(lane_ids))
         self._build_policy = build_policy
         self._version = 0
         self._arrived: set[str] = set()
@@ -88,28 +65,21 @@ class EnvWorker:
         self._filmed: tuple[FilmedVecEnv, EpisodeCollector] | None = None
         self._stepped = False
         """Whether environments made a step before this process took over."""
-        env = options.env
+        env, seed = config.env, config.run.seed
         self._fragments: FragmentCollector | None = None
-        if options.layout == "fragments":
+        if collects_episodes(config):
+            self._episodes = self._collector(self._lanes, auto_reset=env.auto_reset)
+        else:
             self._fragments = FragmentCollector(
                 self._lanes,
                 lane_ids,
-                seed=options.seed,
-                num_steps=options.num_steps,
+                seed=seed,
+                num_steps=config.rollout.num_steps,
                 chunk=env.num_action_chunks,
                 max_failures=env.max_failures,
                 env_id=env.id,
-                next_observations=options.next_observations,
-                stages=options.stages,
-            )
-        else:
-            self._episodes = EpisodeCollector(
-                self._lanes,
-                seed=options.seed,
-                chunk=env.num_action_chunks,
-                max_failures=env.max_failures,
-                env_id=env.id,
-                auto_reset=options.auto_reset,
+                next_observations=is_off_policy(config),
+                stages=config.rollout.pipeline_stages,
             )
 
     @functools.cached_property
@@ -165,7 +135,7 @@ class EnvWorker:
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> PipelinedRollout[RolloutPart]:
-        fragments, stages, key = self._fragments, self._options.stages, rollout_key(step, round)
+        fragments, stages, key = self._fragments, self._config.rollout.pipeline_stages, rollout_key(step, round)
         if fragments is None:
             return self._episodes_course(facts, version, key, tasks, stages)
         columns = fragments.open(facts, key)
@@ -201,7 +171,7 @@ class EnvWorker:
     def _demonstration(
         self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float
     ) -> PipelinedRollout[Demonstrations]:
-        demonstrator = Demonstrator(self._options.env, self._options.seed, perturbation)
+        demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation)
         return PipelinedRollout([], lambda: demonstrator.play(facts, tasks))
 
     def _evaluation(
@@ -232,7 +202,11 @@ class EnvWorker:
                 [episode.record for episode in run.episodes],
                 run.failures,
                 run.env_steps,
-                [trace_of(episode) for episode in run.episodes if episode.task.row < self._options.traced_episodes],
+                [
+                    trace_of(episode)
+                    for episode in run.episodes
+                    if episode.task.row < self._config.evaluation.video_episodes
+                ],
                 problem,
                 last_failure,
             )
@@ -241,15 +215,15 @@ class EnvWorker:
 
     def _evaluator(self, episodes: int) -> EpisodeCollector:
         if self._evaluation_lanes is None:
-            count = max(1, min(self._options.evaluation_envs, episodes))
-            lanes = make_vec_env(self._evaluation_env(), count, cores=self._options.cores)
+            side_by_side = -(-self._config.evaluation.num_envs // self._config.env.num_workers)
+            lanes = make_vec_env(self._evaluation_env(), max(1, min(side_by_side, episodes)), cores=self._cores)
             require_alike(self.spaces(), (lanes.observation_space, lanes.action_space), "an evaluation environment")
             self._evaluation_lanes = self._collector(lanes)
         return self._evaluation_lanes
 
     def instructions(self, starts: int) -> list[str]:
         """The different texts of so many starts, before any rollout."""
-        return instructions_of(self._options.env, [stream_seed(self._options.seed, "text", n) for n in range(starts)])
+        return instructions_of(self._env, [stream_seed(self._config.run.seed, "text", n) for n in range(starts)])
 
     def filming_problem(self) -> str | None:
         """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
@@ -262,20 +236,21 @@ class EnvWorker:
             self._filmed = lanes, self._collector(lanes)
         return self._filmed
 
-    def _collector(self, lanes: VecEnv) -> EpisodeCollector:
-        env = self._options.env
+    def _collector(self, lanes: VecEnv, *, auto_reset: bool = True) -> EpisodeCollector:
+        env = self._env
         collector = EpisodeCollector(
             lanes,
-            seed=self._options.seed,
+            seed=self._config.run.seed,
             chunk=env.num_action_chunks,
             max_failures=env.max_failures,
             env_id=env.id,
+            auto_reset=auto_reset,
         )
         collector.failure_count.take_over(self._stepped)
         return collector
 
     def _evaluation_env(self) -> EnvConfig:
-        env = self._options.evaluation_env or self._options.env
+        env = evaluation_env(self._config)
         # A native vector env can not start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rlinf.config.facts import collects_episodes, is_off_policy
+from rlinf.config.schema import Config
 from rlinf.errors import UserError
 from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
-from rlinf.rollouts.simulator.env_worker import Layout
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.failures import too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, RolloutPart, episode_metrics
@@ -35,25 +36,6 @@ class Workers(Protocol):
 
 
 @dataclass(frozen=True)
-class VectorOptions:
-    seed: int
-    layout: Layout
-    num_groups: int = 1
-    """`episodes`: start states per step."""
-    group_size: int = 1
-    max_failures: int = 100
-    env_id: str = "the environment"
-    """For messages."""
-    normalize_rewards: bool = False
-    gamma: float = 1.0
-    """Of the discounted return that reward normalisation looks at."""
-    off_policy: bool = False
-    """A replay buffer takes a step without a true slot, too: what was there before does not go on in the next."""
-    evaluation_seed: int = 1_000_000
-    filmed_episodes: int = 4
-
-
-@dataclass(frozen=True)
 class VectorEvaluation:
     """Episodes in the order of their rows, what a few of them did, and why there is no video where one was wanted."""
 
@@ -65,20 +47,21 @@ class VectorEvaluation:
 class VectorRollout:
     """An `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
 
-    def __init__(self, workers: Workers, options: VectorOptions) -> None:
-        self._workers = workers
-        self._options = options
+    def __init__(self, workers: Workers, config: Config) -> None:
+        self._workers, self._config = workers, config
+        self._episodes = collects_episodes(config)
         self._failures: Counter[str] = Counter()
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._env_steps = 0
-        self._normalizer = RewardNormalizer(options.gamma) if options.normalize_rewards else None
+        self._normalizer = RewardNormalizer(config.algorithm.gamma) if config.env.normalize_rewards else None
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """A batch of a step. Where every episode of it broke it is collected again, until too many have failed."""
         started = time.perf_counter()
         parts: list[RolloutPart] = []
         batch: Batch | None = None
-        while batch is None or not bool(batch.mask.any() or self._options.off_policy):
+        # A replay buffer takes a step without a valid slot, too: what was there before does not go on in the next.
+        while batch is None or not bool(batch.mask.any() or is_off_policy(self._config)):
             newest = self._collected(step, round)
             parts += newest
             batch = self._joined(newest)
@@ -89,7 +72,7 @@ class VectorRollout:
     def _collected(self, step: int, round: int) -> list[RolloutPart]:
         """What every worker brings."""
         parts: list[RolloutPart]
-        if self._options.layout == "episodes":
+        if self._episodes:
             shares = self._split(self._tasks(step, round))
             parts = self._workers.call("collect", per_rank=[(step, tasks, round) for tasks in shares])
         else:
@@ -104,7 +87,7 @@ class VectorRollout:
         if not batches:
             return None
         batch = concatenate(batches)
-        if self._options.layout == "episodes" and self._options.group_size > 1:
+        if self._episodes and self._config.algorithm.group_size > 1:
             batch = _drop_singleton_groups(batch)
         return batch if self._normalizer is None else self._normalizer(batch)
 
@@ -113,9 +96,9 @@ class VectorRollout:
 
         With ``video`` the first few are filmed, all by one worker, into that file.
         """
-        seed = self._options.evaluation_seed
+        seed = self._config.evaluation.seed
         tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
-        filmed = tasks[: self._options.filmed_episodes] if video is not None else []
+        filmed = tasks[: self._config.evaluation.video_episodes] if video is not None else []
         others = np.array_split(np.arange(len(filmed), episodes), self._workers.size)
         calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy) for rows in others]
         calls[0] = (*calls[0], filmed, video)
@@ -129,7 +112,7 @@ class VectorRollout:
 
     def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
         """What the demonstrator does from so many start states, worker by worker."""
-        seed = self._options.seed
+        seed = self._config.run.seed
         tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
         return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
@@ -141,27 +124,27 @@ class VectorRollout:
 
     def _tasks(self, step: int, round: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""
-        size, seed, key = self._options.group_size, self._options.seed, rollout_key(step, round)
+        size, seed, key = self._config.algorithm.group_size, self._config.run.seed, rollout_key(step, round)
         return [
             EpisodeTask(group * size + member, group, stream_seed(seed, "start", *key, group))
-            for group in range(self._options.num_groups)
+            for group in range(self._config.rollout.batch_size)
             for member in range(size)
         ]
 
     def _split(self, tasks: list[EpisodeTask]) -> list[list[EpisodeTask]]:
         """Whole groups for every worker, in order."""
-        groups = np.array_split(np.arange(self._options.num_groups), self._workers.size)
-        size = self._options.group_size
+        groups = np.array_split(np.arange(self._config.rollout.batch_size), self._workers.size)
+        size = self._config.algorithm.group_size
         return [tasks[int(g[0]) * size : (int(g[-1]) + 1) * size] if len(g) else [] for g in groups]
 
     def _note_failures(self, parts: Sequence[RolloutPart]) -> None:
         """Counts them; more than are allowed end the run, with an account of one of the newest."""
         for part in parts:
             self._failures.update(part.failures)
-        if self._failures.total() > self._options.max_failures:
+        if self._failures.total() > self._config.env.max_failures:
             counted = f"{self._failures.total()} failed ({dict(self._failures)})"
             newest = next((part.last_failure for part in parts if part.failures and part.last_failure), "")
-            raise too_many_failures(self._options.env_id, counted, self._options.max_failures, newest)
+            raise too_many_failures(self._config.env.id, counted, self._config.env.max_failures, newest)
 
     def _metrics(self, parts: list[RolloutPart], episodes: list[EpisodeRecord], seconds: float) -> Metrics:
         metrics = episode_metrics(episodes)

@@ -7,13 +7,16 @@ and the next step continues them. Everything that is kept is part of a checkpoin
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from rlinf.config.schema import Config
 from rlinf.rollouts.text.grading import Response
-from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextRollout, summary
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, summary
 from rlinf.rollouts.text.rows import Row
 from rlinf.types import Completion, SampleRequest
 
@@ -48,14 +51,15 @@ class OpenGroup:
 
 
 class OverSamplingRollout(TextRollout):
-    """A :class:`TextRollout` of single-turn tasks that begins ``extra`` prompts more than a step takes."""
+    """A :class:`TextRollout` of single-turn tasks that begins more prompts than an iteration takes."""
 
     sampler: GroupSampler
 
-    def __init__(self, sampler: GroupSampler, *args: Any, extra: int, **settings: Any) -> None:
-        """``args`` and ``settings`` are those of :class:`TextRollout`."""
-        super().__init__(sampler, *args, **settings)
-        self.extra = extra
+    def __init__(
+        self, sampler: GroupSampler, envs: TextEnvs, renderer: PromptRenderer, num_tasks: int, config: Config
+    ) -> None:
+        super().__init__(sampler, envs, renderer, num_tasks, config)
+        self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
         self.kept: list[OpenGroup] = []
         self.position = 0
         """Of the next task in the task order: how many a step begins depends on what the steps before it left over."""

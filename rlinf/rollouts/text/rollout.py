@@ -8,12 +8,15 @@ answers back, and its words stand in the row under a false mask. Nothing depends
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
 
+from rlinf.algorithms.catalog import columns_of
+from rlinf.config.facts import conversation_tokens
+from rlinf.config.schema import Config
 from rlinf.errors import UserError
 from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -96,30 +99,20 @@ class TextRollout:
         sampler: TextSampler,
         envs: TextEnvs,
         renderer: PromptRenderer,
-        order: TaskOrder,
-        *,
-        params: SamplingParams,
-        prompts: int,
-        group_size: int,
-        seed: int,
-        max_turns: int,
-        max_prompt_length: int,
-        pad_token_id: int,
-        max_conversation_tokens: int,
-        extra_columns: Collection[str] = (),
+        num_tasks: int,
+        config: Config,
     ) -> None:
-        """
-        Args:
-            params: of each response; ``max_new_tokens`` limits one turn.
-            max_conversation_tokens: limits all turns together with what the environment says in between.
-            extra_columns: what the estimator needs beside the usual columns, by the names of the catalog:
-                ``greedy_rewards`` costs a further response for each prompt, ``anchor_ids`` nothing.
-        """
-        self.sampler, self.envs, self.renderer, self.order = sampler, envs, renderer, order
-        self.params, self.prompts, self.group_size, self.seed = params, prompts, group_size, seed
-        self.max_turns, self.max_prompt_length, self.pad_token_id = max_turns, max_prompt_length, pad_token_id
-        self.max_conversation_tokens = max_conversation_tokens
-        self.extra_columns = frozenset(extra_columns)
+        self.sampler, self.envs, self.renderer, self.seed = sampler, envs, renderer, config.run.seed
+        self.order = TaskOrder(num_tasks, seed=self.seed, shuffle=config.data.shuffle)
+        self.params = SamplingParams.of(config.rollout)
+        """Of each response; ``max_new_tokens`` limits one turn."""
+        self.prompts, self.group_size = config.rollout.batch_size, config.algorithm.group_size
+        self.max_turns, self.max_prompt_length = config.env.max_turns, config.data.max_prompt_length
+        self.max_conversation_tokens = conversation_tokens(config)
+        self.pad_token_id = renderer.tokenizer.pad_token_id
+        self.extra_columns = columns_of(config.algorithm.adv_type)
+        """What the estimator needs beside the usual columns: ``greedy_rewards`` costs a further response for each
+        prompt, ``anchor_ids`` nothing."""
         self.prompts_dropped = 0
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:

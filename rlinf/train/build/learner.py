@@ -9,7 +9,7 @@ from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.interfaces import Policy
 from rlinf.train.build.devices import Devices
-from rlinf.train.build.options import stages_of
+from rlinf.train.build.stages import stages_of
 
 if TYPE_CHECKING:
     import torch

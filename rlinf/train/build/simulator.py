@@ -9,10 +9,9 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import acts_in, collects_episodes, evaluation_env, is_off_policy, training_env
+from rlinf.config.facts import acts_in, is_off_policy
 from rlinf.interfaces import Learner, Policy
-from rlinf.rollouts.simulator.env_worker import EnvWorkerOptions, Layout
-from rlinf.rollouts.simulator.rollout import VectorOptions, VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
 from rlinf.train.build.devices import Devices
 from rlinf.train.build.learner import placed, torch_learner
 from rlinf.train.build.simulator_policy import make_policy
@@ -48,7 +47,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         _keep_tokenizer(config, envs, folder)
     if acts_in(config) == "sampler":
         envs = _with_samplers(config, envs, cluster, folder)
-    rollout = VectorRollout(envs, vector_options(config))
+    rollout = VectorRollout(envs, config)
     warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
     learners = cluster.spawn(
         "learner",
@@ -60,9 +59,7 @@ def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     on_gpus = acts_in(config) == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
-    evaluator = VectorEvaluator(
-        rollout, folder, size=config.evaluation.size, greedy=config.evaluation.temperature == 0.0
-    )
+    evaluator = VectorEvaluator(rollout, config.evaluation, folder)
     return Graph(
         rollout=rollout,
         learner=learner,
@@ -88,48 +85,10 @@ def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path
     return ServedEnvPool(envs.group, samplers, cluster)
 
 
-def layout_of(config: Config) -> Layout:
-    """Critics learn from fragments of a fixed length; everything else judges whole episodes."""
-    return "episodes" if collects_episodes(config) else "fragments"
-
-
-def worker_options(config: Config) -> EnvWorkerOptions:
-    return EnvWorkerOptions(
-        env=training_env(config),
-        seed=config.run.seed,
-        layout=layout_of(config),
-        num_steps=config.rollout.num_steps,
-        auto_reset=config.env.auto_reset,
-        next_observations=is_off_policy(config),
-        evaluation_env=evaluation_env(config),
-        evaluation_envs=-(-config.evaluation.num_envs // config.env.num_workers),
-        traced_episodes=config.evaluation.video_episodes,
-        films=config.evaluation.video_every > 0,
-        cores=config.cluster.threads_per_worker,
-        stages=config.rollout.pipeline_stages,
-    )
-
-
-def vector_options(config: Config) -> VectorOptions:
-    return VectorOptions(
-        seed=config.run.seed,
-        layout=layout_of(config),
-        num_groups=config.rollout.batch_size,
-        group_size=config.algorithm.group_size,
-        max_failures=config.env.max_failures,
-        env_id=config.env.id,
-        normalize_rewards=config.env.normalize_rewards,
-        gamma=config.algorithm.gamma,
-        off_policy=is_off_policy(config),
-        evaluation_seed=config.evaluation.seed,
-        filmed_episodes=config.evaluation.video_episodes,
-    )
-
-
 def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
     lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
     build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
-    return SimulatorWorker(worker_options(config), lanes, build)
+    return SimulatorWorker(config, lanes, build)
 
 
 def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServerWorker:

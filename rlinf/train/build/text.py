@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import functools
-import math
-import textwrap
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlinf.algorithms import catalog
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import conversation_tokens, row_tokens
 from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
+from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
-from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
+from rlinf.rollouts.text.prompts import prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Row, batch_of
-from rlinf.rollouts.text.task_order import TaskOrder
-from rlinf.samplers.build import SamplerSpec, build_sampler
-from rlinf.streams import numpy_generator, stream_seed
+from rlinf.samplers.build import build_sampler
+from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.train.build.devices import Devices
-from rlinf.train.build.options import sampling_params
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.text_learner import build_learner, language_model
 from rlinf.train.build.tokenizer import kept_tokenizer
@@ -37,10 +30,6 @@ from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import Batch
-
-_NOTE_CHARS = 160
-"""Of a prompt or a response in a note."""
 
 
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
@@ -50,7 +39,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
-    spec = sampler_spec(config, devices, tokenizer, folder)
+    spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
     learners = cluster.spawn(
         "learner",
@@ -62,15 +51,13 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     samplers = _samplers(config, cluster, devices, spec)
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learners, samplers, cuda=devices.all_on_gpus))
-    rollout = _make_rollout(config, sampler, envs, renderer, train.num_tasks)
+    rollout = _rollout_class(config)(sampler, envs, renderer, train.num_tasks, config)
     rollout.require_fitting_prompt()
-    evaluator = _evaluator(config, rollout, held_out.num_tasks)
+    evaluator = TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
+    demonstrations = TextDemonstrations(envs, renderer, train.num_tasks, config)
     learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig())
     evaluate = evaluator.evaluate if evaluator.task_ids else None
-    make_batch: Callable[[int], Batch] = functools.partial(
-        _demonstrations, config, envs, rollout, tokenizer, train.num_tasks
-    )
-    notes: Mapping[str, int | str] = _example_of_demonstrations(config, envs)
+    make_batch, notes = demonstrations.batch, demonstrations.notes()
     if config.sft.steps and config.sft.data is not None:
         from rlinf.train.build.supervised import supervised_data, with_held_out_loss
 
@@ -108,19 +95,18 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
-    spec = sampler_spec(config, devices, tokenizer, folder)
+    spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     sampler = SamplerPool(_samplers(config, cluster, devices, spec), cluster)
     sampler.connect(StoredWeights())
-    return _evaluator(config, _make_rollout(config, sampler, envs, renderer, held_out.num_tasks), held_out.num_tasks)
+    rollout = _rollout_class(config)(sampler, envs, renderer, held_out.num_tasks, config)
+    return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
 
 
 def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
     return TextEnvPool(
         cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
-        env_id=config.env.id,
-        step_timeout_s=config.env.step_timeout_s,
-        max_failures=config.env.max_failures,
+        config.env,
     )
 
 
@@ -133,40 +119,9 @@ def _samplers(config: Config, cluster: Cluster, devices: Devices, spec: SamplerS
     )
 
 
-def _evaluator(config: Config, rollout: TextRollout, num_tasks: int) -> TextEvaluator:
-    return TextEvaluator(
-        rollout,
-        size=config.evaluation.size,
-        num_tasks=num_tasks,
-        samples=config.evaluation.samples,
-        temperature=config.evaluation.temperature,
-        seed=config.evaluation.seed,
-    )
-
-
-def _make_rollout(
-    config: Config, sampler: SamplerPool, envs: TextEnvPool, renderer: PromptRenderer, num_tasks: int
-) -> TextRollout:
-    """The rollout of the training side; evaluation uses it too."""
-    make: Callable[..., TextRollout] = TextRollout
-    if config.rollout.over_sampling > 0:
-        extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
-        make = functools.partial(OverSamplingRollout, extra=extra)
-    return make(
-        sampler,
-        envs,
-        renderer,
-        TaskOrder(num_tasks, seed=config.run.seed, shuffle=config.data.shuffle),
-        params=sampling_params(config),
-        prompts=config.rollout.batch_size,
-        group_size=config.algorithm.group_size,
-        seed=config.run.seed,
-        max_turns=config.env.max_turns,
-        max_prompt_length=config.data.max_prompt_length,
-        pad_token_id=renderer.tokenizer.pad_token_id,
-        max_conversation_tokens=conversation_tokens(config),
-        extra_columns=catalog.estimator(config.algorithm.adv_type).needs,
-    )
+def _rollout_class(config: Config) -> type[OverSamplingRollout] | type[TextRollout]:
+    """Of training; evaluation uses it too."""
+    return OverSamplingRollout if config.rollout.over_sampling > 0 else TextRollout
 
 
 def _cpu(config: Config) -> Resources:
@@ -196,88 +151,3 @@ def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) 
 
 def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerWorker:
     return SamplerWorker(build_sampler(config.rollout, spec))
-
-
-def sampler_spec(config: Config, devices: Devices, tokenizer: Any, folder: Path) -> SamplerSpec:
-    """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
-    from rlinf.models.gguf import model_folder
-    from rlinf.models.loading import architecture_config, checkpoint_config
-    from rlinf.models.vocabulary import require_vocabulary
-
-    if config.policy.path is None:
-        model = str(folder / "architecture")
-        architecture = architecture_config(config.policy.architecture, tokenizer)
-        architecture.architectures = [_causal_class(architecture)]
-        architecture.save_pretrained(model)
-    else:
-        model = model_folder(config.policy.path)
-        architecture = checkpoint_config(model)
-        require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
-    return SamplerSpec(
-        model=model,
-        eos_token_ids=eos_token_ids(architecture, model, tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        seed=stream_seed(config.run.seed, "sampler"),
-        max_model_len=row_tokens(config),
-        device=devices.sampler_device,
-        dtype=config.policy.dtype,
-        attention=config.policy.attention,
-        random_weights=config.policy.path is None,
-    )
-
-
-def _causal_class(architecture: Any) -> str:
-    """The class name that other engines find a model by."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
-
-
-def eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's end, and whatever the checkpoint's configurations add (chat models have several)."""
-    from transformers import GenerationConfig
-
-    named = [architecture.eos_token_id]
-    if (Path(model) / "generation_config.json").exists():
-        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
-    listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
-    return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))
-
-
-def _example_of_demonstrations(config: Config, envs: TextEnvPool) -> dict[str, str]:
-    """A note with what the warm start imitates, which the environment may have made of a bare answer."""
-    if not config.sft.steps or config.sft.data is not None:
-        return {}
-    ((prompt, response),) = envs.demonstrations("train", [0])
-    shown = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in (prompt, response)]
-    return {"sft imitates, for example": " -> ".join(shown)}
-
-
-def _demonstrations(
-    config: Config, envs: TextEnvPool, rollout: TextRollout, tokenizer: Any, num_tasks: int, step: int
-) -> Batch:
-    """The supervised batch of warm-start step ``step``: correct responses with advantage 1."""
-    import torch
-
-    pool = min(num_tasks, config.sft.max_tasks or num_tasks)
-    picked = numpy_generator(config.run.seed, "sft", step).integers(pool, size=config.sft.batch_size).tolist()
-    rows = []
-    for place, (prompt, response) in enumerate(envs.demonstrations("train", picked)):
-        tokens = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
-        rows.append(
-            Row(
-                group=place,
-                sample=0,
-                task_id=picked[place],
-                domain="",
-                answer=response,
-                prompt_text=prompt,
-                prompt_ids=rollout.renderer.prompt(prompt),
-                tokens=tokens,
-                logprobs=[0.0] * len(tokens),
-                mask=[True] * len(tokens),
-                versions=[0] * len(tokens),
-            )
-        )
-    batch = batch_of(rows, pad_token_id=tokenizer.pad_token_id, multi_turn=False)
-    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

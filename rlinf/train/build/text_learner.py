@@ -12,8 +12,9 @@ from rlinf.config import Config
 from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
 from rlinf.train.build.learner import join_group, torch_learner
-from rlinf.train.build.options import sampling_params, stages_of
+from rlinf.train.build.stages import stages_of
 from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
     from rlinf.models.causal_lm import CausalLMPolicy
@@ -79,7 +80,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Le
         read,
         layout=layout,
         stages=stages_of(config),
-        sampling=sampling_params(config),
+        sampling=SamplingParams.of(config.rollout),
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
@@ -120,7 +121,7 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
     dtype = activation_dtype(config.policy.dtype, device)
     return CausalLMPolicy(
         model,
-        sampling=sampling_params(config),
+        sampling=SamplingParams.of(config.rollout),
         value_head=config.policy.value_head,
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rlinf.config.schema import EvaluationConfig
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, tell_success
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
@@ -18,13 +19,13 @@ from rlinf.types import Metrics
 class VectorEvaluator:
     """The same episodes each time: starts depend on `evaluation.seed` alone."""
 
-    def __init__(self, rollout: VectorRollout, folder: Path, *, size: int, greedy: bool) -> None:
-        self.rollout, self.folder, self.size, self.greedy = rollout, folder, size, greedy
+    def __init__(self, rollout: VectorRollout, options: EvaluationConfig, folder: Path) -> None:
+        self.rollout, self.options, self.folder = rollout, options, folder
 
     def evaluate(self, video: Path | None = None) -> Evaluation:
         """Plays all episodes; into ``video`` goes what the first few look like."""
         failed_before = self.rollout.failures
-        done = self.rollout.evaluate(self.size, greedy=self.greedy, video=video)
+        done = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, video=video)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from rlinf.config.schema import EvaluationConfig
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics
@@ -28,12 +29,10 @@ class Evaluation:
 class TextEvaluator:
     """The same tasks each time: the first ``size`` of side "eval" (fewer where it has fewer)."""
 
-    def __init__(
-        self, rollout: TextRollout, *, size: int, num_tasks: int, samples: int, temperature: float, seed: int
-    ) -> None:
-        self.rollout, self.samples, self.seed = rollout, samples, seed
-        self.task_ids = list(range(min(size, num_tasks)))
-        params = rollout.params
+    def __init__(self, rollout: TextRollout, options: EvaluationConfig, *, num_tasks: int) -> None:
+        self.rollout, self.samples, self.seed = rollout, options.samples, options.seed
+        self.task_ids = list(range(min(options.size, num_tasks)))
+        params, temperature = rollout.params, options.temperature
         self.params = params.greedy() if temperature == 0.0 else replace(params, temperature=temperature)
 
     def evaluate(self) -> Evaluation:

@@ -13,6 +13,7 @@ from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
 from rlinf.cluster.pool import ResilientPool
+from rlinf.config.schema import EnvConfig
 from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.env_worker import EnvFacts
@@ -24,22 +25,12 @@ _GATHER_S = 0.01
 class TextEnvPool(ResilientPool):
     """Fits `rollouts.text.rollout.TextEnvs`."""
 
-    def __init__(
-        self,
-        group: WorkerGroup,
-        *,
-        env_id: str = "the environment",
-        step_timeout_s: float = 0.0,
-        max_failures: int = 100,
-    ) -> None:
-        """``step_timeout_s``: how long one step of an environment may take, 0 for any time; ``max_failures``: how many
-        responses it may hang over before the run ends.
-        """
+    def __init__(self, group: WorkerGroup, env: EnvConfig) -> None:
         super().__init__(group)
         self.timeouts = 0
         """Responses that the environment hung over."""
-        self._timeout_s = step_timeout_s or None
-        self._failures = FailureCount(max_failures, group.size, env_id)
+        self._timeout_s = env.step_timeout_s or None
+        self._failures = FailureCount(env.max_failures, group.size, env.id)
         self._failures.went_well("reset", 1)
         self._in_part: dict[str, bool] = {}
         self._busy_s = [0.0] * group.size

@@ -1,4 +1,4 @@
-"""Builds the stages of a learner and the sampling parameters of a run from its configuration."""
+"""Builds the stages of a learner from the configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rlinf.config import Config
 from rlinf.config.facts import conversation_tokens, needs_reference
 from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
-from rlinf.types import SamplingParams
 
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
@@ -46,15 +45,3 @@ def warm_start_stage(config: Config) -> Stage:
         eps=usual.eps,
     )
     return Stage(name="sft", objective=Objective.of("reinforce"), optimizer=optimizer, steps=sft.steps)
-
-
-def sampling_params(config: Config) -> SamplingParams:
-    """How training responses are sampled; ``max_new_tokens`` limits one turn."""
-    rollout = config.rollout
-    return SamplingParams(
-        max_new_tokens=rollout.max_new_tokens,
-        temperature=rollout.temperature,
-        top_k=rollout.top_k,
-        top_p=rollout.top_p,
-        repetition_penalty=rollout.repetition_penalty,
-    )

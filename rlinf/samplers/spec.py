@@ -1,0 +1,77 @@
+"""What every sampler of a run must know beside its configuration section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rlinf.config.facts import row_tokens
+from rlinf.config.schema import Config
+from rlinf.streams import stream_seed
+
+
+@dataclass(frozen=True)
+class SamplerSpec:
+    """What a sampler must know beside its configuration section."""
+
+    model: str
+    """A folder with a transformers model, or the hub name of one."""
+    eos_token_ids: tuple[int, ...]
+    pad_token_id: int
+    seed: int
+    max_model_len: int
+    """Prompt plus response tokens."""
+    device: str = "cpu"
+    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
+    """Of the ``hf`` sampler's weights; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    attention: str = "sdpa"
+    """Of the ``hf`` sampler."""
+    random_weights: bool = False
+    """The folder holds a configuration only; the weights come by ``load`` before the first sample."""
+
+
+def sampler_spec(config: Config, tokenizer: Any, folder: Path, *, device: str) -> SamplerSpec:
+    """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.loading import architecture_config, checkpoint_config
+    from rlinf.models.vocabulary import require_vocabulary
+
+    if config.policy.path is None:
+        model = str(folder / "architecture")
+        architecture = architecture_config(config.policy.architecture, tokenizer)
+        architecture.architectures = [_causal_class(architecture)]
+        architecture.save_pretrained(model)
+    else:
+        model = model_folder(config.policy.path)
+        architecture = checkpoint_config(model)
+        require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
+    return SamplerSpec(
+        model=model,
+        eos_token_ids=_eos_token_ids(architecture, model, tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        seed=stream_seed(config.run.seed, "sampler"),
+        max_model_len=row_tokens(config),
+        device=device,
+        dtype=config.policy.dtype,
+        attention=config.policy.attention,
+        random_weights=config.policy.path is None,
+    )
+
+
+def _causal_class(architecture: Any) -> str:
+    """The class name that other engines find a model by."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
+
+
+def _eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, ...]:
+    """The tokenizer's end, and whatever the checkpoint's configurations add (chat models have several)."""
+    from transformers import GenerationConfig
+
+    named = [architecture.eos_token_id]
+    if (Path(model) / "generation_config.json").exists():
+        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
+    listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
+    return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))
