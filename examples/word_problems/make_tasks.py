@@ -1,7 +1,8 @@
 """Writes one-step word problems and sums of two digits as JSONL: python examples/word_problems/make_tasks.py
 
 Training and evaluation share no pair of numbers: a fifth of all pairs (a, b) with a and b from 2 to 9 is kept for
-evaluation, so that a policy cannot pass by remembering sums that it was rewarded for. The same seed writes the same
+evaluation, so that a policy cannot pass by remembering sums that it was rewarded for. ``worked`` is a worked solution,
+for supervised training. The same seed writes the same
 files; those beside this script are what its defaults write.
 """
 
@@ -20,6 +21,9 @@ class Wording(NamedTuple):
 
     text: str
     answer: Callable[[int, int], int]
+
+
+SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 
 
 WORDINGS = {
@@ -65,7 +69,13 @@ def tasks(count: int, *, operations: Sequence[str], held_out: bool, seed: int) -
             a, b = max(a, b), min(a, b)
         x, y = draw.sample(NAMES, 2)
         question = wording.text.format(a=a, b=b, x=x, y=y, things=draw.choice(THINGS))
-        found[question] = {"question": question, "answer": str(wording.answer(a, b)), "domain": operation}
+        answer = wording.answer(a, b)
+        found[question] = {
+            "question": question,
+            "answer": str(answer),
+            "domain": operation,
+            "worked": f"{a} {SIGNS[operation]} {b} = {answer}",
+        }
     return list(found.values())
 
 
