@@ -96,7 +96,10 @@ def _summary(shown: Sequence[Mapping[str, Any]], *, sampled: bool) -> str:
         return "Every prompt is longer than data.max_prompt_length."
     rewards = [graded["reward"] for graded in shown]
     correct = sum(graded["verdict"] == "correct" for graded in shown)
+    cut = sum(graded["finish"] in ("length", "conversation_length") for graded in shown)
     line = f"{correct} of {len(shown)} correct, mean reward {sum(rewards) / len(rewards):.3g}."
+    if cut:
+        line += f" {cut} cut by the length limit (rollout.max_new_tokens)."
     if sampled and len(set(rewards)) == 1:
         line += " Every response earned the same: there is nothing to learn from. Take easier tasks, or teach first."
     elif not sampled:

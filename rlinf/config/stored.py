@@ -23,7 +23,7 @@ from rlinf.config.loading import Resolved, resolve_reader
 from rlinf.config.problems import ConfigErrors, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.schema import Config
-from rlinf.config.tree import Branch
+from rlinf.config.tree import Branch, get
 from rlinf.errors import UserError
 
 MASK = "***"
@@ -76,6 +76,7 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
     reader.read_file(path)
     for layer in reader.layers:
         _leave_to_the_environment(layer)
+    _keep_earlier_prompts(reader)
     try:
         return _resolved(reader, path, overrides).config
     except ConfigErrors as errors:
@@ -119,6 +120,14 @@ def _require_whole(path: Path) -> None:
             f"{path}, the run's own copy of its configuration, is damaged ({why}): put the file that the run was "
             "started with in its place"
         )
+
+
+def _keep_earlier_prompts(reader: Reader) -> None:
+    """A run on a pretrained model from before `data.instruction` goes on with the prompts that it began with."""
+    paths = [get(layer, "policy.path") for layer in reader.layers]
+    pretrained = any(path is not None and path.value is not None for path in paths)
+    if pretrained and all(get(layer, "data.instruction") is None for layer in reader.layers):
+        reader.read_overrides(["data.instruction=never"])
 
 
 def _leave_to_the_environment(tree: Branch) -> None:

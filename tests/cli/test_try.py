@@ -62,7 +62,7 @@ def test_a_person_reads_panels_without_control_characters(recipe: Path, capsys: 
     assert "\\x1b[31m" in shown
     assert "(right: " in shown
     assert "before weights: correctness 0," in shown
-    assert "0 of 1 correct, mean reward 1." in shown
+    assert "0 of 1 correct, mean reward 1. 1 cut by the length limit" in shown
 
 
 def test_what_training_refuses_is_refused(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,11 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
+import yaml
 from config_cases import MINIMAL, QUICKSTART, Write, mistakes
 
 from rlinf.config import Config, diff, load, load_mapping, to_mapping, to_yaml
+from rlinf.config.stored import load_stored
 
 
 def test_a_file_holds_only_what_differs(minimal: Path) -> None:
@@ -18,6 +20,18 @@ def test_a_file_holds_only_what_differs(minimal: Path) -> None:
     assert config.rollout.max_new_tokens == Config().rollout.max_new_tokens
     with pytest.raises(FrozenInstanceError):
         config.run.seed = 1  # type: ignore[misc]
+
+
+def test_an_earlier_run_on_a_pretrained_model_keeps_its_prompts(tmp_path: Path) -> None:
+    """Its copy has no data.instruction; prompts of models made here are bare either way."""
+    pretrained = {"policy": {"path": str(tmp_path), "architecture": {}}}
+    for sections, instruction in ((MINIMAL, "auto"), ({**MINIMAL, **pretrained}, "never")):
+        copy = to_mapping(load_mapping(sections))
+        (tmp_path / "now.yaml").write_text(yaml.safe_dump(copy))
+        assert load_stored(tmp_path / "now.yaml").data.instruction == "auto"
+        del copy["data"]["instruction"]
+        (tmp_path / "then.yaml").write_text(yaml.safe_dump(copy))
+        assert load_stored(tmp_path / "then.yaml").data.instruction == instruction
 
 
 def test_quickstart_is_valid_and_short() -> None:

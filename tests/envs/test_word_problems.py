@@ -37,10 +37,17 @@ def test_answers_follow_from_the_numbers(everything: Path) -> None:
     counts = dict.fromkeys(compute, 0)
     for row in rows(everything / "train.jsonl"):
         a, b = (int(number) for number in re.findall(r"\d+", row["question"]))
-        assert row["answer"] == str(compute[row["domain"]](a, b)), row
+        operation = row["domain"].partition(",")[0]
+        assert row["answer"] == str(compute[operation](a, b)), row
+        assert row["worked"].endswith(f"= {row['answer']}")
         assert int(row["answer"]) >= 0
-        counts[row["domain"]] += 1
+        counts[operation] += 1
     assert set(counts.values()) == {30}
+
+
+def test_evaluation_has_every_question_once() -> None:
+    questions = [row["question"] for row in rows(FOLDER / "eval.jsonl")]
+    assert len(set(questions)) == len(questions) == 300
 
 
 def test_no_pair_of_numbers_is_trained_and_evaluated() -> None:

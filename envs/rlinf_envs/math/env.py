@@ -132,7 +132,8 @@ class MathEnv(TextTaskEnv):
         )
         paid = format_marks(reward, chosen)
         self.response_marks = (*paid, *(("<calc>",) if tool else ()))
-        self.instructions = instructions(chosen, paid, calculator=tool is not None)
+        # Responses to imitate have a form of their own.
+        self.instructions = {} if response_field else instructions(chosen, paid, calculator=tool is not None)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None

@@ -1,0 +1,96 @@
+"""A recipe of ``config/smollm2/``, one seed after the other: accuracy before and after, steps and CPU-seconds.
+
+    python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--folder runs/smollm2] [--write]
+
+Every run is `rlinf train FILE cluster.backend=local run.seed=S`, in a process of its own whose CPU-seconds are counted
+(user and system, start and evaluations included). Runs that the folder holds whole are not made again, so a second call
+completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_CPU = "cpu_seconds.json"
+_LIMIT = 0.9
+"""The accuracy whose first evaluation is reported."""
+
+
+def train(recipe: str, seed: int, folder: Path) -> None:
+    """Trains unless ``folder`` has the finished run; what was cut short goes on."""
+    if (folder / "summary.json").exists():
+        return
+    before = _children()
+    words = [f"run.seed={seed}", f"run.dir={folder}", "cluster.backend=local", "logging.progress=plain"]
+    file = ROOT / "config" / "smollm2" / f"{recipe}.yaml"
+    subprocess.run([sys.executable, "-m", "rlinf.cli", "train", str(file), *words], cwd=ROOT, check=True)
+    kept = folder / _CPU
+    earlier = json.loads(kept.read_text()) if kept.exists() else 0.0
+    kept.write_text(json.dumps(earlier + _children() - before))
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def row(seed: int, folder: Path) -> str:
+    """One line of the table, from the run's metrics."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    evaluated = [line for line in lines if "eval/accuracy" in line]
+    steps = [line for line in lines if "rollout/accuracy" in line]
+    first, last = evaluated[0], evaluated[-1]
+    reached = next((str(line["step"]) for line in evaluated if line["eval/accuracy"] >= _LIMIT), "not reached")
+    cpu = json.loads((folder / _CPU).read_text())
+    sampled = f"{steps[0]['rollout/accuracy']:.2f} to {steps[-1]['rollout/accuracy']:.2f}"
+    length = f"{first['eval/response_length']:.1f} to {last['eval/response_length']:.1f}"
+    return (
+        f"| {seed} | {last['step']} | {_share(first)} | {_share(last)} | {reached} | {sampled} | {length} | {cpu:.0f} |"
+    )
+
+
+def _share(line: dict[str, float]) -> str:
+    low, high = line["eval/accuracy/ci_low"], line["eval/accuracy/ci_high"]
+    return f"{line['eval/accuracy']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def table(recipe: str, seeds: list[int], folder: Path) -> str:
+    """The section of `benchmarks/results/` about a recipe."""
+    rows = "\n".join(row(seed, folder / f"{recipe}_{seed}") for seed in seeds)
+    return f"""### `config/smollm2/{recipe}.yaml`
+
+Greedy accuracy on held-out tasks with 95% Wilson intervals, accuracy of the sampled responses of the first and the last
+step, mean tokens of a greedy response; CPU-seconds of the whole command on one thread.
+
+| seed | steps | before | after | first evaluation at 0.9 | sampled | tokens | CPU-seconds |
+|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--recipe", default="word_problems")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "smollm2")
+    parser.add_argument("--report", action="store_true", help="make no run: tell of those that are there")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/smollm2_RECIPE.md")
+    options = parser.parse_args()
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    if not options.report:
+        for seed in seeds:
+            train(options.recipe, seed, options.folder / f"{options.recipe}_{seed}")
+    text = table(options.recipe, seeds, options.folder)
+    print(text)
+    if options.write:
+        (ROOT / "benchmarks" / "results" / f"smollm2_{options.recipe}.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
