@@ -49,6 +49,7 @@ _SLOT_FILL: dict[str, float] = {
     "rollout_logprobs": 0.0,
     "old_logprobs": 0.0,
     "ref_logprobs": 0.0,
+    "teacher_logprobs": 0.0,
     "old_values": 0.0,
     "bootstrap_values": 0.0,
     "step_rewards": float("nan"),
@@ -98,6 +99,8 @@ class Batch:
     """[B, T] float32: the proximal policy's, recomputed by the learner before the update."""
     ref_logprobs: Tensor | None = None
     """[B, T] float32: the reference policy's."""
+    teacher_logprobs: Tensor | None = None
+    """[B, T] float32: the teacher's, of the same tokens."""
     advantages: Tensor | None = None
     """[B, T] float32."""
     returns: Tensor | None = None

@@ -38,6 +38,7 @@ ADVANTAGE_OPTIONS = (
     "add_token_level_kl",
     "kl_coef",
     "kl_penalty_type",
+    "opd_coef",
     "reward_clip",
 )
 """Read with every ``adv_type``."""
@@ -165,6 +166,13 @@ ADVANTAGES: dict[str, Estimator] = {
         "GiGPO, arXiv:2505.10978",
         (*_GRPO, "gamma", "step_weight"),
         ("anchor_ids",),
+    ),
+    "opd": Estimator(
+        "rlinf.algorithms.advantages.opd:opd",
+        "on-policy distillation: how much likelier the teacher finds each token than the policy does",
+        "A_t = log p_teacher(y_t) - log p(y_t)",
+        "Agarwal et al., arXiv:2306.13649; MiniLLM, arXiv:2306.08543; Thinking Machines Lab 2025",
+        needs=("teacher_logprobs",),
     ),
     "raw": Estimator(
         "rlinf.algorithms.advantages.raw:raw", "the reward itself", "A = R", "the policy gradient without a baseline"

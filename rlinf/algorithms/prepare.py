@@ -78,6 +78,7 @@ def prepare_batch(
         step_rewards=batch.step_rewards,
         logprobs=logprobs,
         ref_logprobs=batch.ref_logprobs,
+        teacher_logprobs=batch.teacher_logprobs,
         greedy_rewards=batch.greedy_rewards,
         anchor_ids=batch.anchor_ids,
         acted=batch.mask,
@@ -88,6 +89,8 @@ def prepare_batch(
     if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, _mean(kl, columns.mask), batch.num_rows)
+    if batch.teacher_logprobs is not None:
+        metrics["teacher_kl"] = _mean(logprobs - batch.teacher_logprobs, columns.mask)
     mask = whole.mask & kept[:, None]
     return whole.replace(mask=mask, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 

@@ -23,6 +23,7 @@ def policy_findings(config: Config) -> list[Finding]:
         "policy.path": config.policy.path,
         "policy.tokenizer.path": config.policy.tokenizer.path,
         "reward_model.path": config.reward_model.path,
+        "teacher.path": config.teacher.path,
     }
     for key, path in named.items():
         if path is not None and local_files(path) is None:
@@ -74,6 +75,17 @@ def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
     size = text.get("vocab_size") if isinstance(text, Mapping) else None
     if isinstance(size, int):
         require_vocabulary(size, tokenizer, model=config.policy.path or "policy.architecture")
+
+
+def require_teacher_fits(config: Config, tokenizer: Any) -> None:
+    """Raises VocabularyError where the teacher, if its files are here, has another tokenizer than the policy."""
+    path = config.teacher.path
+    if path is None or local_files(path) is None:
+        return
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.same_tokenizer import require_same_tokenizer
+
+    require_same_tokenizer(tokenizer, load_tokenizer(path), key="teacher.path", name=path)
 
 
 def _architecture(config: Config) -> Mapping[str, Any]:

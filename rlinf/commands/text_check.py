@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlinf.commands.finding import Finding
-from rlinf.commands.policy_check import local_files, policy_findings, require_tokenizer_fits
+from rlinf.commands.policy_check import local_files, policy_findings, require_teacher_fits, require_tokenizer_fits
 from rlinf.config import Config
 from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
@@ -112,6 +112,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
             report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or "", *asked])
             return
         require_tokenizer_fits(config, tokenizer)
+        require_teacher_fits(config, tokenizer)
         renderer = prompt_renderer(config, tokenizer, facts)
         rendered = [renderer.opening(prompt) for prompt in prompts]
         report.findings += _lengths(config, [len(renderer.prompt(prompt)) for prompt in prompts])

@@ -10,6 +10,7 @@ from rlinf.config import Config
 from rlinf.config.facts import holds_fragments, needs_reference, needs_values
 from rlinf.train.build.stages import training_stage
 from rlinf.train.evaluation.intervals import masked_mean
+from rlinf.train.teacher import Teach
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
@@ -40,10 +41,10 @@ class OffPolicy:
 
 
 class OnPolicy:
-    """Adds what the learner says of the batch (proximal, reference, critic), then processed rewards and advantages."""
+    """Adds what learner (proximal, reference, critic) and teacher say of the batch; then rewards and advantages."""
 
-    def __init__(self, config: Config, learner: LearnerPool) -> None:
-        self._config, self._learner = config, learner
+    def __init__(self, config: Config, learner: LearnerPool, teacher: Teach | None = None) -> None:
+        self._config, self._learner, self._teacher = config, learner, teacher
         self._stage = training_stage(config)
         self._algorithm = AlgorithmState.of(config.algorithm)
 
@@ -51,6 +52,8 @@ class OnPolicy:
         batch, metrics = self._with_old(batch, step - batch.policy_version)
         if needs_reference(self._config):
             batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
+        if self._teacher is not None:
+            batch = batch.replace(teacher_logprobs=self._teacher(batch))
         fragments = holds_fragments(self._config)
         batch, numbers = prepare_batch(batch, self._config.algorithm, self._algorithm, fragments=fragments)
         return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}

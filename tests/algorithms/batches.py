@@ -24,6 +24,7 @@ def rollout(seed, rows=6, slots=5):
         "ref_logprobs": -torch.rand(rows, slots, generator=g),
         "anchor_ids": torch.randint(-1, 2, (rows, slots), generator=g),
         "greedy_rewards": torch.rand(rows, generator=g),
+        "teacher_logprobs": -torch.rand(rows, slots, generator=g),
     }
 
 

@@ -185,6 +185,7 @@ EXTRA = {
     "grpo_process": {"step_rewards": torch.full((6, 4), NAN)},
     "remax": {"greedy_rewards": torch.zeros(6)},
     "gigpo": {"anchor_ids": torch.zeros(6, 4, dtype=torch.int64)},
+    "opd": {"teacher_logprobs": torch.zeros(6, 4), "logprobs": torch.zeros(6, 4)},
 }
 
 
@@ -260,7 +261,7 @@ def test_a_batch_without_rows_or_slots(name, shape):
     assert found.advantages.shape == found.returns.shape == shape
 
 
-@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo"])
+@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo", "opd"])
 def test_a_missing_column_is_named(name):
     with pytest.raises(ValueError, match=rf"adv_type {name} needs {next(iter(EXTRA[name]))}"):
         estimate(name, [1.0, 0.0])

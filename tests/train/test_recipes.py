@@ -26,6 +26,8 @@ def test_every_file_is_a_valid_run(file: Path) -> None:
     except ConfigErrors as error:
         if "there is no module" in str(error) or "is no program that can be started" in str(error):
             pytest.skip("the simulator, or the interpreter of its own, is not installed here")
+        if "runs/distillation_teacher/policy does not exist" in str(error) and len(error.problems) == 2:
+            pytest.skip("the teacher is not trained here")
         raise
 
 

@@ -2,7 +2,7 @@
 
 Order: token rewards (minus ``kl_coef`` times the KL of ``logprobs`` from ``ref_logprobs``, then ``reward_clip``),
 ``whiten_rewards``, the estimator, ``normalize_advantages`` (reinforce_pp and its baseline form always do) with
-``keep_zero_groups``, ``advantage_clip``, ``use_valid_token_scale``.
+``keep_zero_groups``, ``opd_coef`` times the teacher's gain, ``advantage_clip``, ``use_valid_token_scale``.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def compute_advantages(
     step_rewards: Tensor | None = None,
     logprobs: Tensor | None = None,
     ref_logprobs: Tensor | None = None,
+    teacher_logprobs: Tensor | None = None,
     greedy_rewards: Tensor | None = None,
     anchor_ids: Tensor | None = None,
     acted: Tensor | None = None,
@@ -75,6 +76,7 @@ def compute_advantages(
         step_rewards=step_rewards,
         logprobs=logprobs,
         ref_logprobs=ref_logprobs,
+        teacher_logprobs=teacher_logprobs,
         greedy_rewards=greedy_rewards,
         anchor_ids=anchor_ids,
         acted=acted,
@@ -114,6 +116,7 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
         terminated=x.terminated,
         truncated=x.truncated,
         step_rewards=_clean(x.step_rewards, mask),
+        teacher_gains=_teacher_gains(algorithm, x),
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
         anchor_ids=x.anchor_ids,
     )
@@ -152,14 +155,26 @@ def _token_kl(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns)
     return kl_divergence(algorithm.kl_penalty_type, x.logprobs, x.ref_logprobs)
 
 
+def _teacher_gains(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
+    """[B, T]: log p_teacher - log p of each token; None where no teacher was asked."""
+    teacher, own = _clean(x.teacher_logprobs, x.mask), _clean(x.logprobs, x.mask)
+    if teacher is not None and own is not None:
+        return teacher - own
+    if algorithm.opd_coef or teacher is not None:
+        raise ValueError("the teacher's term needs logprobs and teacher_logprobs")
+    return None
+
+
 def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig, entry: Estimator) -> Tensor:
-    """mask -> normalize -> mask -> clip -> scale, [B, T] float64."""
+    """mask -> normalize -> mask -> teacher -> clip -> scale, [B, T] float64."""
     advantages = torch.where(x.mask, advantages, 0.0)
     if algorithm.normalize_advantages or entry.whitens:
         advantages = whiten(advantages, x.mask)
         if algorithm.keep_zero_groups:
             constant = group_statistics(x.task_outcomes, x.group_ids).constant
             advantages = torch.where(constant[:, None], 0.0, advantages)
+    if algorithm.opd_coef and x.teacher_gains is not None:
+        advantages = advantages + algorithm.opd_coef * x.teacher_gains
     if algorithm.advantage_clip:
         advantages = advantages.clamp(-algorithm.advantage_clip, algorithm.advantage_clip)
     if algorithm.use_valid_token_scale and algorithm.token_scale == "row":

@@ -35,6 +35,7 @@ class AdvantageColumns:
     """Of the proximal policy (``Batch.old_logprobs``) where the learner recomputed them, otherwise of the policy that
     acted (``Batch.rollout_logprobs``)."""
     ref_logprobs: Tensor | None = None
+    teacher_logprobs: Tensor | None = None
     greedy_rewards: Tensor | None = None
     """[B]."""
     anchor_ids: Tensor | None = None
@@ -61,6 +62,8 @@ class AdvantageInputs:
     truncated: Tensor | None = None
     step_rewards: Tensor | None = None
     """NaN where no step ends."""
+    teacher_gains: Tensor | None = None
+    """The teacher's log-probability of each token minus the policy's."""
     greedy_rewards: Tensor | None = None
     """[B] the reward of the greedy response to the row's prompt."""
     anchor_ids: Tensor | None = None

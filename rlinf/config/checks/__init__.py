@@ -21,6 +21,7 @@ from rlinf.config.checks.run import check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
 from rlinf.config.checks.simulator import check_simulator
+from rlinf.config.checks.teacher import check_teacher
 from rlinf.config.checks.tokens import check_tokens
 from rlinf.config.checks.vla import check_vla
 from rlinf.config.context import Context
@@ -38,6 +39,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_critic,
     check_columns,
     check_reward_model,
+    check_teacher,
     check_sampler,
     check_schedule,
     check_simulator,

@@ -21,6 +21,7 @@ def check_files(context: Context) -> None:
     _exists(context, "policy.path", config.policy.path)
     _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
     _exists(context, "reward_model.path", config.reward_model.path)
+    _exists(context, "teacher.path", config.teacher.path)
     _exists(context, "sft.data", config.sft.data)
     _exists(context, "sft.eval_data", config.sft.eval_data)
     _exists(context, "policy.vla.language.path", config.policy.vla.language.path)

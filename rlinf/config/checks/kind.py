@@ -33,11 +33,13 @@ _TEXT = (
     "rollout.top_k",
     "rollout.top_p",
     "rollout.vllm",
+    "algorithm.opd_coef",
     "sft.data",
     "sft.eval_data",
     "sft.eval_fraction",
     "sft.max_tasks",
     "sft.max_tokens",
+    "teacher",
 )
 _LANGUAGE = (
     "policy.dtype",

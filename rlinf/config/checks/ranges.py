@@ -56,6 +56,8 @@ AT_LEAST: Mapping[str, float] = {
     "algorithm.overlong_penalty.coef": 0,
     "algorithm.n_step": 1,
     "algorithm.replay_batch_size": 1,
+    "algorithm.opd_coef": 0,
+    "teacher.concurrency": 1,
     "reward_model.weight": 0,
     "reward_model.fit_batches": 0,
     "reward_model.refresh_every": 0,

@@ -19,6 +19,7 @@ from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig
 from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
 from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
+from rlinf.config.schema.teacher import TeacherConfig
 
 __all__ = [
     "AlgorithmConfig",
@@ -43,6 +44,7 @@ __all__ = [
     "RunConfig",
     "ServerConfig",
     "SftConfig",
+    "TeacherConfig",
     "TokenizerConfig",
     "TowerConfig",
     "VlaConfig",
@@ -62,6 +64,7 @@ class Config:
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     sft: SftConfig = field(default_factory=SftConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)

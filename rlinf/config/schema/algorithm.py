@@ -90,6 +90,9 @@ class AlgorithmConfig:
     """Clamp rewards to [-c, c]; null or 0 is off."""
     clip_after_norm: bool = False
     """grpo, grpo_passk: `reward_clip` clamps the outcome after the estimator has normalised it (ROLL), not before."""
+    opd_coef: float = 0.0
+    """Weight of the teacher beside another estimator: this times log p_teacher - log p of each token is added to its
+    advantage after `normalize_advantages`. `adv_type: opd` is the teacher alone."""
     kl_after_norm: bool = False
     """grpo, grpo_passk: the token-level KL is subtracted after the estimator has normalised the outcome (ROLL): each
     token pays for itself and for those after it, and the group does not divide the KL away."""

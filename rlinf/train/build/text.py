@@ -25,6 +25,7 @@ from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, nothing
 from rlinf.train.preparation import OnPolicy
+from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
@@ -64,11 +65,12 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         supervised = supervised_data(config, tokenizer)
         make_batch, notes = supervised.train.batch, supervised.notes
         evaluate = with_held_out_loss(evaluate, learner, supervised.held_out)
+    teacher, about_teacher = connect_teacher(config, learner, tokenizer)
     sleeps = devices.samplers_sleep(config)
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(config, learner),
+        preparation=OnPolicy(config, learner, teacher),
         send_weights=sampler.send_weights,
         evaluate=evaluate,
         warm_start_batch=make_batch,
@@ -83,7 +85,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
         },
-        notes={**train.notes, **notes},
+        notes={**train.notes, **notes, **about_teacher},
     )
 
 

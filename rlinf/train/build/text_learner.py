@@ -11,12 +11,13 @@ from rlinf.cluster import RankInfo
 from rlinf.config import Config
 from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
-from rlinf.train.build.learner import join_group, torch_learner
+from rlinf.train.build.learner import join_group, learner_device, torch_learner
 from rlinf.train.build.stages import stages_of
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
+    from rlinf.learners.scorer import Scorer
     from rlinf.models.causal_lm import CausalLMPolicy
 
 
@@ -36,7 +37,38 @@ def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) ->
 def build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
-    return LearnerWorker(learner, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
+    return LearnerWorker(
+        learner,
+        rank=info.rank,
+        bucket_bytes=config.learner.weight_bucket_mb << 20,
+        teacher=_teacher(config, info),
+    )
+
+
+def _teacher(config: Config, info: RankInfo) -> Scorer | None:
+    """This rank's copy of the teacher, where the reference policy would be: a whole one with every backend.
+
+    Its log-probabilities are of the policy's distribution: at the sampling temperature, with nothing cut off.
+    """
+    if config.teacher.path is None:
+        return None
+    import torch
+
+    from rlinf.learners.scorer import Scorer
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import activation_dtype, load_causal_lm
+
+    device = learner_device(config)
+    dtype = activation_dtype(config.teacher.dtype, device.type)
+    model = load_causal_lm(config.teacher.path, dtype=dtype, attention=config.policy.attention)
+    policy = CausalLMPolicy(
+        model,
+        sampling=SamplingParams.of(config.rollout),
+        pack_rows=config.learner.pack,
+        autocast=None if dtype == torch.float32 else dtype,
+    )
+    tokens = config.learner.micro_batch_tokens
+    return Scorer(policy, micro_batch_tokens=tokens, device=device, rank=info.rank, size=info.size)
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:

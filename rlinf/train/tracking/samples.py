@@ -82,6 +82,7 @@ def _tokens(batch: Batch, inputs: TextInputs, row: int, updated: Tensor | None) 
         "logprobs": batch.rollout_logprobs,
         "old_logprobs": batch.old_logprobs,
         "ref_logprobs": batch.ref_logprobs,
+        "teacher_logprobs": batch.teacher_logprobs,
     }
     per_token = {name: column[row] for name, column in columns.items() if column is not None}
     if updated is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -31,6 +31,14 @@ class LearnerPool:
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
         parts = self.group.call(LearnerWorker.evaluate, self.cluster.share(batch), reference=reference)
+        return self._all_rows(parts, batch, "evaluate")
+
+    def teach(self, batch: Batch) -> Tensor:
+        """The teacher's log-probabilities [B, T] of all rows."""
+        return self._all_rows(self.group.call(LearnerWorker.teach, self.cluster.share(batch)), batch, "teach").logprobs
+
+    def _all_rows(self, parts: Sequence[tuple[Tensor, PolicyOutput]], batch: Batch, method: str) -> PolicyOutput:
+        """The shares of the ranks in the order of the batch's rows."""
         rows = torch.cat([part[0] for part in parts])
         order = torch.argsort(rows)
 
@@ -40,7 +48,7 @@ class LearnerPool:
 
         logprobs = joined("logprobs")
         if logprobs is None or len(rows) != batch.num_rows:
-            raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method="evaluate")
+            raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method=method)
         return PolicyOutput(logprobs, values=joined("values"))
 
     def update(self, batch: Batch, *, step: int) -> Metrics:

@@ -8,18 +8,23 @@ from torch import Tensor
 
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
+from rlinf.learners.scorer import Scorer
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 
 class LearnerWorker(WeightSender):
     """A rank of any learner. A call wakes a learner that sleeps; reading its weights leaves the rest of it asleep."""
 
-    def __init__(self, learner: Learner, *, rank: int, bucket_bytes: int | None = None) -> None:
-        """``bucket_bytes``: the size of a part of the weights; None sends all of them at once."""
+    def __init__(
+        self, learner: Learner, *, rank: int, bucket_bytes: int | None = None, teacher: Scorer | None = None
+    ) -> None:
+        """``bucket_bytes``: the size of a part of the weights; None sends all of them at once. ``teacher``: this rank's
+        copy, which stays on the device while the learner sleeps."""
         super().__init__(rank)
         self._asleep = False
         self._learner = learner
         self._bucket_bytes = bucket_bytes
+        self._teacher = teacher
 
     def _awake(self) -> Learner:
         if self._asleep:
@@ -34,6 +39,13 @@ class LearnerWorker(WeightSender):
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], log-probabilities and values [B', T]) of this rank's share."""
         return self._awake().evaluate(batch, reference=reference)
+
+    def teach(self, batch: Batch) -> tuple[Tensor, PolicyOutput]:
+        """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""
+        if self._teacher is None:
+            raise RuntimeError("this run has no teacher in the learner's ranks")
+        rows, logprobs = self._teacher.score(batch)
+        return rows, PolicyOutput(logprobs)
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All optimiser steps of training iteration ``step``."""

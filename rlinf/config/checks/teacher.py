@@ -1,0 +1,64 @@
+"""A teacher: that there is one where it is read, that it is read, and that its numbers mean what the policy's mean."""
+
+from __future__ import annotations
+
+from rlinf.algorithms.catalog import columns_of
+from rlinf.config.context import Context
+from rlinf.config.facts import is_text
+
+_SERVER = ("model", "timeout_s", "concurrency")
+
+
+def check_teacher(context: Context) -> None:
+    """One source of log-probabilities, for an algorithm that reads them, over the policy's own tokens."""
+    config = context.config
+    teacher, algorithm = config.teacher, config.algorithm
+    reads = ("algorithm.adv_type", "algorithm.opd_coef", "teacher.path", "teacher.base_url")
+    if context.is_broken(*reads) or not is_text(config):
+        return
+    pure = "teacher_logprobs" in columns_of(algorithm.adv_type)
+    wanted = pure or algorithm.opd_coef > 0
+    given = teacher.path is not None or teacher.base_url is not None
+    if wanted and not given:
+        by = f"adv_type: {algorithm.adv_type}" if pure else f"algorithm.opd_coef {algorithm.opd_coef:g}"
+        message = f"{by} learns from a teacher, and there is none."
+        context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.", reads=reads)
+        return
+    for name in ("path", "base_url") if not wanted else ():
+        fix = "Choose adv_type: opd, or set algorithm.opd_coef: 0.1."
+        context.unread(f"teacher.{name}", "is not read by this algorithm.", fix, reads=reads)
+    if not wanted:
+        return
+    if teacher.path is not None and teacher.base_url is not None:
+        context.error("teacher.base_url", "teacher: both a path and a server are named.", "Keep one.", reads=reads)
+    for name in _SERVER if teacher.base_url is None else ("dtype",):
+        context.unread(f"teacher.{name}", "is not read by this kind of teacher.", "Take it out.", reads=reads)
+    if pure and algorithm.opd_coef > 0:
+        message = f"algorithm.opd_coef adds the teacher to another estimator: {algorithm.adv_type} has it already."
+        context.error("algorithm.opd_coef", message, "Take it out, or choose adv_type: grpo.", reads=reads)
+    _check_distribution(context)
+    _check_tokenizer(context)
+
+
+def _check_distribution(context: Context) -> None:
+    """Both models' log-probabilities are of the same distribution: nothing is cut off, and a server has no other."""
+    rollout = context.config.rollout
+    off = {"top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    for name, value in off.items():
+        found = getattr(rollout, name)
+        if found != value:
+            message = f"rollout.{name} {found} reshapes the policy's distribution, and the teacher's is whole."
+            context.error(f"rollout.{name}", message, f"Set it to {value}.", reads=("teacher.path",))
+    if context.config.teacher.base_url is not None and rollout.temperature != 1.0:
+        message = f"teacher.base_url: servers tell log-probabilities at temperature 1, not {rollout.temperature:g}."
+        fix = "Set rollout.temperature: 1.0, or teacher.path."
+        context.error("teacher.base_url", message, fix, reads=("rollout.temperature",))
+
+
+def _check_tokenizer(context: Context) -> None:
+    """A tokenizer that is trained when the run starts is no teacher's. Others are compared when they are read."""
+    policy, teacher = context.config.policy, context.config.teacher
+    if policy.path is None and policy.tokenizer.path is None:
+        fix = f"Set policy.tokenizer.path: {teacher.path or 'the tokenizer of the server'}."
+        message = "the policy would train a tokenizer of its own, and the teacher has another one."
+        context.error("policy.tokenizer.path", message, fix, reads=("policy.path", "teacher.path"))

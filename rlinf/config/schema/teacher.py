@@ -1,0 +1,25 @@
+"""`teacher`: a fixed model whose log-probabilities of the policy's own tokens the policy learns from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TeacherConfig:
+    """For `adv_type: opd`, or beside any other with `algorithm.opd_coef`. It has the tokenizer of the policy."""
+
+    path: str | None = None
+    """A Hugging Face folder or hub name. Like a reference policy it lives in the learner's ranks, whole on each."""
+    base_url: str | None = None
+    """In the place of `path`: an OpenAI-compatible server that echoes log-probabilities of prompts (`vllm serve`), such
+    as http://host:8000/v1."""
+    model: str | None = None
+    """Of the server, by its name there; null takes the only one."""
+    timeout_s: float = 300.0
+    """How long the server may take over one conversation."""
+    concurrency: int = 16
+    """Conversations that the server is asked about at a time."""
+    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
+    """With `path`: of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""
