@@ -48,8 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
     if "RLINF_LOG" in os.environ:  # a level: `RLINF_LOG=debug` tells phases and processes as they come
+        level = os.environ["RLINF_LOG"].upper()
+        if level not in logging.getLevelNamesMapping():
+            print(f"RLINF_LOG={level} is no level: debug, info, warning or error", file=sys.stderr)
+            return 2
         logging.basicConfig(format="%(name)s: %(message)s")
-        logging.getLogger("rlinf").setLevel(os.environ["RLINF_LOG"].upper())
+        logging.getLogger("rlinf").setLevel(level)
     words = list(sys.argv[1:] if arguments is None else arguments)
     with outlasting_readers() if words[:1] and words[0] in _TRAINING else nullcontext():
         return _run(words)

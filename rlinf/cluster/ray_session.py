@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,6 +33,9 @@ from rlinf.cluster.vital_signs import is_alive
 
 _REACH_S = 10.0
 _CLEAN_S = 30.0
+_FIRST_PORT = 20_000  # below are those that Ray gives to its workers
+_PORTS_TRIED = 1000
+_DEALT_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _KEEP_ENVIRONMENT = "SPT_NOENV"
 """Has Ray's processes write their titles over their arguments alone, and not over the watchdog's mark too."""
 
@@ -190,9 +194,27 @@ def _to_itself(folder: Path) -> Iterator[None]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now."""
+    """Ports of 127.0.0.1 that nobody listens on now.
+
+    Ray's agents take seconds to come up. So these are ports that the system does not deal out to others meanwhile, such
+    as the workers of another run, and not those of Ray's own workers; at random, for several drivers may start at once.
+    """
+    candidates = list(range(_FIRST_PORT, _first_dealt_out()))
+    random.SystemRandom().shuffle(candidates)
     with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
+        probes: list[socket.socket] = []
+        for port in candidates[:_PORTS_TRIED] + [0] * count:
+            if len(probes) < count:
+                probe = stack.enter_context(socket.socket())
+                with suppress(OSError):  # somebody has it
+                    probe.bind(("127.0.0.1", port))
+                    probes.append(probe)
         return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def _first_dealt_out() -> int:
+    """The first port that the system gives to those who ask for any; 0 where it does not tell."""
+    try:
+        return int(_DEALT_OUT.read_text().split()[0])
+    except OSError:
+        return 0

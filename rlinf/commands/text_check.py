@@ -119,8 +119,24 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     except Exception as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
         return
+    _start(config, worker, tasks[:_SHOWN], report)
     report.lines += _shown(config, renderer, tasks, rendered, [response for _, response in demonstrated])
     report.findings += _unasked(config, facts, rendered)
+
+
+def _start(config: Config, worker: TextEnvWorker, tasks: Sequence[int], report: TextReport) -> None:
+    """Starts conversations, which a task without an answer to grade responses by refuses."""
+    wanted = {"eval": config.evaluation.size > 0, "train": config.run.max_steps > 0}
+    for split in (split for split, is_wanted in wanted.items() if is_wanted):
+        try:
+            worker.reset(split, tasks)
+        except Exception as error:  # the environment's own code may raise anything
+            if split == "train" and config.sft.steps and not wanted["eval"]:  # a file for `rlinf sft`
+                fix = "`rlinf train` would stop after the warm start; `rlinf sft` does that alone."
+                report.findings.append(Finding(False, str(error), fix, "environment"))
+            else:
+                report.refuse(error, "environment")
+            return
 
 
 def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
 from rlinf.portions import portions
+from rlinf.streams import stream_seed
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
 
 
@@ -50,6 +51,9 @@ class TorchLearner(Offloadable):
         self.device = torch.device(device)
         module: Any = policy  # a torch module too, which a protocol cannot say
         self.policy = module.to(self.device)
+        # Of adapters: what is new is made in training mode. Base models come without.
+        self._dropouts = [part for part in module.modules() if isinstance(part, nn.Dropout) and part.training]
+        module.eval()
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.rank, self.size, self.ranks = rank, size, ranks
         self.reference: Any = None
@@ -144,12 +148,29 @@ class TorchLearner(Offloadable):
         Raises NonFiniteUpdate, on every rank alike, before a number that is none can reach the weights.
         """
         rows, costs = self._as_rows(batch)
-        metrics = train_on(
-            rows, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
-        )
+        with self._dropout(step):
+            metrics = train_on(
+                rows, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
+            )
         # Running statistics change between batches only: all of one batch is evaluated under the same ones.
         self.policy.observe(batch.inputs, batch.mask)
         return {**metrics, "lr": self._lr()}
+
+    @contextmanager
+    def _dropout(self, step: int) -> Iterator[None]:
+        """Dropout in updates alone, drawn from the seed, the step and the rank: a resumed run draws the same."""
+        if not self._dropouts:
+            yield
+            return
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            torch.manual_seed(stream_seed(self.seed, "dropout", self.stage.name, step, self.rank))
+            try:
+                for dropout in self._dropouts:
+                    dropout.train()
+                yield
+            finally:
+                for dropout in self._dropouts:
+                    dropout.eval()
 
     def _as_rows(self, batch: Batch) -> tuple[Batch, Costs]:
         """Where slots are independent of each other (a policy without memory), each becomes a row of its own."""

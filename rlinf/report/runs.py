@@ -67,7 +67,7 @@ def read_run(path: Path) -> RunRecord:
     if not is_run(path):
         raise ReportError(f"{path} is no run directory: it has no config.yaml")
     config = _config(path / "config.yaml")
-    series, note = _series(path / "metrics.jsonl")
+    series, note = read_series(path / "metrics.jsonl")
     notes = [note]
     return RunRecord(
         path=path,
@@ -94,16 +94,11 @@ def _evaluations(path: Path, notes: list[str]) -> list[SavedEvaluation]:
     return found
 
 
-def read_series(path: Path) -> dict[str, list[float | None]]:
-    """`metrics.jsonl` as columns. Damaged lines are skipped; what is not finite is None.
+def read_series(path: Path) -> tuple[dict[str, list[float | None]], str]:
+    """`metrics.jsonl` as columns, in which what is not finite is None, and the damaged lines skipped, in words.
 
     Raises :class:`ReportError` where the file is not there.
     """
-    return _series(path)[0]
-
-
-def _series(path: Path) -> tuple[dict[str, list[float | None]], str]:
-    """The columns, and what was skipped, in words."""
     if not path.exists():
         raise ReportError(f"{path.parent} has no metrics.jsonl: the run has not finished its first step")
     lines = read_json_lines(path, number="step")

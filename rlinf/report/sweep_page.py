@@ -36,6 +36,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "settings": [_setting(sweep.keys, one) for one in summary.settings],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
         "errors": _errors(summary),
+        "notes": summary.notes,
         "importance": [
             {"key": one.key, "share": one.share, "noise": one.noise, "matters": one.matters}
             for one in summary.importance

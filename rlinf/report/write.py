@@ -25,16 +25,18 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         from rlinf.report.sweep_page import sweep_payload
 
         payload = sweep_payload(folders[0])
+        notes = payload["notes"]
         title = f"Sweep {payload['name']}"
     else:
         strange = [str(folder) for folder in folders if not is_run(folder)]
         if strange:
             raise ReportError(f"neither a run nor a sweep directory: {', '.join(strange)}")
         records = [read_run(folder) for folder in folders]
-        for note in (note for record in records for note in record.notes):
-            say(note)
+        notes = [note for record in records for note in record.notes]
         payload = runs_payload(records)
         title = " · ".join(dict.fromkeys(record.name for record in records))
+    for note in notes:
+        say(note)
     path = out or (folders[0] if len(folders) == 1 else Path.cwd()) / "report.html"
     # Half of a surrogate pair has no bytes.
     page = render(title, payload).encode("utf-8", "replace").decode("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ class TrialResult:
     steps: int
     minutes: float | None
     series: Columns
+    note: str
+    """The lines of its metrics that are damaged and left out, in words; empty where all are whole."""
 
 
 @dataclass
@@ -80,6 +83,11 @@ class SweepSummary:
     def trials(self) -> list[TrialResult]:
         return sorted((t for one in self.settings for t in one.trials), key=lambda trial: trial.record.number)
 
+    @property
+    def notes(self) -> list[str]:
+        """What was left out of the numbers."""
+        return [trial.note for trial in self.trials if trial.note]
+
 
 def setting_label(setting: Mapping[str, Any]) -> str:
     """
@@ -116,10 +124,10 @@ def summarise(sweep: SweepRecord) -> SweepSummary:
 
 
 def _result(sweep: SweepRecord, record: TrialRecord) -> TrialResult:
-    try:
-        series: Columns = read_series(record.run_dir / "metrics.jsonl")
-    except ReportError:
-        series = {"step": []}
+    series: Columns = {"step": []}
+    note = ""
+    with suppress(ReportError):
+        series, note = read_series(record.run_dir / "metrics.jsonl")
     series |= axes(series)
     values = [value for value in series.get(sweep.metric, []) if value is not None]
     minutes = series.get("axis/minutes")
@@ -130,6 +138,7 @@ def _result(sweep: SweepRecord, record: TrialRecord) -> TrialResult:
         steps=max(0, int(series["step"][-1] or 0)) if series["step"] else 0,
         minutes=minutes[-1] if minutes else None,
         series=series,
+        note=note,
     )
 
 

@@ -224,3 +224,18 @@ def test_a_run_directory_that_training_would_refuse_is_named(recipe: Path, capsy
 def test_the_file_alone_opens_nothing(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--no-build", str(recipe), "env.kwargs.path=broken.jsonl"]) == 0
     assert "Prompts" not in capsys.readouterr().out
+
+
+def test_a_dataset_whose_responses_cannot_be_graded_is_for_supervised_training_alone(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"prompt": "Say hi", "response": "Hello there, friend!"}
+    (recipe.parent / "pairs.jsonl").write_text(f"{json.dumps(row)}\n" * 4)
+    pairs = ["env.kwargs={path: pairs.jsonl, response_field: response}", "sft.steps=2"]
+    for more in (pairs, [*pairs, "evaluation.size=0", "sft.steps=0"]):
+        code, said = checked(capsys, recipe, *more)
+        assert code == WRONG_CONFIG
+        assert "there is no answer to grade responses to 'Say hi' by" in said
+    code, said = checked(capsys, recipe, *pairs, "evaluation.size=0")
+    assert code == 0, said
+    assert "`rlinf train` would stop after the warm start; `rlinf sft` does that alone." in said

@@ -89,7 +89,11 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     try:
         os.read(ready, 1)
         lock._forget()  # as a death does: nobody unlocks, the handle is gone
-        RunLock.take(tmp_path).release()
+        again = RunLock.take(tmp_path)
+        named = Holder.read(tmp_path / NAME)
+        assert named is not None
+        assert named.pid == os.getpid()
+        again.release()
     finally:
         os.write(writing, b".")
         os.waitpid(child, 0)
@@ -129,7 +133,11 @@ class TestOverDisksWithoutLocks:
             beating.join()
 
     def test_one_that_is_silent_is_dead(self, foreign: Path) -> None:
-        RunLock.take(foreign.parent, silence_s=0.05).release()
+        lock = RunLock.take(foreign.parent, silence_s=0.05)
+        named = Holder.read(foreign)
+        assert named is not None
+        assert named.pid == os.getpid()
+        lock.release()
 
     def test_without_any_locks_the_process_is_looked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(run_lock, "_flock", lambda _handle: None)

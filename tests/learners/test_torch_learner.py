@@ -283,11 +283,30 @@ def test_supervised_learning_is_cross_entropy() -> None:
     assert one.update(ones, step=0)["loss"] == pytest.approx(expected.item(), rel=1e-5)
 
 
-def with_adapters() -> CausalLMPolicy:
+def with_adapters(dropout: float = 0.0) -> CausalLMPolicy:
     from rlinf.models.loading import add_lora
 
-    model = add_lora(policy().model, rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "v_proj"], seed=0)
+    model = add_lora(policy().model, rank=2, alpha=4, dropout=dropout, target_modules=["q_proj", "v_proj"], seed=0)
     return CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=8))
+
+
+def test_adapters_drop_out_in_updates_alone_and_the_same_ones_again() -> None:
+    pytest.importorskip("peft")
+
+    def learner(dropout: float) -> TorchLearner:
+        one = TorchLearner(with_adapters(dropout), stages=(stage(),), seed=0, micro_batch_tokens=1000)
+        one.update(batch(), step=1)  # adapters say nothing before
+        return one
+
+    one, again, without = learner(0.5), learner(0.5), learner(0.0)
+    first = one.evaluate(batch())[1].logprobs
+    torch.rand(1)
+    assert torch.equal(first, one.evaluate(batch())[1].logprobs)
+    for learner_ in (one, again, without):
+        learner_.update(batch(), step=2)
+    assert_same(dict(one.policy.state_dict()), dict(again.policy.state_dict()))
+    weights = [dict(found.policy.state_dict()) for found in (one, without)]
+    assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 @pytest.mark.parametrize("make", [policy, with_adapters])

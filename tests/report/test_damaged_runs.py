@@ -45,7 +45,7 @@ def damaged_metrics(folder: Path, damage: bytes) -> Path:
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_damaged_lines_are_skipped_counted_and_named(tmp_path: Path, damage: bytes) -> None:
     path = damaged_metrics(tmp_path, damage)
-    assert read_series(path) == {"step": [1, 2], "reward/mean": [1.0, 2.0]}
+    assert read_series(path)[0] == {"step": [1, 2], "reward/mean": [1.0, 2.0]}
     assert read_json_lines(path, number="step").note(path) == f"{path}: 2 damaged lines were skipped (lines 2, 4)"
     assert [row["step"] for row in MetricTail(path).read()] == [1, 2]
 
@@ -66,7 +66,7 @@ def test_a_resume_keeps_the_whole_lines_up_to_its_checkpoint(tmp_path: Path, dam
 def test_numbers_that_no_float_holds_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1, "a": {"9" * 400}, "b": Infinity, "c": "words"}}\n')
-    assert read_series(path) == {"step": [1], "a": [None], "b": [None], "c": [None]}
+    assert read_series(path)[0] == {"step": [1], "a": [None], "b": [None], "c": [None]}
 
 
 def test_the_page_and_the_command_name_what_was_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

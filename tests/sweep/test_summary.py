@@ -148,6 +148,19 @@ def test_failed_and_cut_trials_do_not_count(tmp_path: Path) -> None:
     assert "it fell over" in write_report([folder]).read_text()
 
 
+def test_damaged_lines_of_a_trial_are_named(tmp_path: Path) -> None:
+    folder = write_sweep(tmp_path / "sweep", [{"a": 1}], seeds=2, result=lambda setting: 0.5)
+    path = folder / "trials" / "0001" / "run" / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write('{"step": 21, "eval/acc')
+    summary = summarise(read_sweep(folder))
+    assert summary.notes == [f"{path}: 1 damaged line was skipped (line 22)"]
+    heard: list[str] = []
+    write_report([folder], say=heard.append)
+    assert heard == summary.notes
+    assert "1 damaged line was skipped" in (folder / "report.html").read_text()
+
+
 def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     from pyarrow import parquet
 

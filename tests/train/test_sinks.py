@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny_runs import config
+from tiny_runs import config, mapping
 
 from rlinf.errors import UserError
 from rlinf.train.tracking.metric_log import MetricLog
@@ -35,6 +35,7 @@ def services(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def init(**options: Any) -> FakeRun:
         calls.append(("init", options["id"], options["dir"]))
+        calls.append(("config", options["config"]))
         return FakeRun(options["id"] or "first", calls)
 
     def start_run(run_id: str | None, run_name: str) -> FakeRun:
@@ -71,6 +72,22 @@ def test_a_resumed_run_goes_on_in_the_same_place(tmp_path: Path, services: list[
     assert len(params) == 1
     assert params[0]["run.name"] == "tiny"
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2]
+
+
+def test_services_are_sent_no_secret(tmp_path: Path, services: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", "sk-of-the-shell")
+    secrets = {"API_KEY": "${oc.env:MY_SECRET}", "OTHER_KEY": "sk-written-out", "PADDED": "Bearer ${oc.env:MY_SECRET}"}
+    kwargs = {**mapping(tmp_path)["env"]["kwargs"], "prompt_template": "${oc.env:MY_SECRET} {question}"}
+    logging = {"wandb_project": "p", "mlflow_experiment": "e"}
+    wanted = config(tmp_path, logging=logging, cluster={"env": secrets}, env={"kwargs": kwargs})
+    assert wanted.cluster.env["API_KEY"] == "sk-of-the-shell"
+    with MetricLog(tmp_path, wanted, from_step=0) as log:
+        log.write(1, {"a": 1.0})
+    assert "sk-" not in repr(services)
+    (told,) = [call[1] for call in services if call[0] == "config"]
+    assert told["cluster"]["env"]["API_KEY"] == "${oc.env:MY_SECRET}"
+    (params,) = [call[1] for call in services if call[0] == "params"]
+    assert params["cluster.env"]["OTHER_KEY"] == "***"
 
 
 def test_a_run_that_fails_is_told_so(tmp_path: Path, services: list[Any]) -> None:

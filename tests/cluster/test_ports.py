@@ -1,0 +1,33 @@
+"""The ports that Ray's agents are given."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from rlinf.cluster import ray_session
+
+
+def test_ports_are_free_and_none_that_the_system_gives_to_others() -> None:
+    ports = ray_session._free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(20_000 <= port < ray_session._first_dealt_out() for port in ports)
+
+
+def test_a_port_that_is_taken_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        dealt_out = tmp_path / "range"
+        dealt_out.write_text(f"{port + 1}\t60999\n")
+        monkeypatch.setattr(ray_session, "_DEALT_OUT", dealt_out)
+        monkeypatch.setattr(ray_session, "_FIRST_PORT", port)
+        found = ray_session._free_ports(2)
+    assert len({port, *found}) == 3
+
+
+def test_where_the_system_does_not_tell_any_port_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_session, "_DEALT_OUT", tmp_path / "none")
+    assert len(set(ray_session._free_ports(3))) == 3
