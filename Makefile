@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs clean
+.PHONY: quickstart smollm2 models/smollm2 test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs dist clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -105,6 +105,10 @@ tests/report/js/node_modules: tests/report/js/package.json tests/report/js/packa
 venvs/%: requirements/%.txt
 	$(PYTHON) -m venv $@
 	$@/bin/pip install -q --disable-pip-version-check -r $<
+
+# A wheel and an sdist in dist/.
+dist: .venv/.installed
+	$(BIN)/python -c "from setuptools import build_meta as b; print(b.build_wheel('dist')); print(b.build_sdist('dist'))"
 
 clean:
 	rm -rf .venv runs build *.egg-info

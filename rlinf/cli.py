@@ -14,14 +14,16 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import rlinf
-from rlinf.cluster.errors import ClusterError
 from rlinf.commands.closed_pipes import outlasting_readers
-from rlinf.config import Config, ConfigErrors, Resolved, resolve
 from rlinf.errors import exit_code_of, is_user_error
 from rlinf.stopping import Stopped
 from rlinf.terminal import printable
+
+if TYPE_CHECKING:
+    from rlinf.config import Config
 
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
@@ -77,12 +79,6 @@ def _guarded(command: Callable[[], int]) -> int:
     """The command's exit code, or that of what went wrong, which is told."""
     try:
         return command()
-    except ConfigErrors as errors:
-        for found in errors.problems:
-            _complain(str(found))
-        count = len(errors.problems)
-        _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
-        return WRONG_CONFIG
     except Stopped as stop:
         _complain(str(stop))
         return stop.exit_code
@@ -94,15 +90,29 @@ def _guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if is_user_error(error):
-            _complain(str(error))
-            return exit_code_of(error)
-        if isinstance(error, ClusterError):
-            # It names the worker and holds its traceback: that of the driver would only say who waited for it.
-            _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
-        else:
-            _complain(traceback.format_exc().rstrip())
-        return FAILED
+        return _told(error)
+
+
+def _told(error: Exception) -> int:
+    """Says what went wrong, as briefly as it allows; returns the exit code."""
+    from rlinf.cluster.errors import ClusterError
+    from rlinf.config.problems import ConfigErrors
+
+    if isinstance(error, ConfigErrors):
+        for found in error.problems:
+            _complain(str(found))
+        count = len(error.problems)
+        _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
+        return WRONG_CONFIG
+    if is_user_error(error):
+        _complain(str(error))
+        return exit_code_of(error)
+    if isinstance(error, ClusterError):
+        # It names the worker and holds its traceback: that of the driver would only say who waited for it.
+        _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
+    else:
+        _complain("".join(traceback.format_exception(error)).rstrip())
+    return FAILED
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -134,7 +144,7 @@ def _add_config_command(
     line: str,
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=line)
-    command.add_argument("file", metavar="FILE", help="a YAML file")
+    command.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe (`rlinf list recipes`)")
     _add_overrides(command)
     command.set_defaults(handler=handler)
     return command
@@ -150,7 +160,9 @@ def _overrides(options: argparse.Namespace) -> list[str]:
 
 
 def _load(options: argparse.Namespace, *more: str) -> Config:
-    resolved: Resolved = resolve(options.file, [*_overrides(options), *more])
+    from rlinf.config import resolve
+
+    resolved = resolve(options.file, [*_overrides(options), *more])
     for note in (*resolved.notes, *resolved.warnings):
         print(note, file=sys.stderr)
     return resolved.config

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Mapping
 
 from rlinf.algorithms.catalog import TABLES, Entry
+from rlinf.config.recipes import recipes, sweep_recipes
 
 POLICIES: Mapping[str, str] = {
     "causal_lm": "any Hugging Face causal language model, by folder, name, or architecture",
@@ -23,13 +24,15 @@ LEARNERS: Mapping[str, str] = {
     "fsdp": "weights, gradients and optimiser state split over the ranks",
     "megatron": "tensor, pipeline, context and expert parallel (extra: megatron)",
 }
-CHOICES = (*TABLES, "envs", "policies", "samplers", "learners")
+CHOICES = (*TABLES, "envs", "policies", "samplers", "learners", "recipes")
 
 
 def listing(what: str) -> str:
     """The table of one of :data:`CHOICES`."""
     if what in TABLES:
         return "\n".join(_entry(name, entry) for name, entry in TABLES[what].items())
+    if what == "recipes":
+        return _recipes()
     lines = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS}.get(what)
     lines = _environments() if lines is None else lines
     width = max(len(name) for name in lines)
@@ -41,6 +44,16 @@ def _entry(name: str, entry: Entry) -> str:
     if entry.reads:
         lines.append(f"    options: {', '.join(entry.reads)}")
     return "\n".join(lines)
+
+
+def _recipes() -> str:
+    """Every packaged recipe with the first line of its file."""
+    packaged = {**recipes(), **sweep_recipes()}
+    width = max((len(name) for name in packaged), default=0)
+    heads = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in packaged.items()}
+    return "\n".join(
+        f"{name:<{width}}  {head.removeprefix('# ').partition(': rlinf')[0]}" for name, head in heads.items()
+    )
 
 
 def _environments() -> dict[str, str]:

@@ -16,6 +16,7 @@ from rlinf.config.dump import at, to_mapping
 from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
 from rlinf.config.reader import Reader
+from rlinf.config.recipes import located
 from rlinf.config.schema import Config
 from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins
 from rlinf.config.values import Builder
@@ -33,16 +34,20 @@ class Resolved:
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a YAML file, with ``key=value`` overrides; raises :class:`ConfigErrors`."""
+    """The configuration in a YAML file, or of a packaged recipe by its name, with ``key=value`` overrides.
+
+    Raises :class:`ConfigErrors`.
+    """
     return resolve(path, overrides).config
 
 
 def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
     """The same as :func:`load`, with notes on the names that were translated."""
     reader = Reader()
-    reader.read_file(Path(path))
+    file = located(path)
+    reader.read_file(file)
     reader.read_overrides(overrides)
-    return resolve_reader(reader, Origin(str(path)))
+    return resolve_reader(reader, Origin(str(file)))
 
 
 def load_mapping(mapping: Mapping[str, object], source: str = "mapping", overrides: Sequence[str] = ()) -> Config:

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
+from rlinf.config.recipes import recipes
 from rlinf.config.tree import Branch, Located, merge, put, shortened
 from rlinf.config.yaml_nodes import refused
 
@@ -218,9 +219,16 @@ def _set_layer(tree: Branch, layer: int) -> None:
 
 
 def _beside(path: Path) -> str:
-    """Which file of the same folder may have been meant."""
+    """Which file of the same folder, or which recipe, may have been meant."""
     from rlinf.config.names import nearest
 
+    if not path.suffix:
+        known = recipes()
+        short = {name.rpartition("/")[2]: name for name in known}
+        close = nearest(path.name, [*short, *known])
+        if close:
+            return f"Did you mean the recipe {short.get(close[0], close[0])}?"
+        return f"It is no recipe either: there is {', '.join(known)}."
     if not path.parent.is_dir():
         return f"There is no folder {path.parent} either."
     names = sorted(other.name for other in path.parent.glob("*.yaml"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.config import ConfigErrors
+from rlinf.config.recipes import located, sweep_recipes
 from rlinf.stopping import as_interrupts
 from rlinf.sweep.load import Sweep, read_sweep_file
 from rlinf.sweep.settings import TrialPlan, plan_trials
@@ -21,11 +22,11 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rlinf sweep", description="Many runs from one file; the same command resumes."
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
     options = parser.parse_args(arguments)
-    sweep, plans = checked_sweep(options.file, options.overrides)
+    sweep, plans = checked_sweep(located(options.file, sweep_recipes()), options.overrides)
     if options.check:
         for plan in plans:
             print(plan.folder_name)

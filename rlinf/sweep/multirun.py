@@ -10,6 +10,7 @@ from typing import Any
 from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.problems import COMMAND_LINE
 from rlinf.config.reader import Reader
+from rlinf.config.recipes import located
 from rlinf.sweep.cli import run_sweep
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
@@ -19,7 +20,7 @@ from rlinf.sweep.validate import validate
 
 def multirun(file: str, overrides: Sequence[str]) -> int:
     """Runs every combination; raises ConfigErrors, with those of all combinations, before the first starts."""
-    sweep = sweep_of(Path(file), overrides)
+    sweep = sweep_of(located(file), overrides)
     plans = plan_trials(sweep)
     validate(sweep, plans)
     return run_sweep(sweep, plans)

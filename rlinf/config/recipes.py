@@ -1,0 +1,52 @@
+"""The recipes that come with the package, by name: ``rlinf train quickstart`` works in any folder.
+
+They are the files of the repository's ``config/``; ``rlinf/recipes`` is a link to it there, and a folder of the package
+where rlinf is installed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import rlinf
+
+FOLDER = Path(rlinf.__file__).parent / "recipes"
+_SWEEPS = "sweeps"
+_SUFFIXES = (".yaml", ".yml")
+
+
+@functools.cache
+def recipes() -> Mapping[str, Path]:
+    """Every recipe of a single run, by ``folder/name``: ``math/quickstart``, ``sim/cartpole_ppo``."""
+    return {name: path for name, path in _packaged().items() if not name.startswith(f"{_SWEEPS}/")}
+
+
+@functools.cache
+def sweep_recipes() -> Mapping[str, Path]:
+    """Every recipe of a sweep, by ``sweeps/name``."""
+    return {name: path for name, path in _packaged().items() if name.startswith(f"{_SWEEPS}/")}
+
+
+def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path | None:
+    """The recipe of a name, with or without its folder; None for a path, or where there is none of that name.
+
+    A file of that very name in the folder one works in is meant first.
+    """
+    text = str(name)
+    if Path(text).exists() or text.endswith(_SUFFIXES):
+        return None
+    table = recipes() if known is None else known
+    return table.get(text) or next((path for key, path in table.items() if key.rpartition("/")[2] == text), None)
+
+
+def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:
+    """The file that somebody meant: a recipe by its name, else the path as it is."""
+    return packaged(name, known) or Path(name)
+
+
+@functools.cache
+def _packaged() -> Mapping[str, Path]:
+    found = sorted(FOLDER.rglob("*.yaml")) if FOLDER.is_dir() else []
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in found}

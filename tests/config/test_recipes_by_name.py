@@ -1,0 +1,80 @@
+"""Recipes are part of the package: any folder, any installed copy, by name."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rlinf.cli import main
+from rlinf.config import ConfigErrors, load
+from rlinf.config.recipes import FOLDER, located, packaged, recipes, sweep_recipes
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_every_file_of_config_is_a_recipe() -> None:
+    files = {path.relative_to(ROOT / "config").with_suffix("").as_posix() for path in (ROOT / "config").rglob("*.yaml")}
+    assert files == {*recipes(), *sweep_recipes()}
+    assert PROJECT["tool"]["setuptools"]["package-data"]["rlinf"][0] == f"{FOLDER.name}/**/*.yaml"
+
+
+def test_short_names_are_unique() -> None:
+    for table in (recipes(), sweep_recipes()):
+        assert [name for name, count in Counter(key.rpartition("/")[2] for key in table).items() if count > 1] == []
+
+
+def test_a_recipe_loads_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load("quickstart").run.name == load("math/quickstart").run.name == "quickstart"
+    assert load("cartpole_ppo", ["run.seed=3"]).run.seed == 3
+
+
+def test_a_file_of_that_name_is_meant_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("quickstart").write_text("run: {name: mine}\nenv: {id: CartPole-v1}\n")
+    assert packaged("quickstart") is None
+    assert located("quickstart") == Path("quickstart")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigErrors, match=r"Did you mean the recipe math/quickstart\?"):
+        load("quickstrat")
+    with pytest.raises(ConfigErrors, match=r"It is no recipe either: there is .*sim/cartpole_ppo"):
+        load("zzzzzzzz")
+    with pytest.raises(ConfigErrors, match=r"missing\.yaml does not exist"):
+        load("missing.yaml")
+
+
+def test_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "recipes"]) == 0
+    assert "sim/cartpole_ppo" in capsys.readouterr().out
+
+
+def test_a_packaged_sweep_is_checked_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", "cartpole", "--check"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 12
+
+
+def test_extras_by_purpose_name_extras_that_exist() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert {"math", "sim", "vllm", "megatron", "agents", "robots", "docs", "all-cpu"} <= set(extras)
+    for name, needed in extras.items():
+        for requirement in needed:
+            if requirement.startswith("rlinf["):
+                inner = requirement.removeprefix("rlinf[").rstrip("]").split(",")
+                assert set(inner) <= set(extras), name
+                assert "vllm" not in inner
+
+
+def test_every_extra_is_described() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    extras = set(PROJECT["project"]["optional-dependencies"]) - {"dev", "peers"}
+    assert [name for name in sorted(extras) if f"`{name}`" not in page] == []
