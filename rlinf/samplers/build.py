@@ -28,7 +28,7 @@ class SamplerSpec:
     """Prompt plus response tokens."""
     device: str = "cpu"
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of the ``hf`` sampler's weights; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    """Of weights and activations; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
     attention: str = "sdpa"
     """Of the ``hf`` sampler."""
     random_weights: bool = False
@@ -101,6 +101,7 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         seed=spec.seed,
         max_model_len=spec.max_model_len,
         load_format="dummy" if spec.random_weights else "auto",
+        dtype=spec.dtype,
     )
 
 

@@ -6,6 +6,7 @@ import functools
 import math
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import conversation_tokens, row_tokens
+from rlinf.config.plan.precision import policy_dtype
 from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
@@ -46,6 +48,7 @@ _NOTE_CHARS = 160
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     devices = Devices.of(config)
+    config, precision = _with_dtype(config, devices)
     envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
@@ -85,7 +88,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
         },
-        notes={**train.notes, **_example_of_demonstrations(config, envs)},
+        notes={**train.notes, **precision, **_example_of_demonstrations(config, envs)},
     )
 
 
@@ -94,6 +97,7 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     from rlinf.models.loading import load_tokenizer
 
     devices = Devices.of(config)
+    config, _ = _with_dtype(config, devices)
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
@@ -102,6 +106,14 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     sampler = SamplerPool(_samplers(config, cluster, devices, spec), cluster)
     sampler.connect(StoredWeights())
     return _evaluator(config, _make_rollout(config, sampler, envs, renderer, held_out.num_tasks), held_out.num_tasks)
+
+
+def _with_dtype(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
+    """The configuration with the precision that all workers compute in, and a note where it is not the usual one."""
+    dtype = policy_dtype(config, on_gpu=devices.learner > 0 or devices.sampler > 0)
+    chosen = config.policy.dtype == "auto" and dtype == "bfloat16" and devices.learner == 0
+    note = {"policy.dtype auto": "bfloat16: a large model, and this CPU has instructions for it"} if chosen else {}
+    return replace(config, policy=replace(config.policy, dtype=dtype)), note
 
 
 def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
