@@ -10,6 +10,7 @@ from rlinf.config.placeholders import expand
 from rlinf.config.schema import Config, EnvConfig
 
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
+Precision = Literal["float32", "bfloat16", "auto"]
 
 
 def run_directory(config: Config) -> str:
@@ -132,7 +133,7 @@ def gpus_per_learner(config: Config, *, on_gpus: bool) -> float:
     return float(on_gpus) if asked is None else asked
 
 
-def activation_dtype(dtype: str, *, on_gpu: bool) -> str:
+def activation_dtype(dtype: Precision, *, on_gpu: bool) -> Literal["float32", "bfloat16"]:
     """``float32`` or ``bfloat16``, which is what ``auto`` comes to on a GPU."""
     return dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 from pathlib import Path
@@ -24,6 +25,17 @@ def gpu_count() -> int:
 def memory_bytes() -> int:
     """Main memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@functools.cache
+def multiplies_bfloat16() -> bool:
+    """Whether the processor has instructions for products of bfloat16 matrices (AMX or AVX-512 BF16; Linux tells)."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return False
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])
+    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags)
 
 
 def installed(module: str) -> bool:

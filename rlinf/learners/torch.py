@@ -23,6 +23,7 @@ from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.partition import micro_batches, share
+from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
 from rlinf.portions import portions
@@ -45,8 +46,10 @@ class TorchLearner(Offloadable):
         size: int = 1,
         ranks: Ranks = ONE_RANK,
         offload: OffloadConfig = STAY,
+        compare_float32_every: int = 0,
     ) -> None:
         """``stages``: those that :meth:`start` knows by name; the first begins at once."""
+        self.compare_float32_every = compare_float32_every
         self.offload = offload
         self.device = torch.device(device)
         module: Any = policy  # a torch module too, which a protocol cannot say
@@ -148,13 +151,24 @@ class TorchLearner(Offloadable):
         Raises NonFiniteUpdate, on every rank alike, before a number that is none can reach the weights.
         """
         rows, costs = self._as_rows(batch)
+        compared = self._compare_with_float32(rows, costs, step)
         with self._dropout(step):
             metrics = train_on(
                 rows, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
             )
         # Running statistics change between batches only: all of one batch is evaluated under the same ones.
         self.policy.observe(batch.inputs, batch.mask)
-        return {**metrics, "lr": self._lr()}
+        return {**metrics, **compared, "lr": self._lr()}
+
+    def _compare_with_float32(self, batch: Batch, costs: Costs, step: int) -> Metrics:
+        """Of the first micro-batch, at the iterations that ``learner.compare_float32_every`` names."""
+        every = self.compare_float32_every
+        if not every or step % every or getattr(self.policy, "autocast", None) is None:
+            return {}
+        mini = Minibatch(batch, torch.arange(batch.num_rows), self.stage)
+        piece = micro_batches(mini.moving(), costs, budget=self.micro_batch_tokens)[0]
+        part = mini.batch.select(piece).to(self.device)
+        return compare_with_float32(self.policy, part, lambda output: mini.loss(part, piece, output)[0], self._trained)
 
     @contextmanager
     def _dropout(self, step: int) -> Iterator[None]:

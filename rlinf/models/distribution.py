@@ -13,6 +13,8 @@ from rlinf.types import SamplingParams
 
 _BLOCK = 256
 _HEAD = 1024
+_CACHED = 1 << 19
+"""Logits of the rows that a CPU draws for together: their steps stay in its cache. Rows do not depend on others."""
 
 
 def processed_logits(
@@ -59,6 +61,18 @@ def draw(
     The token is where the cumulative distribution crosses the uniform number, so equal logits and equal numbers give
     equal tokens whatever else is in the batch. Sampling and log-probability use one and the same softmax.
     """
+    rows = max(1, _CACHED // logits.shape[-1])
+    if logits.device.type != "cpu" or logits.shape[0] <= rows:
+        return _draw(logits, params, uniforms, seen)
+    parts = [
+        _draw(logits[i : i + rows], params, uniforms[i : i + rows], None if seen is None else seen[i : i + rows])
+        for i in range(0, logits.shape[0], rows)
+    ]
+    return torch.cat([tokens for tokens, _ in parts]), torch.cat([logprobs for _, logprobs in parts])
+
+
+def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+    """:func:`draw` for rows that are worked on together."""
     scores = processed_logits(logits, params, seen=seen)
     shifted = scores - scores.amax(dim=-1, keepdim=True)
     if params.temperature == 0.0:

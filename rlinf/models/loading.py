@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
 from rlinf.errors import UserError
 from rlinf.models.gguf import model_folder
@@ -25,7 +26,7 @@ class PolicyError(UserError):
     """A policy or tokenizer that can't be made; the message says what to change."""
 
 
-def activation_dtype(name: str, device: str) -> torch.dtype:
+def activation_dtype(name: Precision, device: str) -> torch.dtype:
     """``auto`` is float32 on CPU and bfloat16 on a GPU."""
     return DTYPES[dtype_name(name, on_gpu=device.startswith("cuda"))]
 

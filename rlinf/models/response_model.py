@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -56,6 +57,15 @@ class ResponseModel(nn.Module):
             return self._padded(prompts, lengths, actions, responses)
         packing = pack(prompts, lengths, actions, responses)
         return self._packed(packing)[packing.slot_index], packing.slot_rows, packing.slot_columns
+
+    @contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """A context in which activations are float32, whatever they usually are."""
+        usual, self.autocast = self.autocast, None
+        try:
+            yield
+        finally:
+            self.autocast = usual
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
         return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)

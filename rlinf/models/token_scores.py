@@ -20,7 +20,7 @@ from rlinf.models.distribution import processed_logits
 from rlinf.types import SamplingParams
 
 _CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
-"""Logits of one chunk: one matrix product. On a CPU float32 ones fill 64 MiB; a GPU wants more rows at a time."""
+"""Logits of one chunk, which is one matrix product: 64 MiB on a CPU; a GPU needs more rows for its products."""
 
 _BLOCK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 27}
 """Logits that go through the steps of a softmax together. On a CPU they stay in its cache from one step to the next."""

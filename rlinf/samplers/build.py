@@ -81,6 +81,7 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         seed=spec.seed,
         max_model_len=spec.max_model_len,
         load_format="dummy" if spec.random_weights else "auto",
+        dtype=spec.dtype,
     )
 
 

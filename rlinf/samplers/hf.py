@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from rlinf.models.weight_update import copy_weights
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.decoding import DecodeBatch, Row
+from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
@@ -38,6 +39,7 @@ class HFSampler:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
         self._model = model.eval()
         use_grouped_attention(model)
+        use_weight_first_products(model)
         self._eos_token_ids = frozenset(eos_token_ids)
         self._pad_token_id = pad_token_id
         self._seed = seed

@@ -24,7 +24,7 @@ class SamplerSpec:
     """Prompt plus response tokens."""
     device: str = "cpu"
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of the ``hf`` sampler's weights; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    """Of weights and activations; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
     attention: str = "sdpa"
     """Of the ``hf`` sampler."""
     random_weights: bool = False

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rlinf.config.facts import Precision, activation_dtype
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
@@ -79,6 +80,7 @@ class VllmSampler:
         seed: int,
         max_model_len: int,
         load_format: str = "auto",
+        dtype: Precision = "auto",
     ) -> None:
         """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
         weights, which then come by :meth:`load`). No tokenizer is needed. ``config.max_model_len`` wins over
@@ -96,6 +98,7 @@ class VllmSampler:
         self._seed = seed
         self._max_model_len = config.max_model_len or max_model_len
         self._load_format = load_format
+        self._dtype = dtype if config.dtype == "auto" else config.dtype
         self._layout = WeightLayout.of_folder(self._model)
         self._weights: WeightUpdate | None = None
         self._arrived: set[str] = set()
@@ -220,7 +223,7 @@ class VllmSampler:
             load_format=self._load_format,
             skip_tokenizer_init=True,
             generation_config="vllm",
-            dtype=("float32" if cpu else "bfloat16") if config.dtype == "auto" else config.dtype,
+            dtype=activation_dtype(self._dtype, on_gpu=not cpu),
             seed=self._seed % 2**31,
             max_model_len=self._max_model_len,
             max_num_seqs=config.max_num_seqs,

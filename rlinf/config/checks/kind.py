@@ -16,6 +16,7 @@ _TEXT = (
     "data",
     "env.max_turns",
     "evaluation.samples",
+    "learner.compare_float32_every",
     "learner.offload",
     "learner.pack",
     "policy.architecture",

@@ -69,6 +69,7 @@ AT_LEAST: Mapping[str, float] = {
     "reward_model.gpus": 0,
     "learner.num_workers": 1,
     "learner.micro_batch_tokens": 1,
+    "learner.compare_float32_every": 0,
     "learner.optimizer.lr": 0,
     "learner.optimizer.critic_lr": 0,
     "learner.optimizer.weight_decay": 0,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.config.facts import activation_dtype, needs_reference, row_tokens, rows_per_iteration
+from rlinf.config.facts import needs_reference, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.parallel import Split
+from rlinf.config.plan.precision import policy_dtype
 from rlinf.config.schema import Config
 
 # Adam keeps two float32 moments for every trained weight.
@@ -51,7 +52,7 @@ class Memory:
 
 def bytes_per_value(config: Config, gpus: int) -> int:
     """Of activations: 2 for bfloat16, 4 for float32; ``auto`` asks whether there is a GPU."""
-    return 2 if activation_dtype(config.policy.dtype, on_gpu=gpus > 0) == "bfloat16" else 4
+    return 2 if policy_dtype(config, on_gpu=gpus > 0) == "bfloat16" else 4
 
 
 def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:

@@ -83,6 +83,10 @@ class LearnerConfig:
     """Rows are packed into micro-batches of at most so many tokens (text, vla) or decisions (actor_critic).
 
     It has no influence on the result."""
+    compare_float32_every: int = 0
+    """Text, `backend: torch`, activations in bfloat16: every so many steps the gradient and the log-probabilities
+    of one micro-batch are computed in float32 as well, and their distance is logged
+    (`train/float32_gradient_distance`, ...); 0 is off."""
     pack: bool = True
     """Text: rows of a micro-batch lie end to end, without padding."""
     weight_bucket_mb: int = 2048

@@ -71,7 +71,10 @@ class PolicyConfig:
     """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size`, ...), random weights."""
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
-    """Of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU. Statistics stay float32."""
+    """Of activations and of the sampler's weights. The learner's own weights, statistics and optimiser are float32.
+
+    `auto`: bfloat16 on a GPU, and on a CPU with AMX or AVX-512 BF16 for language models of 20 million parameters or
+    more (not with megatron); otherwise float32."""
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     """How attention is computed: `sdpa` is PyTorch's own, `flash_attention_2` needs its package and a GPU."""
     gradient_checkpointing: bool = False

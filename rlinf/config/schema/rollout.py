@@ -23,7 +23,7 @@ class VllmConfig:
     enforce_eager: bool = False
     """No CUDA graphs (always so on CPU)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the sampler's weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""
+    """Of the sampler's weights and activations; `auto` is what the learner computes in (`policy.dtype`)."""
     max_model_len: int | None = None
     """null: prompt limit plus response limit."""
 

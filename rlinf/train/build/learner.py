@@ -66,4 +66,5 @@ def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], P
         size=info.size,
         ranks=ranks,
         offload=config.learner.offload,
+        compare_float32_every=config.learner.compare_float32_every,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
+from rlinf.config.plan.precision import policy_dtype
 from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -36,6 +38,7 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     devices = Devices.of(config)
+    config, precision = _with_dtype(config, devices)
     envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
@@ -85,7 +88,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
         },
-        notes={**train.notes, **notes, **about_teacher},
+        notes={**train.notes, **precision, **notes, **about_teacher},
     )
 
 
@@ -94,6 +97,7 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     from rlinf.models.loading import load_tokenizer
 
     devices = Devices.of(config)
+    config, _ = _with_dtype(config, devices)
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
@@ -103,6 +107,14 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     sampler.connect(StoredWeights())
     rollout = _rollout_class(config)(sampler, envs, renderer, held_out.num_tasks, config)
     return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
+
+
+def _with_dtype(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
+    """The configuration with the precision that all workers compute in, and a note where it is not the usual one."""
+    dtype = policy_dtype(config, on_gpu=devices.learner > 0 or devices.sampler > 0)
+    chosen = config.policy.dtype == "auto" and dtype == "bfloat16" and devices.learner == 0
+    note = {"policy.dtype auto": "bfloat16: a large model, and this CPU has instructions for it"} if chosen else {}
+    return replace(config, policy=replace(config.policy, dtype=dtype)), note
 
 
 def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
