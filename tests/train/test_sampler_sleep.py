@@ -10,7 +10,7 @@ import pytest
 
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
-from rlinf.train.build.text import _sleeps
+from rlinf.train.build.devices import Devices
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from tests.train.tiny_runs import config
@@ -63,7 +63,8 @@ def test_auto_is_where_a_card_is_shared(
     given = config(tmp_path)
     cluster = replace(given.cluster, placement=placement, gpus_per_learner=gpus, gpus_per_sampler=gpus)  # type: ignore[arg-type]
     rollout = replace(given.rollout, sleep=sleep, ahead=ahead)  # type: ignore[arg-type]
-    assert _sleeps(replace(given, cluster=cluster, rollout=rollout)) is expected
+    wanted = replace(given, cluster=cluster, rollout=rollout)
+    assert Devices.of(wanted).samplers_sleep(wanted) is expected
 
 
 class Sleeper:
