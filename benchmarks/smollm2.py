@@ -2,9 +2,9 @@
 
     python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--folder runs/smollm2] [--write]
 
-Every run is `rlinf train FILE cluster.backend=local run.seed=S`, in a process of its own whose CPU-seconds are counted
-(user and system, start and evaluations included). Runs that the folder holds whole are not made again, so a second call
-completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
+Every run is `rlinf train FILE cluster.backend=local cluster.threads_per_worker=1 run.seed=S`, in a process of its own
+whose CPU-seconds are counted (user and system, start and evaluations included). Runs that the folder holds whole are not
+made again, so a second call completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _CPU = "cpu_seconds.json"
+_SHARED = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=plain")
 _LIMIT = 0.9
 """The accuracy whose first evaluation is reported."""
 
@@ -27,7 +28,7 @@ def train(recipe: str, seed: int, folder: Path) -> None:
     if (folder / "summary.json").exists():
         return
     before = _children()
-    words = [f"run.seed={seed}", f"run.dir={folder}", "cluster.backend=local", "logging.progress=plain"]
+    words = [f"run.seed={seed}", f"run.dir={folder}", *_SHARED]
     file = ROOT / "config" / "smollm2" / f"{recipe}.yaml"
     subprocess.run([sys.executable, "-m", "rlinf.cli", "train", str(file), *words], cwd=ROOT, check=True)
     kept = folder / _CPU

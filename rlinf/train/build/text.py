@@ -38,7 +38,7 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     devices = Devices.of(config)
-    config, precision = _with_dtype(config, devices)
+    config, precision = with_dtype(config, devices)
     envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
@@ -97,7 +97,7 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     from rlinf.models.loading import load_tokenizer
 
     devices = Devices.of(config)
-    config, _ = _with_dtype(config, devices)
+    config, _ = with_dtype(config, devices)
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
@@ -109,7 +109,7 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
 
 
-def _with_dtype(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
+def with_dtype(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
     """The configuration with the precision that all workers compute in, and a note where it is not the usual one."""
     dtype = policy_dtype(config, on_gpu=devices.learner > 0 or devices.sampler > 0)
     chosen = config.policy.dtype == "auto" and dtype == "bfloat16" and devices.learner == 0
