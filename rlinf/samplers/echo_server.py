@@ -12,7 +12,7 @@ from torch import Tensor
 from rlinf.errors import UserError
 from rlinf.inputs import TextInputs
 from rlinf.samplers.server_http import Server, ServerError
-from rlinf.types import Batch, TextInputs
+from rlinf.types import Batch
 
 _TRIES = 3
 
