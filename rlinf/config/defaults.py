@@ -13,7 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlinf.config.facts import compares_groups, holds_fragments, is_pretrained, is_text
+from rlinf.config.facts import compares_groups, has_files_alone, holds_fragments, is_pretrained, is_text
 from rlinf.config.schema import Config
 
 
@@ -40,6 +40,7 @@ CONDITIONAL: tuple[ConditionalDefault, ...] = (
         "learner.optimizer.lr", 3e-4, "simulators, unless the language model is pretrained", _untrained_simulator_policy
     ),
     ConditionalDefault("algorithm.gamma", 0.99, "simulators with adv_type: gae or loss_type: sac", holds_fragments),
+    ConditionalDefault("run.max_steps", 0, "supervised training on sft.data without an environment", has_files_alone),
     ConditionalDefault("sft.lr", 1e-5, "pretrained language models", _tunes_pretrained),
     ConditionalDefault(
         "algorithm.group_size", 1, "estimators that do not compare groups", lambda config: not compares_groups(config)

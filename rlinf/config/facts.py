@@ -140,5 +140,9 @@ def activation_dtype(dtype: Precision, *, on_gpu: bool) -> Literal["float32", "b
 
 def trains_on_files_alone(config: Config) -> bool:
     """Whether a run is supervised training on `sft.data` and nothing else, so that it needs no environment."""
-    alone = config.policy.name == "causal_lm" and config.run.max_steps == 0
-    return alone and not config.env.id and config.sft.data is not None
+    return has_files_alone(config) and config.run.max_steps == 0
+
+
+def has_files_alone(config: Config) -> bool:
+    """Whether `sft.data` is all that a language model has to train on."""
+    return is_text(config) and not config.env.id and config.sft.data is not None

@@ -240,8 +240,10 @@ def test_check_shows_what_is_imitated(tmp_path: Path, capsys: pytest.CaptureFixt
     tokenizer(None).save_pretrained(str(tmp_path / "tokenizer"))
     made["policy"]["tokenizer"] = {"path": str(tmp_path / "tokenizer")}
     file = tmp_path / "sft.yaml"
+    del made["run"]["max_steps"]  # 0 where there is no environment
     file.write_text(yaml.safe_dump(made))
     assert main(["check", str(file)]) == 0
     told = capsys.readouterr().out
+    assert "4 of 4 conversations of at most 2048 tokens" in told
     assert "24 conversations of" in told
     assert "|  1<eos>" in told

@@ -19,6 +19,7 @@ from rlinf.config.facts import (
     rows_per_iteration,
     run_directory,
     shares_gpus,
+    trains_on_files_alone,
 )
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
 from rlinf.config.plan.architecture import decoder_of
@@ -69,6 +70,8 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
     warnings = [
         f"extra {extra.name} is missing ({extra.reason}): {extra.fix}" for extra in extras if not extra.installed
     ]
+    if trains_on_files_alone(config):
+        sections = [("Run", _run(config)), ("Supervised training", _supervised(config)), ("Memory", memory[:2])]
     return Plan(tuple((title, rows) for title, rows in sections if rows), (*warnings, *memory_warnings))
 
 
@@ -78,10 +81,21 @@ def _run(config: Config) -> Rows:
     return [
         ("name", config.run.name),
         ("directory", run_directory(config)),
-        ("environment", f"{config.env.id} ({task})" if task else config.env.id),
+        ("environment", f"{config.env.id} ({task})" if task else config.env.id or "none"),
         ("policy", f"{config.policy.name}: {origin}"),
         ("steps", f"{config.run.max_steps}" + (f" after {config.sft.steps} supervised" if config.sft.steps else "")),
         ("seed", str(config.run.seed)),
+    ]
+
+
+def _supervised(config: Config) -> Rows:
+    sft, learner = config.sft, config.learner
+    return [
+        ("conversations", str(sft.data)),
+        ("steps", f"{sft.steps} of {sft.batch_size} conversations of at most {sft.max_tokens} tokens"),
+        ("learning rate", f"{sft.lr:g}, {sft.schedule}{_for_its_kind(config, 'sft.lr')}"),
+        ("held out", sft.eval_data or (f"{sft.eval_fraction:g} of them" if sft.eval_fraction else "none")),
+        ("learner", f"{learner.num_workers} x {learner.backend} ({config.cluster.backend})"),
     ]
 
 
@@ -146,10 +160,12 @@ def _simulator_batch(config: Config) -> Rows:
 def _algorithm(config: Config) -> Rows:
     algorithm = config.algorithm
     optimizer = config.learner.optimizer
+    teacher = config.teacher.path or config.teacher.base_url
     simulator, warm = not is_text(config), config.sft.steps > 0
     rows = [
         ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),
         ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),
+        *([("teacher", teacher)] if teacher else []),
         ("learning rate", f"{optimizer.lr:g}, {optimizer.schedule}{_for_its_kind(config, 'learner.optimizer.lr')}"),
         *([("discount", f"{algorithm.gamma:g}{_for_its_kind(config, 'algorithm.gamma')}")] if simulator else []),
         *([("warm start", f"learning rate {config.sft.lr:g}{_for_its_kind(config, 'sft.lr')}")] if warm else []),

@@ -105,7 +105,7 @@ def evaluation_config(
         sections["policy"] |= {name: known["policy"][name] for name in ("dtype", "attention")}
         sections["data"] = {**known["data"], "max_prompt_length": max(trained.data.max_prompt_length, _PROMPT_TOKENS)}
         limit = max(trained.rollout.max_new_tokens, suite.max_new_tokens) if suite else trained.rollout.max_new_tokens
-        same = ("sampler", "num_samplers", "generation_batch_size", "vllm", "server", "top_k", "top_p")
+        same = ("sampler", "num_samplers", "generation_batch_size", "vllm", "server", "top_k", "top_p", "stop")
         sections["rollout"] = {**{name: known["rollout"][name] for name in same}, "max_new_tokens": limit}
     if room is not None:
         _fit(sections, room)
