@@ -108,12 +108,6 @@ class Collective(Worker):
         return self.all_reduce()
 
 
-def slow_on_rank_1(info: RankInfo) -> Worker:
-    if info.rank == 1:
-        time.sleep(30)
-    return Worker(info)
-
-
 def broken_on_rank_1(info: RankInfo) -> Worker:
     if info.rank == 1:
         raise FileNotFoundError("no such model folder")

@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from cluster_workers import Collective, Worker, slow_on_rank_1
+from cluster_workers import Collective, Worker
 from conftest import CONFIG
 from ray.exceptions import RayError
 
@@ -72,6 +72,7 @@ def test_a_process_that_stands_still_is_noticed_and_replaced(ray_cluster: Cluste
         assert not is_alive(pid)
 
 
+@pytest.mark.slow  # it computes for as long as a process that stands still is waited for
 def test_a_process_that_computes_in_silence_is_left_alone(ray_cluster: Cluster) -> None:
     with (
         connect(replace(CONFIG, heartbeat_s=0.2, heartbeat_timeout_s=1.0)) as cluster,
@@ -89,12 +90,12 @@ def test_waiting_a_while_for_a_result_does_not_end_the_call(ray_cluster: Cluster
 
 
 def test_a_late_worker_is_named(ray_cluster: Cluster) -> None:
-    with connect(replace(CONFIG, start_timeout_s=8.0)) as cluster:
+    """A process takes longer than that in any case."""
+    with connect(replace(CONFIG, start_timeout_s=0.2)) as cluster:
         with pytest.raises(WorkerTimeout) as caught:
-            cluster.spawn("late", slow_on_rank_1, n=2)
+            cluster.spawn("late", Worker)
         message = str(caught.value)
-        # A busy machine may hold up rank 0 as well.
-        assert re.match(r"late ranks? (0, )?1 of 2: not up after 8 s \(cluster.start_timeout_s\)\nlate rank", message)
+        assert re.match(r"late rank 0 of 1: not up after 0.2 s \(cluster.start_timeout_s\)\nlate rank 0", message)
 
 
 def test_ranks_meet_and_fall_together(ray_cluster: Cluster) -> None:

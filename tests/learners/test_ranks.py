@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
 from rlinf.algorithms.metrics import finalise_metrics
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.ranks import ONE_RANK, Ranks, TorchRanks, reduce_metrics
 from tests.algorithms.batches import loss_columns
+from tests.ranks import start_ranks
 
 CUTS = (2, 0)
 """Where the rows are cut in two: in the middle, and so that one rank has nothing."""
@@ -37,7 +37,9 @@ def worker(rank: int, folder: str) -> None:
 
 
 def test_two_ranks_equal_one(tmp_path: Path) -> None:
-    mp.spawn(worker, args=(str(tmp_path),), nprocs=2)
+    for process in start_ranks(worker, [(rank, str(tmp_path)) for rank in range(2)]):
+        process.join(timeout=120)
+        assert process.exitcode == 0
     alone = metrics_of(slice(0, 6), ONE_RANK)
     for rank in (0, 1):
         for together in torch.load(tmp_path / f"{rank}.pt"):

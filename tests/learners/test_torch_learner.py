@@ -2,7 +2,6 @@
 
 import socket
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.types import Batch, SamplingParams
+from tests.ranks import start_ranks
 
 VOCABULARY = 37
 
@@ -198,11 +198,7 @@ def test_two_ranks_do_what_one_does(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    context = get_context("spawn")
-    processes = [context.Process(target=_rank, args=(rank, 2, port, str(tmp_path))) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
+    for process in start_ranks(_rank, [(rank, 2, port, str(tmp_path)) for rank in range(2)]):
         process.join(timeout=120)
         assert process.exitcode == 0
     alone = learner(stage(epochs=2, minibatches=2))

@@ -40,12 +40,14 @@ def test_every_batch_but_the_first_is_one_version_old(finished: Path) -> None:
     assert ages == [0.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_ray_overlaps_and_gives_what_one_process_gives(finished: Path, tmp_path: Path) -> None:
     run(_settings(tmp_path / "ray", cluster={"backend": "ray"}), report=False)
     assert _hash(tmp_path / "ray") == _hash(finished)
 
 
+@pytest.mark.usefixtures("ray_session")
 def test_simulators_run_ahead_too_and_give_the_same_in_one_process(tmp_path: Path) -> None:
     ahead = ["rollout.ahead=1", "algorithm.loss_type=decoupled"]
     ray = simulator_runs.summary(tmp_path / "ray", "grpo", 3, [*ahead, "cluster.backend=ray"])

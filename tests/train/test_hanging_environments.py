@@ -30,6 +30,8 @@ TIMEOUT_S = 0.5
 
 @pytest.fixture(scope="module", params=["local", "ray"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.param == "ray":
+        request.getfixturevalue("ray_session")
     with connect(ClusterConfig(backend=request.param)) as found:
         found.backend = request.param  # type: ignore[attr-defined]
         yield found

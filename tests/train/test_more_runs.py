@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_runs import config
+from tiny_runs import config, run
 
-from rlinf.train import run, run_sft
+from rlinf.train import run_sft
 from rlinf.train.evaluation.intervals import pass_at_k
 
 

@@ -16,13 +16,12 @@ from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
-from rlinf.train import run
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.types import WeightUpdate
 from tests.rollouts.test_text_rollout import EOS, PAD, Echo, Letters, tiny
 from tests.samplers.tiny_models import forward_logprobs
-from tests.train.tiny_runs import config, logged
+from tests.train.tiny_runs import config, logged, run
 
 CAP, PROMPTS, GROUP = 120, 4, 2
 

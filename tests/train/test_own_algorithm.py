@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from tiny_runs import GRADED_BY_LENGTH, config, logged
 
+from rlinf.cluster.ray_cluster import worker_environment
 from rlinf.train import run
 
 MODULE = '''
@@ -27,21 +29,30 @@ def strong(x: LossInputs, *, strength: float = 1.0) -> SlotLoss:
 '''
 
 
-@pytest.mark.usefixtures("ray_session")
-def test_an_own_estimator_and_loss_train_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
+def trained(folder: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> str:
+    """The weights of a run whose estimator and loss are in a folder beside it."""
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
     (own / "my_algorithm.py").write_text(MODULE)
     monkeypatch.syspath_prepend(own)
-    found = {}
-    for backend in ("local", "ray"):
-        algorithm = {
-            "adv_type": "my_algorithm:centred",
-            "loss_type": "my_algorithm:strong",
-            "options": {"strength": 2.0, "scale": 0.5},
-        }
-        sections = {"run": {"max_steps": 2}, "sft": {"steps": 0}, "env": {"kwargs": GRADED_BY_LENGTH}}
-        run(config(tmp_path / backend, algorithm=algorithm, cluster={"backend": backend}, **sections))
-        found[backend] = json.loads((tmp_path / backend / "summary.json").read_text())["params_sha256"]
-        assert [line["train/grad_norm"] > 0 for line in logged(tmp_path / backend)[1:]] == [True, True]
-    assert found["ray"] == found["local"]
+    algorithm = {
+        "adv_type": "my_algorithm:centred",
+        "loss_type": "my_algorithm:strong",
+        "options": {"strength": 2.0, "scale": 0.5},
+    }
+    sections = {"run": {"max_steps": 2}, "sft": {"steps": 0}, "env": {"kwargs": GRADED_BY_LENGTH}}
+    wanted = config(folder / backend, algorithm=algorithm, cluster={"backend": backend}, **sections)
+    run(wanted, report=False)
+    assert [line["train/grad_norm"] > 0 for line in logged(folder / backend)[1:]] == [True, True]
+    assert str(own) in worker_environment(wanted.cluster)["PYTHONPATH"].split(os.pathsep)
+    return str(json.loads((folder / backend / "summary.json").read_text())["params_sha256"])
+
+
+def test_an_own_estimator_and_loss_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(tmp_path, monkeypatch, "local")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+def test_they_train_on_ray_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert trained(tmp_path, monkeypatch, "ray") == trained(tmp_path, monkeypatch, "local")

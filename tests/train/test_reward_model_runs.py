@@ -136,6 +136,7 @@ def test_a_resumed_run_is_the_one_that_went_straight_on(tmp_path: Path, supervis
     assert "reward_model/replayed_rows" not in lines[3]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_ray_gives_what_one_process_gives(tmp_path: Path) -> None:
     here, _ = finished(tmp_path / "here", 2)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tiny_runs import config, logged, mapping
+from tiny_runs import config, logged, mapping, run
 
 from rlinf.config import ConfigErrors
-from rlinf.train import evaluate_run, run
+from rlinf.train import evaluate_run
 from rlinf.train.run_dir import RunDirectoryError
 
 
@@ -110,7 +110,8 @@ def test_a_longer_run_continues_the_shorter_one_exactly(tmp_path: Path) -> None:
     assert steps(tmp_path / "stopped") == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("pause_s", [0.0, pytest.param(0.06, marks=pytest.mark.slow)])
+@pytest.mark.slow  # with every commit: tests/faults/test_kill_and_resume.py, on Ray, and test_simulator_runs.py
+@pytest.mark.parametrize("pause_s", [0.0, 0.06])
 def test_a_killed_run_ends_with_the_parameters_of_an_uninterrupted_one(tmp_path: Path, pause_s: float) -> None:
     """Killed once in the warm start and once in training, between steps or inside one."""
     sections: dict[str, Any] = {"run": {"max_steps": 12}, "sft": {"steps": 12}, "checkpoint": {"every": 3}}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import tiny_runs
 import torch
-from tiny_runs import config
+from tiny_runs import config, run
 
 from rlinf.report.runs import read_run
-from rlinf.train import evaluate_run, run, run_sft
+from rlinf.train import evaluate_run, run_sft
 from rlinf.train.run_state import RunState
 
 

@@ -50,7 +50,7 @@ def test_every_level_of_slots_trains(tmp_path: Path, reward: int, logprob: int) 
     ("kind", "policy"),
     [
         pytest.param("ppo", [], marks=pytest.mark.slow),
-        ("sac", []),
+        pytest.param("sac", [], marks=pytest.mark.slow),
         ("ppo", ["policy.recurrent=gru", "policy.embedding_size=8"]),
     ],
 )

@@ -23,11 +23,11 @@ from tests.train.held_weights import send
 
 WORKERS = 2
 pytestmark = pytest.mark.usefixtures("ray_session")
-# One kind of each collector with every commit: fragments, episodes, replay.
-KINDS = ["ppo", "grpo", "sac_chunks", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("sac", "chunks"))]
+# How the other collectors go on in one process, every commit's tests show without Ray.
+AT_NIGHT = ("grpo", "sac_chunks", "sac", "chunks", "chunked_episodes")
 
 
-@pytest.mark.parametrize("kind", [*KINDS, pytest.param("chunked_episodes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
@@ -55,7 +55,8 @@ def _last_line(folder: Path) -> dict[str, float]:
     return json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", ["ppo", pytest.param("grpo", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/rollouts/test_isolation.py, in one process
+@pytest.mark.parametrize("kind", ["ppo", "grpo"])
 def test_another_interpreter_gives_what_this_one_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])

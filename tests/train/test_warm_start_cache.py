@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_runs import config
+from tiny_runs import config, run
 
-from rlinf.train import run
 from rlinf.train.warm_start_cache import digest
 
 

@@ -6,14 +6,14 @@ import functools
 import importlib.util
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from rlinf.cluster import Cluster, connect
+from rlinf.cluster import Cluster, WorkerGroup, connect
 from rlinf.cluster.weights.transport import Collective, SharedMemory, choose
 from rlinf.config import Config
 from rlinf.config.schema.cluster import ClusterConfig
@@ -31,33 +31,57 @@ PARAMS = SamplingParams(max_new_tokens=16, ignore_eos=True)
 @pytest.fixture(scope="module")
 def cluster(ray_session: Cluster) -> Iterator[Cluster]:
     config = ClusterConfig(
-        start_timeout_s=120.0, call_timeout_s=60.0, max_restarts=2, env=environment("vllm", device="cpu")
+        start_timeout_s=120.0, call_timeout_s=60.0, max_restarts=10, env=environment("vllm", device="cpu")
     )
     with connect(config) as found:
         yield found
 
 
-def pool(cluster: Cluster, way: str, build: Any, folder: Path, size: int = 2) -> SamplerPool:
-    """Its groups are called by the way, so that several can be there at a time."""
-    learner = cluster.spawn(f"learner_{way}", build_learner)
-    group = cluster.spawn(f"sampler_{way}", functools.partial(build, folder), n=size)
+@dataclass(frozen=True)
+class Workers:
+    """A learner and two samplers, which find their poison in ``folder``."""
+
+    cluster: Cluster
+    learner: WorkerGroup
+    samplers: WorkerGroup
+    folder: Path
+
+    def pool(self, way: str) -> SamplerPool:
+        return connected(self.samplers, self.cluster, self.learner, way)
+
+
+@pytest.fixture(scope="module")
+def workers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    """The same for all ways: processes take longer to start than all they do here."""
+    folder = tmp_path_factory.mktemp("poison")
+    with (
+        cluster.spawn("learner", build_learner) as learner,
+        cluster.spawn("sampler", functools.partial(build_hf, folder), n=2) as samplers,
+    ):
+        yield Workers(cluster, learner, samplers, folder)
+
+
+def settings(way: str) -> Config:
     config = Config()
-    config = replace(config, rollout=replace(config.rollout, weight_transport=way, ahead=1))
+    return replace(config, rollout=replace(config.rollout, weight_transport=way, ahead=1))
+
+
+def connected(group: WorkerGroup, cluster: Cluster, learner: WorkerGroup, way: str) -> SamplerPool:
     samplers = SamplerPool(group, cluster)
-    samplers.connect(choose(config, learner, group, cuda=False))
+    samplers.connect(choose(settings(way), learner, group, cuda=False))
     return samplers
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_weights_arrive_and_a_death_on_the_way_is_made_good(cluster: Cluster, way: str, tmp_path: Path) -> None:
-    samplers = pool(cluster, way, build_hf, tmp_path)
+@pytest.mark.parametrize("way", ["shared_memory", "collective", pytest.param("object_store", marks=pytest.mark.slow)])
+def test_weights_arrive_and_a_death_on_the_way_is_made_good(workers: Workers, way: str) -> None:
+    samplers = workers.pool(way)
     assert samplers.transport.name == way
     size = sum(tensor.numel() * tensor.element_size() for tensor in weights_of(1).values())
     for version in (1, 2):
         numbers = samplers.send_weights(version)
         assert numbers["weight_update_bytes"] == size
         assert samplers.group.call("digest") == [(digest(weights_of(version)), version)] * 2
-    (tmp_path / "poison_1").touch()
+    (workers.folder / "poison_1").touch()
     began = time.monotonic()
     samplers.send_weights(3)
     assert time.monotonic() - began < 60
@@ -65,32 +89,22 @@ def test_weights_arrive_and_a_death_on_the_way_is_made_good(cluster: Cluster, wa
     assert samplers.group.call("digest") == [(digest(weights_of(3)), 3)] * 2
     samplers.send_weights(4)
     assert samplers.group.call("digest") == [(digest(weights_of(4)), 4)] * 2
-    samplers.group.close()
-    samplers.transport.learner.close()  # type: ignore[attr-defined]
 
 
-def test_auto_takes_shared_memory_on_one_node(cluster: Cluster, tmp_path: Path) -> None:
-    samplers = pool(cluster, "auto", build_hf, tmp_path, size=1)
-    assert isinstance(samplers.transport, SharedMemory)
-    nodes = samplers.group.nodes
-    samplers.group.nodes = lambda: ["10.0.0.9"]  # type: ignore[method-assign]
-    learner = samplers.transport.learner
-    config = Config()
-    assert isinstance(choose(config, learner, samplers.group, cuda=False), Collective)
-    config = replace(config, rollout=replace(config.rollout, weight_transport="shared_memory"))
+def test_auto_takes_shared_memory_on_one_node(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(workers.pool("auto").transport, SharedMemory)
+    monkeypatch.setattr(workers.samplers, "nodes", lambda: ["10.0.0.9"])
+    assert isinstance(workers.pool("auto").transport, Collective)
     with pytest.raises(UserError, match="2 nodes"):
-        choose(config, learner, samplers.group, cuda=False)
-    samplers.group.nodes = nodes  # type: ignore[method-assign]
-    samplers.group.close()
-    learner.close()
+        workers.pool("shared_memory")
 
 
-def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(cluster: Cluster, tmp_path: Path) -> None:
-    samplers = pool(cluster, "collective", build_hf, tmp_path)
+def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(workers: Workers) -> None:
+    samplers = workers.pool("collective")
     samplers.send_weights(1)
     requests = make_requests(SamplingParams(max_new_tokens=100, ignore_eos=True), prompts=8, n=8)
     expected = samplers.sample(requests)
-    (tmp_path / "poison_0_response").touch()
+    (workers.folder / "poison_0_response").touch()
     redone = samplers.sample(requests)
     # Equal but for rounding: what is redone stands in a smaller batch.
     assert [done.token_ids for done in redone] == [done.token_ids for done in expected]
@@ -100,8 +114,6 @@ def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(cluster
     assert 0 < samplers.redone <= 32
     samplers.send_weights(2)
     assert samplers.group.call("digest") == [(digest(weights_of(2)), 2)] * 2
-    samplers.group.close()
-    samplers.transport.learner.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.vllm
@@ -111,7 +123,9 @@ def test_a_vllm_engine_follows_the_weights_and_is_redone_when_it_is_killed(
     cluster: Cluster, way: str, tmp_path: Path
 ) -> None:
     tiny_qwen2(head_dim=32).save_pretrained(tmp_path / "model")
-    samplers = pool(cluster, way, build_vllm, tmp_path, size=1)
+    learner = cluster.spawn(f"learner_{way}", build_learner)
+    group = cluster.spawn(f"sampler_{way}", functools.partial(build_vllm, tmp_path))
+    samplers = connected(group, cluster, learner, way)
     requests = make_requests(PARAMS, prompts=6, n=4)
     for version in (1, 2):
         samplers.send_weights(version)
@@ -126,8 +140,8 @@ def test_a_vllm_engine_follows_the_weights_and_is_redone_when_it_is_killed(
     assert {v for done in redone for v in done.policy_version} == {2}
     samplers.send_weights(3)
     assert gap(3, requests, samplers.sample(requests)) < 5e-5
-    samplers.group.close()
-    samplers.transport.learner.close()  # type: ignore[attr-defined]
+    group.close()
+    learner.close()
 
 
 def gap(version: int, requests: Any, completions: Any) -> float:

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import rlinf.train
 from rlinf.config import Config, load_mapping
+from rlinf.train import RunResult
 
 TASK: dict[str, Any] = {
     "task": "chain_sum",
@@ -58,6 +60,11 @@ def mapping(folder: Path, **sections: Mapping[str, Any]) -> dict[str, Any]:
 
 def config(folder: Path, **sections: Mapping[str, Any]) -> Config:
     return load_mapping(mapping(folder, **sections), source="test")
+
+
+def run(config: Config) -> RunResult:
+    """Trains, without the page about it, which takes as long as a small run."""
+    return rlinf.train.run(config, report=False)
 
 
 def logged(folder: Path) -> list[dict[str, Any]]:

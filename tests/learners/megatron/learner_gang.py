@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import sys
 import tempfile
 import time
@@ -13,10 +12,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 import torch.distributed as dist
+
+from tests.ranks import start_ranks
 
 Job = Callable[..., Any]
 _DEADLINE_S = 120.0
@@ -35,18 +35,9 @@ class Gang:
         self.processes: list[Any] = []
 
     def _start(self) -> None:
-        """From a process that has loaded everything once: alone each would load for longer than most jobs take."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["gang_imports"])
-        # It looks for modules where PYTHONPATH says, and nowhere else.
-        paths = os.pathsep.join(path for path in sys.path if path)
-        with mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}):
-            for _ in range(self.size):
-                here, there = context.Pipe()
-                process = context.Process(target=_serve, args=(there,))
-                process.start()
-                self.pipes.append(here)
-                self.processes.append(process)
+        pairs = [multiprocessing.Pipe() for _ in range(self.size)]
+        self.pipes = [here for here, _ in pairs]
+        self.processes = list(start_ranks(_serve, [(there,) for _, there in pairs]))
 
     def run(self, job: Job, *arguments: Any, ranks: int) -> list[Any]:
         """Raises AssertionError with the traceback of the first rank that failed; the next job gets new processes."""

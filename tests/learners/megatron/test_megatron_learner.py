@@ -46,10 +46,17 @@ LAYOUTS = {
     "tensor 2, context 2": (MegatronConfig(tensor_parallel=2, context_parallel=2, sequence_parallel=True), 4),
     "pipeline 2, context 2": (MegatronConfig(pipeline_parallel=2, context_parallel=2, recompute="full"), 4),
 }
-# Two processes everywhere, four where there is time for it.
-every_layout = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (ranks > 2)) for name, (_, ranks) in LAYOUTS.items()]
-)
+
+
+def layouts(*soon: str) -> pytest.MarkDecorator:
+    """Every layout, of which those named run with every commit."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in soon)) for name in LAYOUTS]
+    )
+
+
+# With every commit one step in each layout of two processes; at night four processes, and all the rest in each layout.
+OF_TWO = tuple(name for name, (_, ranks) in LAYOUTS.items() if ranks <= 2)
 
 
 def torch_learner(stage: Stage, family: str = "qwen2") -> TorchLearner:
@@ -79,7 +86,7 @@ def assert_same_weights(found: dict[str, Tensor], wanted: dict[str, Tensor], tol
     assert max(worst.values()) <= tolerance, max(worst.items(), key=lambda item: item[1])
 
 
-@pytest.mark.parametrize("name", ["one", "tensor 2", "pipeline 2 x 2", "tensor 2, pipeline 2"])
+@layouts("one", "tensor 2", "pipeline 2 x 2")
 @pytest.mark.parametrize(("family", "tied"), [("qwen2", True), ("qwen3", False), ("llama", True), ("llama", False)])
 def test_weights_come_back_as_they_went_in(gang: Gang, name: str, family: str, tied: bool) -> None:
     layout, ranks = LAYOUTS[name]
@@ -90,7 +97,7 @@ def test_weights_come_back_as_they_went_in(gang: Gang, name: str, family: str, t
     assert not any(others)
 
 
-@every_layout
+@layouts("tensor 2", "pipeline 2 x 2")
 def test_logits_are_those_of_transformers(gang: Gang, name: str) -> None:
     layout, ranks = LAYOUTS[name]
     for family, tied in (("qwen2", True), ("qwen3", False), ("llama", False)):
@@ -109,7 +116,7 @@ def test_logits_are_those_of_transformers(gang: Gang, name: str) -> None:
                 start += length - 1
 
 
-@every_layout
+@layouts(*OF_TWO)
 def test_one_step_is_that_of_the_torch_learner(gang: Gang, name: str) -> None:
     """Log-probabilities, entropy, loss, gradient norm, and the weights after one step."""
     layout, ranks = LAYOUTS[name]
@@ -125,8 +132,8 @@ def test_one_step_is_that_of_the_torch_learner(gang: Gang, name: str) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
-@every_layout
-@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+@layouts("tensor 2, sequence, recompute", "pipeline 2 x 2", "data 2", "context 2")
+@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str) -> None:
     """Two minibatches each, with a reference policy: six optimiser steps in all."""
     layout, ranks = LAYOUTS[name]
@@ -138,7 +145,7 @@ def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str)
     assert_same_weights(answers[0][2], weights, 1e-4)
 
 
-@every_layout
+@layouts("tensor 2", "pipeline 2", "data 2")
 def test_a_critic_learns_the_same(gang: Gang, name: str) -> None:
     """Values from the last stage, with a learning rate of their own."""
     layout, ranks = LAYOUTS[name]
@@ -154,15 +161,16 @@ def test_a_critic_learns_the_same(gang: Gang, name: str) -> None:
 @pytest.mark.parametrize(
     ("saved", "loaded"),
     [
-        ("tensor 2", "tensor 2"),
         ("tensor 2", "one"),
-        ("one", "tensor 2"),
-        ("pipeline 2", "one"),
-        ("context 2", "tensor 2"),
-        ("data 2", "one"),
+        ("pipeline 2", "tensor 2"),
         ("one", "data 2"),
-        ("tensor 2, pipeline 2", "tensor 2, data 2"),
-        ("pipeline 2", "pipeline 2 x 2"),
+        pytest.param("tensor 2", "tensor 2", marks=pytest.mark.slow),
+        pytest.param("one", "tensor 2", marks=pytest.mark.slow),
+        pytest.param("pipeline 2", "one", marks=pytest.mark.slow),
+        pytest.param("context 2", "tensor 2", marks=pytest.mark.slow),
+        pytest.param("data 2", "one", marks=pytest.mark.slow),
+        pytest.param("tensor 2, pipeline 2", "tensor 2, data 2", marks=pytest.mark.slow),
+        pytest.param("pipeline 2", "pipeline 2 x 2", marks=pytest.mark.slow),
     ],
 )
 def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, saved: str, loaded: str) -> None:
@@ -175,7 +183,7 @@ def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, sa
     assert_same_weights(ends, weights, 0.0 if saved == loaded else 1e-4)
 
 
-@pytest.mark.parametrize("name", ["one", "tensor 2", "data 2", "data 2, plain optimizer"])
+@layouts("tensor 2", "data 2")
 def test_a_critic_goes_on_bit_for_bit(gang: Gang, tmp_path: Path, name: str) -> None:
     """Two groups of parameters, each with its own learning rate and moments."""
     layout, ranks = LAYOUTS[name]
@@ -210,7 +218,7 @@ def test_a_loss_that_is_no_number_leaves_the_weights_alone(gang: Gang) -> None:
     assert gang.run(jobs.train_on_nan, TENSOR, ranks=2) == [(True, True)] * 2
 
 
-@pytest.mark.parametrize("name", ["tensor 2", "tensor 2, pipeline 2"])
+@pytest.mark.parametrize("name", ["tensor 2", pytest.param("tensor 2, pipeline 2", marks=pytest.mark.slow)])
 def test_bfloat16_weights_with_float32_gradients(gang: Gang, name: str) -> None:
     """The numbers are those of float32 up to bfloat16's rounding; small steps are not lost in it."""
     layout, ranks = LAYOUTS[name]
