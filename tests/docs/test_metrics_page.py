@@ -74,7 +74,9 @@ def test_every_column_of_a_loss_is_documented() -> None:
             if not any(place in path.as_posix() for place in places):
                 continue
             for node in ast.walk(tree):
-                for key in node.keys if isinstance(node, ast.Dict) else ():
+                written = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+                keys = node.keys if isinstance(node, ast.Dict) else [node.slice] if written else []
+                for key in keys:
                     if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value not in INTERNAL:
                         missing += [] if meaning(f"{prefix}/{key.value}") else [f"{path.name}: {prefix}/{key.value}"]
     assert missing == []

@@ -45,6 +45,13 @@ ALGORITHM: Mapping[str, Metric] = {
         "below 0.5",
         "a larger kl_coef, or kl_controller: adaptive",
     ),
+    "algorithm/teacher_kl": Metric(
+        "how much likelier the policy finds its own tokens than the teacher does",
+        "mean(logp - logp_teacher)",
+        NATS,
+        "falls towards 0",
+        "a larger learning rate, or a larger opd_coef",
+    ),
     "algorithm/kl_coef": Metric("weight of that KL divergence now", "kl_coef", "", ANY, INFORMS),
 }
 

@@ -1,12 +1,22 @@
-"""Links of these pages to files of the repository, which are no pages, lead to the repository."""
+"""What MkDocs asks while it builds the site: links to files of the repository, and the list of decision records."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
 _LINK = re.compile(r"\]\((\.\./[^)\s]*)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Every decision record is in the navigation, by its title."""
+    records = sorted((Path(config.docs_dir) / "decisions").glob("*.md"))
+    titles = [record.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for record in records]
+    entries = [{title: f"decisions/{record.name}"} for title, record in zip(titles, records, strict=True)]
+    config.nav.append({"Decisions": entries})
+    return config
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
