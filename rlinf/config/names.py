@@ -24,6 +24,15 @@ def leaves() -> tuple[str, ...]:
     return tuple(_walk(Config, ""))
 
 
+def type_of(key: str) -> object:
+    """The type of a dotted key that holds a value."""
+    hint: object = Config
+    for name in key.split("."):
+        assert isinstance(hint, type)
+        hint = hints(hint)[name]
+    return hint
+
+
 def _walk(section: type, prefix: str) -> Iterator[str]:
     for name, hint in hints(section).items():
         if isinstance(hint, type) and is_dataclass(hint):

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
-from rlinf.config.recipes import recipes
+from rlinf.config.recipes import named, recipes
 from rlinf.config.tree import Branch, Located, merge, put, shortened
 from rlinf.config.yaml_nodes import refused
 
@@ -224,6 +224,8 @@ def _beside(path: Path) -> str:
 
     if not path.suffix:
         known = recipes()
+        if same := named(str(path), known):
+            return f"There is more than one recipe of that name: {', '.join(same)}."
         short = {name.rpartition("/")[2]: name for name in known}
         close = nearest(path.name, [*short, *known])
         if close:

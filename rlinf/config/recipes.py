@@ -29,8 +29,13 @@ def sweep_recipes() -> Mapping[str, Path]:
     return {name: path for name, path in _packaged().items() if name.startswith(f"{_SWEEPS}/")}
 
 
+def named(name: str, known: Mapping[str, Path]) -> list[str]:
+    """The recipes of a name, with or without its folder."""
+    return [name] if name in known else [key for key in known if key.rpartition("/")[2] == name]
+
+
 def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path | None:
-    """The recipe of a name, with or without its folder; None for a path, or where there is none of that name.
+    """The one recipe of a name; None for a path, and where there is none or more than one of that name.
 
     A file of that very name in the folder one works in is meant first.
     """
@@ -38,7 +43,8 @@ def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path 
     if Path(text).exists() or text.endswith(_SUFFIXES):
         return None
     table = recipes() if known is None else known
-    return table.get(text) or next((path for key, path in table.items() if key.rpartition("/")[2] == text), None)
+    found = named(text, table)
+    return table[found[0]] if len(found) == 1 else None
 
 
 def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:

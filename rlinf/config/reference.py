@@ -11,8 +11,11 @@ import typing
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+import yaml
+
 from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM
 from rlinf.config.defaults import CONDITIONAL, schema_default
+from rlinf.config.examples import example
 from rlinf.config.names import hints
 from rlinf.config.schema import Config
 
@@ -67,7 +70,7 @@ def _about(section: type) -> str:
 
 
 def _table(section: type, prefix: str) -> list[str]:
-    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    rows = ["| key | type | default | example | meaning |", "|---|---|---|---|---|"]
     nested = []
     documented = field_docs(section)
     for name, hint in hints(section).items():
@@ -76,7 +79,8 @@ def _table(section: type, prefix: str) -> list[str]:
             continue
         default = _default(f"{prefix}{name}")
         meaning = " ".join(documented.get(name, "").split()).replace("|", "\\|")
-        rows.append(f"| `{prefix}{name}` | {_type(hint)} | {default} | {meaning} |")
+        shown = _example(f"{prefix}{name}")
+        rows.append(f"| `{prefix}{name}` | {_type(hint)} | {default} | {shown} | {meaning} |")
     return rows + nested
 
 
@@ -112,6 +116,12 @@ def _default(key: str) -> str:
     """The schema's default, and those that other kinds of run have instead."""
     others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
     return "; ".join([f"`{_show(schema_default(key))}`", *others])
+
+
+def _example(key: str) -> str:
+    """As YAML writes it in one line."""
+    text = yaml.safe_dump(example(key), default_flow_style=True, width=10_000, sort_keys=False).strip()
+    return f"`{text.removesuffix('...').strip()}`"
 
 
 def _show(default: object) -> str:

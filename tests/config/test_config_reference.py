@@ -22,5 +22,5 @@ def test_every_key_is_on_the_page() -> None:
 
 def test_every_key_has_a_meaning() -> None:
     rows = [re.split(r"(?<!\\)\|", line) for line in PAGE.read_text(encoding="utf-8").splitlines()]
-    meanings = {cells[1].strip(" `"): cells[4].strip() for cells in rows if len(cells) == 6}
+    meanings = {cells[1].strip(" `"): cells[5].strip() for cells in rows if len(cells) == 7}
     assert [key for key in leaves() if not meanings[key]] == []

@@ -22,9 +22,15 @@ def test_every_file_of_config_is_a_recipe() -> None:
     assert PROJECT["tool"]["setuptools"]["package-data"]["rlinf"][0] == f"{FOLDER.name}/**/*.yaml"
 
 
-def test_short_names_are_unique() -> None:
-    for table in (recipes(), sweep_recipes()):
-        assert [name for name, count in Counter(key.rpartition("/")[2] for key in table).items() if count > 1] == []
+def test_a_name_of_several_recipes_is_answered_with_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    counted = Counter(name.rpartition("/")[2] for name in recipes())
+    assert counted["quickstart"] == counted["cartpole_ppo"] == 1
+    for short in [name for name, count in counted.items() if count > 1]:
+        with pytest.raises(ConfigErrors, match=rf"more than one recipe of that name: .*/{short}, "):
+            load(short)
 
 
 def test_a_recipe_loads_in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

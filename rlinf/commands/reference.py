@@ -1,0 +1,68 @@
+"""The generated pages: ``python -m rlinf.commands.reference`` writes them, and a test keeps them current.
+
+docs/config.md from the schema, docs/metrics.md from the table of metrics, docs/cli.md from the parsers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlinf import cli
+from rlinf.config.reference import reference
+from rlinf.report.metrics.table import page as metrics_page
+
+_WIDTH = "110"
+_HEAD = """# Commands
+
+Generated from the parsers by `make docs`; every command prints the same with `--help`.
+
+Exit codes: 0 done, 1 the run failed, 2 the configuration or the command is wrong, 130 interrupted, 143 stopped by
+SIGTERM, 129 by SIGHUP. `FILE` is the path of a YAML file, or the name of a recipe (`rlinf list recipes`);
+`key=value` replaces any key of it ([configuration](config.md)).
+"""
+
+
+def pages() -> Mapping[str, str]:
+    """Every generated page by its file name."""
+    return {"config.md": reference(), "metrics.md": metrics_page(), "cli.md": commands_page()}
+
+
+def commands() -> list[str]:
+    """The names of all commands, in the order of ``rlinf --help``."""
+    names = re.search(r"\{([^}]*)\}", cli.build_parser().format_usage().replace("COMMAND", ""))
+    if names:
+        return names.group(1).split(",")
+    return [line.split()[0] for line in help_of([]).splitlines() if re.match(r" {4}[a-z]", line)]
+
+
+def commands_page() -> str:
+    """docs/cli.md."""
+    parts = [_HEAD]
+    parts += [f"## rlinf {name}\n\n```text\n{help_of([name])}\n```\n" for name in commands()]
+    return "\n".join(parts)
+
+
+def help_of(words: list[str]) -> str:
+    """What a command prints with ``--help``, at one width on every terminal."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = _WIDTH
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            cli.main([*words, "--help"])
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+    return printed.getvalue().rstrip()
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        Path("docs", name).write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""What every metric of a run means: formula, unit, where it is healthy, and what to do where it is not."""

@@ -1,0 +1,263 @@
+"""Metrics of rollouts, rewards, evaluations, environments and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlinf.report.metrics.entry import ANY, COUNT, INFORMS, REWARD, SECONDS, SHARE, TOKENS, Metric
+
+_EPISODES = "of the episodes that ended in this step"
+_LONGER = "a larger rollout.max_new_tokens, or algorithm.overlong_penalty"
+_BOUND = "more workers for whoever is waited for"
+
+REWARDS: Mapping[str, Metric] = {
+    "reward/mean": Metric("mean reward of the responses", "mean R", REWARD, "rises", "docs: my run does not learn"),
+    "reward/std": Metric("spread of the rewards", "std R", REWARD, "above 0", "tasks of other difficulty"),
+    "reward/constant_groups": Metric(
+        "groups whose members all have the same reward: they teach nothing",
+        "constant groups / groups",
+        SHARE,
+        "below 0.7",
+        "other tasks, a larger group_size, algorithm.dynamic_sampling",
+    ),
+    "reward_terms/{term}": Metric(
+        "mean of one term of env.kwargs.reward, before its weight",
+        "mean",
+        "of the term",
+        "those you care for rise",
+        "other weights",
+    ),
+    "verdict/correct": Metric(
+        "responses that the verifier accepts", "correct / responses", SHARE, "rises", "see samples"
+    ),
+    "verdict/wrong": Metric("responses with a wrong answer", "wrong / responses", SHARE, "falls", "see samples"),
+    "verdict/unparsable": Metric(
+        "responses without an answer in env.kwargs.answer_format",
+        "unparsable / responses",
+        SHARE,
+        "below 0.1 after the first steps",
+        "ask for the format in the prompt, reward it, or warm-start (sft)",
+    ),
+    "verdict/timeout": Metric(
+        "answers that the verifier gave up on", "timeouts / responses", SHARE, "0", "simpler answers"
+    ),
+    "verdict/quarantined": Metric(
+        "responses whose reward was no finite number", "number / responses", SHARE, "0", "repair the reward function"
+    ),
+}
+
+ROLLOUT: Mapping[str, Metric] = {
+    "rollout/accuracy": Metric(
+        "responses that are correct", "correct / responses", SHARE, "rises", "docs: my run does not learn"
+    ),
+    "rollout/response_length": Metric(
+        "mean length of the responses", "mean", TOKENS, "steady, or rises with accuracy", _LONGER
+    ),
+    "rollout/response_length_max": Metric("the longest response", "max", TOKENS, "below max_new_tokens", _LONGER),
+    "rollout/cut_by_length": Metric(
+        "responses cut by the length limit", "cut / responses", SHARE, "below 0.2", _LONGER
+    ),
+    "rollout/cut_by_turns": Metric(
+        "conversations that ended because env.max_turns was reached",
+        "cut / conversations",
+        SHARE,
+        "below 0.5",
+        "a larger env.max_turns",
+    ),
+    "rollout/tokens": Metric("tokens that the policy generated", "sum", TOKENS, ANY, INFORMS),
+    "rollout/prompts_dropped": Metric(
+        "prompts longer than data.max_prompt_length",
+        "number since the start",
+        COUNT,
+        "0",
+        "a larger data.max_prompt_length",
+    ),
+    "rollout/groups_kept": Metric(
+        "dynamic_sampling: groups with differing rewards",
+        "number",
+        COUNT,
+        "rollout.batch_size",
+        "more algorithm.max_resample",
+    ),
+    "rollout/greedy_reward": Metric(
+        "remax: mean reward of the greedy responses", "mean R_greedy", REWARD, "rises", INFORMS
+    ),
+    "rollout/responses_continued": Metric(
+        "over_sampling: responses begun in an earlier step", "number", COUNT, ANY, "a smaller rollout.over_sampling"
+    ),
+    "rollout/staleness": Metric(
+        "versions of the weights between sampling and training", "optimiser steps", COUNT, "0 or 1", "rollout.ahead: 0"
+    ),
+    "rollout/rounds": Metric(
+        "dynamic_sampling: rollouts made for this batch", "number", COUNT, "1 to 3", "tasks of other difficulty"
+    ),
+    "rollout/return": Metric(
+        f"mean return {_EPISODES}", "mean sum of rewards", REWARD, "rises", "docs: my run does not learn"
+    ),
+    "rollout/return_last_100": Metric(
+        "mean return of the last 100 episodes", "mean", REWARD, "rises", "docs: my run does not learn"
+    ),
+    "rollout/episode_len": Metric(f"mean length {_EPISODES}", "mean", "environment steps", ANY, INFORMS),
+    "rollout/episodes": Metric(
+        "episodes that ended in this step", "number", COUNT, "above 0", "a larger rollout.num_steps or env.num_envs"
+    ),
+    "rollout/success_once": Metric(
+        f"success at any time {_EPISODES}", "episodes / episodes", SHARE, "rises", "a denser reward, or imitation (sft)"
+    ),
+    "rollout/success_at_end": Metric(
+        f"success at the last step {_EPISODES}",
+        "episodes / episodes",
+        SHARE,
+        "rises",
+        "a denser reward, or imitation (sft)",
+    ),
+    "rollout/env_steps": Metric("environment steps of this training iteration", "number", COUNT, ANY, INFORMS),
+    "rollout/env_steps_total": Metric("environment steps since the start", "number", COUNT, ANY, INFORMS),
+}
+
+EVALUATION: Mapping[str, Metric] = {
+    "eval/accuracy": Metric(
+        "held-out tasks that are solved", "correct / responses", SHARE, "rises", "docs: my run does not learn"
+    ),
+    "eval/avg@{k}": Metric("the same with k responses a task", "mean share of correct ones", SHARE, "rises", INFORMS),
+    "eval/pass@{k}": Metric(
+        "tasks solved by at least one of k responses", "1 - C(n-c, k) / C(n, k)", SHARE, "above accuracy", INFORMS
+    ),
+    "eval/maj@{k}": Metric(
+        "tasks whose most frequent answer is right", "majority of k", SHARE, "above accuracy", INFORMS
+    ),
+    "eval/reward": Metric(
+        "mean reward of the held-out responses", "mean R", REWARD, "rises", "see rollout/accuracy beside it"
+    ),
+    "eval/unparsable": Metric(
+        "held-out responses without an answer in the format",
+        "unparsable / responses",
+        SHARE,
+        "below 0.1",
+        "as verdict/unparsable",
+    ),
+    "eval/cut_by_length": Metric("held-out responses cut by the limit", "cut / responses", SHARE, "below 0.2", _LONGER),
+    "eval/response_length": Metric("mean length of held-out responses", "mean", TOKENS, ANY, INFORMS),
+    "eval/return": Metric(
+        "mean return of the evaluation episodes", "mean sum of rewards", REWARD, "rises", "docs: my run does not learn"
+    ),
+    "eval/episode_len": Metric("mean length of them", "mean", "environment steps", ANY, INFORMS),
+    "eval/success_once": Metric(
+        "episodes with success at any time", "episodes / episodes", SHARE, "rises", "a denser reward"
+    ),
+    "eval/success_at_end": Metric(
+        "episodes with success at the last step", "episodes / episodes", SHARE, "rises", "a denser reward"
+    ),
+    "eval/failures": Metric(
+        "episodes, or conversations, that the environment broke", "number", COUNT, "0", "repair the environment"
+    ),
+    "eval/sft_loss": Metric(
+        "loss on held-out demonstrations",
+        "-mean log p(response token)",
+        "nats",
+        "falls; rises again where training overfits",
+        "fewer sft.steps",
+    ),
+    "eval/sft_perplexity": Metric("the same as a perplexity", "exp(eval/sft_loss)", "", "falls", "fewer sft.steps"),
+    "eval/sft_tokens": Metric("tokens it was measured on", "number", TOKENS, ANY, INFORMS),
+}
+
+MACHINE: Mapping[str, Metric] = {
+    "step": Metric(
+        "training iteration; 0 is before the first, negative ones are the warm start", "number", COUNT, ANY, INFORMS
+    ),
+    "env/steps_per_s": Metric(
+        "speed of the environments",
+        "environment steps / rollout time",
+        "1/s",
+        ANY,
+        "env.num_workers, env.vectorization",
+    ),
+    "env/failures": Metric(
+        "environments that raised an error, and were restarted",
+        "number since the start",
+        COUNT,
+        "0",
+        "repair the environment; env.max_failures",
+    ),
+    "env/timeouts": Metric(
+        "steps that took longer than env.step_timeout_s",
+        "number since the start",
+        COUNT,
+        "0",
+        "a larger env.step_timeout_s",
+    ),
+    "env/nan": Metric(
+        "observations or rewards that were no finite numbers",
+        "number since the start",
+        COUNT,
+        "0",
+        "repair the environment",
+    ),
+    "failures/samplers": Metric(
+        "samplers that died and were restarted", "number since the start", COUNT, "0", "docs: reliability"
+    ),
+    "failures/env_workers": Metric(
+        "env workers that died and were restarted", "number since the start", COUNT, "0", "docs: reliability"
+    ),
+    "failures/responses_redone": Metric(
+        "responses that were lost with them and made again", "number since the start", COUNT, "0", "docs: reliability"
+    ),
+    "speed/steps_per_s": Metric(
+        "environment steps per second, all phases included", "env_steps / step time", "1/s", ANY, INFORMS
+    ),
+    "speed/tokens_per_s": Metric(
+        "generated tokens per second, all phases included", "tokens / step time", "1/s", ANY, INFORMS
+    ),
+    "weights/weight_update_bytes": Metric("weights that travelled to the samplers", "sum", "bytes", ANY, INFORMS),
+    "weights/weight_update_s": Metric(
+        "how long that took", "sum", SECONDS, "small beside time/step_s", "rollout.weight_transport"
+    ),
+    "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes", ANY, INFORMS),
+    "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small beside time/step_s", "learner.offload"),
+    "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, ANY, "the largest of the others"),
+    "time/rollout_s": Metric("collecting the batch", "wall time", SECONDS, ANY, "more samplers or env workers"),
+    "time/generation_s": Metric(
+        "generating responses", "wall time", SECONDS, ANY, "rollout.sampler: vllm, more samplers"
+    ),
+    "time/verification_s": Metric(
+        "judging responses", "wall time", SECONDS, "small beside generation", "env.num_workers"
+    ),
+    "time/verification_hidden_s": Metric(
+        "the part of it that ran beside generation", "wall time", SECONDS, ANY, INFORMS
+    ),
+    "time/prepare_s": Metric(
+        "rewards, advantages and old log-probabilities",
+        "wall time",
+        SECONDS,
+        "small beside update",
+        "learner.micro_batch_tokens",
+    ),
+    "time/update_s": Metric(
+        "optimiser steps", "wall time", SECONDS, ANY, "learner.num_workers, learner.micro_batch_tokens"
+    ),
+    "time/weights_s": Metric(
+        "getting new weights to the samplers",
+        "wall time",
+        SECONDS,
+        "small beside time/step_s",
+        "rollout.weight_transport",
+    ),
+    "time/evaluation_s": Metric("the evaluation of this step", "wall time", SECONDS, ANY, "a smaller evaluation.size"),
+    "time/ahead_wait_s": Metric(
+        "rollout.ahead: waiting for the next batch", "wall time", SECONDS, "near 0", "more samplers"
+    ),
+    "time/env_busy_s": Metric("environments stepping", "sum over workers", SECONDS, ANY, _BOUND),
+    "time/env_waits_s": Metric("environments waiting for the policy", "sum over workers", SECONDS, ANY, _BOUND),
+    "time/env_reset_s": Metric(
+        "environments being reset", "sum over workers", SECONDS, "small beside env_busy", "a cheaper reset"
+    ),
+    "time/policy_busy_s": Metric("the policy deciding", "sum over workers", SECONDS, ANY, _BOUND),
+    "time/policy_waits_s": Metric(
+        "the policy waiting for environments",
+        "sum over workers",
+        SECONDS,
+        ANY,
+        "rollout.pipeline_stages, more environments",
+    ),
+}

@@ -1,0 +1,23 @@
+"""One metric in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a number in ``metrics.jsonl`` is, and what to make of it."""
+
+    meaning: str
+    formula: str
+    unit: str
+    healthy: str
+    """Where it lies in a run that learns."""
+    remedy: str
+    """What to do where it does not."""
+
+
+COUNT, SHARE, NATS, SECONDS, TOKENS, REWARD = "number", "share, 0 to 1", "nats", "seconds", "tokens", "reward"
+ANY = "any"
+INFORMS = "nothing: it says what the run does"

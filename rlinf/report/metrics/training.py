@@ -1,0 +1,282 @@
+"""Metrics of the algorithm and of the learner: ``algorithm/``, ``train/``, ``sft/``, ``reward_model/``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlinf.report.metrics.entry import ANY, COUNT, INFORMS, NATS, REWARD, SHARE, Metric
+
+_SMALLER = "lower learner.optimizer.lr, or fewer algorithm.update_epochs and num_minibatches"
+_SIGNAL = "other tasks, a larger algorithm.group_size, or algorithm.dynamic_sampling"
+_UNIT = "of the loss"
+
+ALGORITHM: Mapping[str, Metric] = {
+    "algorithm/reward_mean": Metric("mean reward of the rows", "mean R", REWARD, "rises", "read samples"),
+    "algorithm/reward_std": Metric("spread of the rewards", "std R", REWARD, "above 0", _SIGNAL),
+    "algorithm/reward_processed_mean": Metric(
+        "the same after clipping, penalties and reward_norm", "mean R'", REWARD, ANY, INFORMS
+    ),
+    "algorithm/constant_group_fraction": Metric(
+        "groups whose members all have the same reward: they teach nothing",
+        "rows in constant groups / rows",
+        SHARE,
+        "below 0.7",
+        _SIGNAL,
+    ),
+    "algorithm/rows_kept_fraction": Metric(
+        "rows that filters and masks left",
+        "rows with a valid token / rows",
+        SHARE,
+        "above 0.5",
+        "wider filters (rewards_lower_bound, difficulty_*), or no max_len_mask",
+    ),
+    "algorithm/advantage_mean": Metric(
+        "mean advantage of the valid slots",
+        "mean A",
+        REWARD,
+        "about 0 where advantages are centred",
+        "normalize_advantages centres them",
+    ),
+    "algorithm/advantage_abs_mean": Metric("how much there is to learn from", "mean |A|", REWARD, "0.1 to 2", _SIGNAL),
+    "algorithm/token_kl": Metric(
+        "KL divergence to the reference policy that is taken off the rewards",
+        "mean over valid tokens of the estimate kl_penalty_type",
+        NATS,
+        "below 0.5",
+        "a larger kl_coef, or kl_controller: adaptive",
+    ),
+    "algorithm/teacher_kl": Metric(
+        "how much likelier the policy finds its own tokens than the teacher does",
+        "mean(logp - logp_teacher)",
+        NATS,
+        "falls towards 0",
+        "a larger learning rate, or a larger opd_coef",
+    ),
+    "algorithm/kl_coef": Metric("weight of that KL divergence now", "kl_coef", "", ANY, INFORMS),
+}
+
+TRAIN: Mapping[str, Metric] = {
+    "train/loss": Metric(
+        "what is minimised", "policy_loss + value_loss + KL - entropy", _UNIT, "any sign, no trend", "look at its terms"
+    ),
+    "train/policy_loss": Metric(
+        "the policy's share of the loss", "rlinf list losses", _UNIT, "about 0 with centred advantages", INFORMS
+    ),
+    "train/value_loss": Metric(
+        "the critic's share of the loss",
+        "value_coef * max(h(R - V), h(R - V_clip))",
+        _UNIT,
+        "falls, then stays",
+        "env.normalize_rewards, a larger critic_lr",
+    ),
+    "train/kl_loss": Metric(
+        "the KL term of the loss", "kl_beta * KL", _UNIT, "small beside policy_loss", "smaller kl_beta"
+    ),
+    "train/entropy_loss": Metric(
+        "the entropy's share of the loss", "-entropy_bonus * entropy", _UNIT, "small beside policy_loss", INFORMS
+    ),
+    "train/kl_ref": Metric(
+        "KL divergence to the reference policy",
+        "mean over valid slots of the estimate kl_penalty_type",
+        NATS,
+        "below 0.5; rises slowly",
+        "a larger kl_beta, or a smaller learning rate",
+    ),
+    "train/entropy": Metric(
+        "how undecided the policy is",
+        "-sum p log p per slot (continuous actions: differential, may be negative)",
+        NATS,
+        "falls slowly; not below a tenth of its start",
+        "entropy_bonus, clip_ratio_high above clip_ratio_low, a KL term, a smaller learning rate",
+    ),
+    "train/approx_kl_k1": Metric(
+        "how far the policy moved from the one that collected the batch",
+        "mean(old - logp)",
+        NATS,
+        "within 0.05",
+        _SMALLER,
+    ),
+    "train/approx_kl_k3": Metric(
+        "the same, never negative", "mean(exp(d) - 1 - d), d = logp - old", NATS, "below 0.05", _SMALLER
+    ),
+    "train/ratio": Metric("mean importance ratio", "mean exp(logp - old)", "", "0.95 to 1.05", _SMALLER),
+    "train/ratio_max": Metric(
+        "the largest ratio of any slot", "max exp(logp - old)", "", "below 10", f"{_SMALLER}; early_stop_imp_ratio"
+    ),
+    "train/clip_fraction_low": Metric(
+        "slots whose ratio was clipped from below: they lost their gradient",
+        "clipped / valid slots",
+        SHARE,
+        "below 0.15",
+        _SMALLER,
+    ),
+    "train/clip_fraction_high": Metric(
+        "slots whose ratio was clipped from above", "clipped / valid slots", SHARE, "below 0.15", _SMALLER
+    ),
+    "train/clip_fraction_dual": Metric(
+        "slots with a negative advantage at the bound of the dual clip",
+        "clipped / valid slots",
+        SHARE,
+        "below 0.02",
+        _SMALLER,
+    ),
+    "train/value_clip_fraction": Metric(
+        "values whose loss the clip decided", "clipped / valid slots", SHARE, "below 0.3", "a larger value_clip"
+    ),
+    "train/value": Metric(
+        "mean of the critic's values", "mean V", REWARD, "near train/return", "see explained_variance"
+    ),
+    "train/return": Metric("mean of the returns that the critic learns", "mean R", REWARD, "rises", INFORMS),
+    "train/value_error": Metric("mean error of the critic", "mean(R - V)", REWARD, "about 0", "a larger critic_lr"),
+    "train/explained_variance": Metric(
+        "share of the returns' variance that the critic explains",
+        "1 - Var(R - V) / Var(R)",
+        "at most 1",
+        "above 0.3 after the first steps",
+        "env.normalize_rewards, a larger critic_lr, wider hidden_sizes, gae_lambda nearer to 1",
+    ),
+    "train/grad_norm": Metric(
+        "norm of the gradient before clipping",
+        "sqrt(sum g^2)",
+        _UNIT,
+        "steady; no spikes of 20 times its median",
+        "smaller learning rate, learner.optimizer.grad_clip",
+    ),
+    "train/lr": Metric("learning rate of this step", "learner.optimizer.schedule", "", ANY, INFORMS),
+    "train/skipped_minibatches": Metric(
+        "minibatches without an optimiser step: ratio above early_stop_imp_ratio, or no finite number",
+        "number of the training iteration",
+        COUNT,
+        "0",
+        _SMALLER,
+    ),
+    "train/sampler_logprob_gap": Metric(
+        "how much sampler and learner disagree about the same tokens",
+        "mean |logp_learner - logp_sampler|",
+        NATS,
+        "below 0.02",
+        "the same dtype, chat template and temperature; algorithm.rollout_correction weighs it out",
+    ),
+    "train/sampler_logprob_gap_max": Metric(
+        "the largest disagreement about one token", "max |logp_learner - logp_sampler|", NATS, "below 1", "the same"
+    ),
+    "train/rollout_mismatch_k1": Metric(
+        "KL divergence of the learner's policy from the sampler's",
+        "mean(logp_sampler - logp_learner)",
+        NATS,
+        "within 0.02",
+        "the same",
+    ),
+    "train/gate": Metric(
+        "sapo: mean weight of the soft gate", "mean sigmoid(tau (rho - 1)) 4 / tau", "", "about 2", _SMALLER
+    ),
+    "train/selected_fraction": Metric(
+        "clip_cov, kl_cov: slots that are treated apart",
+        "selected / valid slots",
+        SHARE,
+        "about cov_ratio",
+        "the covariance bounds",
+    ),
+    "train/taper_weight": Metric(
+        "topr: mean weight of the slots", "mean of 1 or clip(rho, 0, 1)", "", "above 0.5", _SMALLER
+    ),
+    "train/behave_weight": Metric(
+        "decoupled: mean weight of proximal over behaviour policy",
+        "mean exp(old - rollout)",
+        "",
+        "0.8 to 1.25",
+        "less off-policy data (rollout.ahead: 0)",
+    ),
+    "train/behave_kept_fraction": Metric(
+        "decoupled: slots below behave_weight_threshold",
+        "kept / valid slots",
+        SHARE,
+        "above 0.9",
+        "a larger behave_weight_threshold",
+    ),
+    "train/rollout_weight": Metric(
+        "mean weight of algorithm.rollout_correction",
+        "mean exp(old - sampler)",
+        "",
+        "0.9 to 1.1",
+        "see sampler_logprob_gap",
+    ),
+    "train/actor_loss": Metric(
+        "sac: the actor's loss", "mean(alpha logp - Q)", REWARD, "falls while returns rise", INFORMS
+    ),
+    "train/critic_loss": Metric(
+        "sac: the critics' loss",
+        "mean (Q - target)^2",
+        "reward squared",
+        "bounded",
+        "env.normalize_rewards, a smaller lr",
+    ),
+    "train/alpha": Metric(
+        "sac: entropy temperature", "alpha", "", "falls to a level", "sac_target_entropy, or a fixed sac_alpha"
+    ),
+    "train/replay_size": Metric(
+        "sac: transitions in the replay buffer", "number", COUNT, "grows to replay_capacity", INFORMS
+    ),
+    "train/updates": Metric("sac: gradient updates since the start", "number", COUNT, "replay_ratio a step", INFORMS),
+}
+
+SFT: Mapping[str, Metric] = {
+    "sft/loss": Metric(
+        "supervised loss of the warm start",
+        "-mean log p(response token)",
+        NATS,
+        "falls",
+        "a larger sft.lr (smaller if it jumps)",
+    ),
+    **{
+        name.replace("train/", "sft/"): metric
+        for name, metric in TRAIN.items()
+        if name.removeprefix("train/")
+        in (
+            "policy_loss",
+            "value_loss",
+            "kl_loss",
+            "entropy",
+            "approx_kl_k1",
+            "approx_kl_k3",
+            "ratio",
+            "ratio_max",
+            "grad_norm",
+            "lr",
+            "skipped_minibatches",
+            "sampler_logprob_gap",
+            "sampler_logprob_gap_max",
+            "rollout_mismatch_k1",
+        )
+    },
+}
+
+_SCORES = {
+    "agreement": Metric(
+        "verdicts that the sign of the score agrees with",
+        "mean [score > 1/2] = verdict",
+        SHARE,
+        "above 0.8",
+        "more reward_model.epochs",
+    ),
+    "gap": Metric(
+        "score of right minus wrong responses", "mean correct - mean wrong", "", "above 0.2", "more fit_batches"
+    ),
+    "label": Metric(
+        "share of right responses among the labels", "mean verdict", SHARE, "0.1 to 0.9", "easier or harder tasks"
+    ),
+    "loss": Metric(
+        "cross-entropy of the reward model",
+        "-mean log p(verdict)",
+        NATS,
+        "below 0.69 (a coin's)",
+        "a larger reward_model.lr",
+    ),
+}
+REWARD_MODEL: Mapping[str, Metric] = {
+    **{f"reward_model/{name}": metric for name, metric in _SCORES.items()},
+    **{f"reward_model/before/{name}": metric for name, metric in _SCORES.items()},
+    **{f"reward_model/after/{name}": metric for name, metric in _SCORES.items()},
+    "reward_model/trained_rows": Metric("responses it was trained on", "number", COUNT, ANY, INFORMS),
+    "reward_model/replayed_rows": Metric("earlier ones among them", "replay_fraction", COUNT, ANY, INFORMS),
+}

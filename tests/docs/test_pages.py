@@ -1,0 +1,166 @@
+"""The pages of docs/ say what the code says: generated ones are current, blocks are valid, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlinf.commands.reference import commands, help_of, pages
+from rlinf.config.examples import EXAMPLES, example, without_example
+from rlinf.config.names import hints, leaves
+from rlinf.config.problems import Origin
+from rlinf.config.reader import Reader
+from rlinf.config.recipes import recipes, sweep_recipes
+from rlinf.config.schema import Config
+from rlinf.config.tree import Located, locate, put
+from rlinf.config.values import Builder
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md"))
+_FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+# Sections of a file that are one mapping of a class outside of the schema.
+_FREE = ("env.kwargs.", "evaluation.env_kwargs.", "policy.architecture.", "algorithm.options.", "cluster.env.")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(DOCS).as_posix()
+
+
+def blocks(path: Path, *languages: str) -> list[tuple[int, str]]:
+    """(line, text) of every fenced block in one of these languages."""
+    text = path.read_text(encoding="utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        if match.group(3) in languages:
+            indent = match.group(1)
+            body = "\n".join(line.removeprefix(indent) for line in match.group(4).splitlines())
+            found.append((text.count("\n", 0, match.start()) + 1, body))
+    return found
+
+
+@pytest.mark.parametrize("page", ["config.md", "metrics.md", "cli.md"])
+def test_generated_pages_are_current(page: str) -> None:
+    assert (DOCS / page).read_text(encoding="utf-8") == pages()[page], "run: make docs"
+
+
+@pytest.mark.parametrize("page", ["config.md", "metrics.md"])
+def test_no_cell_of_a_reference_is_empty(page: str) -> None:
+    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and not line.startswith("|---"):
+            cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+            assert all(cells), line
+
+
+def test_every_key_has_an_example_of_its_type() -> None:
+    assert without_example() == []
+    assert [key for key in EXAMPLES if key not in leaves()] == []
+    for key in leaves():
+        tree: dict[str, Located] = {}
+        put(tree, key, locate(example(key), Origin("examples")))
+        builder = Builder()
+        builder.section(Config, Located(tree, Origin("examples")))
+        assert builder.problems == [], key
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_yaml_blocks_are_valid(path: Path) -> None:
+    sections = set(hints(Config))
+    for line, text in blocks(path, "yaml", "yml"):
+        plain = yaml.safe_load(text)
+        if not isinstance(plain, dict) or not set(plain) <= sections:
+            continue
+        reader = Reader()
+        tree = reader.read_text(text, f"{path.name}:{line}")
+        builder = Builder()
+        builder.section(Config, Located(tree, Origin(f"{path.name}:{line}")))
+        assert [str(found) for found in [*reader.problems, *builder.problems]] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_python_blocks_compile(path: Path) -> None:
+    for line, text in blocks(path, "python", "py"):
+        code = text
+        if ">>>" in text:
+            code = "\n".join(row[4:] for row in text.splitlines() if row.startswith((">>> ", "... ")))
+        try:
+            ast.parse(code)
+        except SyntaxError as error:
+            pytest.fail(f"{path.name}:{line}: {error}")
+
+
+def _commands(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for line, text in blocks(path, "bash", "sh", "console", ""):
+        for row in text.replace("\\\n", " ").splitlines():
+            words = row.strip().removeprefix("$ ").split(" && ")
+            for command in words:
+                if re.match(r"(\.venv/bin/)?rlinf [a-z]", command):
+                    yield line, shlex.split(command, comments=True)[1:]
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_commands_exist_with_their_flags_and_keys(path: Path) -> None:
+    known = set(commands())
+    for line, words in _commands(path):
+        place = f"{path.name}:{line}: rlinf {' '.join(words)}"
+        assert words[0] in known, place
+        printed = help_of([words[0]])
+        for word in words[1:]:
+            if word.startswith("--"):
+                assert word.partition("=")[0] in printed, place
+            elif re.match(r"[a-z_]+(\.[a-z_0-9]+)+=", word) and words[0] in ("train", "check", "sft", "try"):
+                key = word.partition("=")[0]
+                assert key in leaves() or key.startswith(_FREE), place
+        if words[0] in ("train", "check") and len(words) > 1 and re.fullmatch(r"[a-z_/0-9]+", words[1]):
+            names = {name.rpartition("/")[2] for name in {**recipes(), **sweep_recipes()}}
+            assert words[1].rpartition("/")[2] in names, place
+
+
+def _anchors(path: Path) -> set[str]:
+    found = set()
+    for title in re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
+        plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", title).lower()
+        found.add(re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip()))
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    for match in _LINK.finditer(text):
+        target = match.group(1) or match.group(2)
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        other = (path.parent / file).resolve() if file else path
+        assert other.exists(), f"{path.name}: {target}"
+        if anchor and other.suffix == ".md":
+            assert anchor in _anchors(other), f"{path.name}: {target}"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+    def named(entry: object) -> Iterator[str]:
+        if isinstance(entry, str):
+            yield entry
+        for child in entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ():
+            yield from named(child)
+
+    # Decision records get there by themselves (docs/assets/site_hooks.py).
+    assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith("decisions/")}
+
+
+def test_the_site_needs_no_network() -> None:
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert site["theme"]["font"] is False
+    assert "offline" in site["plugins"]
+    assert [file for file in site["extra"]["polyfills"] if not (DOCS / file).is_file()] == []
+    assert "extra_javascript" not in site
