@@ -1,6 +1,7 @@
 """Tokens per CPU-second of the whole GRPO step: rlinf beside TRL's GRPOTrainer.
 
     python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--engines rlinf,trl] [--write]
+    python benchmarks/grpo_vs_trl.py --model models/smollm2 --engines rlinf,rlinf_float32,trl,trl_bfloat16,trl_autocast
 
 A step is everything between two optimiser steps: generation, reward, advantages, loss, backward pass, optimiser and,
 for rlinf, sending the weights to the sampler and writing the step's metrics. Both libraries load the same weights (a
@@ -11,6 +12,12 @@ The learning rate is so small that response lengths stay what they were at the s
 ``fixed``: the model can't end a response, so each has 32 tokens. ``variable``: it ends one with a chance of about 3%
 after every token, so lengths are geometric with a mean of about a third of the cap of 96. ``_long``: the same with
 prompts of about 64 tokens instead of about 10. Completion tokens are counted alike, the end token included.
+
+With ``--model FOLDER`` a pretrained chat model (SmolLM2-135M-Instruct) takes the place of the tiny one, and both
+libraries apply its chat template. ``fixed`` then means that no token it would draw ends a response, ``variable`` that
+it ends its answers as it was taught to, at 32 tokens at most. rlinf computes in bfloat16 then, where the CPU has
+instructions for it. TRL is offered in float32, with its ``bf16`` option (float32 weights, autocast), and with a model
+that was loaded in bfloat16, weights and optimiser included, which loses small updates.
 
 Every figure comes from a process of its own; the libraries take turns. CPU time is that of the process and its
 children; the first steps of a process are not counted.
@@ -26,12 +33,13 @@ import math
 import os
 import platform
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +47,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "grpo_vs_trl.md"
+PRETRAINED_RESULTS = RESULTS.with_name("grpo_vs_trl_pretrained.md")
+NEVER_DRAWN = "<jupyter_script>"
+"""A token of SmolLM2's vocabulary that no answer has: where it ends a response, none ends."""
 PROMPTS, GROUP = 8, 8
 TASKS = 512
 VOCABULARY = 512
@@ -62,7 +73,14 @@ ENVIRONMENT = {
     "TRANSFORMERS_VERBOSITY": "error",
     "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'envs'}",
 }
-LABELS = {"rlinf": "rlinf, `hf`", "rlinf_vllm": "rlinf, `vllm`", "trl": "TRL `GRPOTrainer`"}
+LABELS = {
+    "rlinf": "rlinf, `hf`",
+    "rlinf_float32": "rlinf, `hf`, float32",
+    "rlinf_vllm": "rlinf, `vllm`",
+    "trl": "TRL `GRPOTrainer`, float32",
+    "trl_autocast": "TRL, `bf16=True`",
+    "trl_bfloat16": "TRL, all in bfloat16",
+}
 TRL_SETTINGS = {
     "per_device_train_batch_size": PROMPTS * GROUP,
     "num_generations": GROUP,
@@ -96,6 +114,8 @@ class Case:
     """Of the end token, after every token of the untrained model."""
     terms: int
     """Numbers to add in each prompt; each is two tokens."""
+    pretrained: str | None = None
+    """Folder of a chat model instead of the tiny one."""
 
 
 CASES = {
@@ -103,6 +123,10 @@ CASES = {
     "variable": Case(cap=96, end_probability=0.029, terms=3),
     "fixed_long": Case(cap=32, end_probability=0.0, terms=30),
     "variable_long": Case(cap=96, end_probability=0.029, terms=30),
+}
+PRETRAINED_CASES = {
+    "fixed": Case(cap=32, end_probability=0.0, terms=2),
+    "variable": Case(cap=32, end_probability=1.0, terms=2),
 }
 
 
@@ -177,6 +201,9 @@ def make_env(case: Case) -> Any:
 
 def save_policy(case: Case, folder: Path) -> None:
     """Weights and tokenizer, as a folder that both libraries load."""
+    if case.pretrained is not None:
+        copy_pretrained(case, folder)
+        return
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -192,6 +219,22 @@ def save_policy(case: Case, folder: Path) -> None:
     set_end_probability(model, tokenizer.eos_token_id, case.end_probability)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def copy_pretrained(case: Case, folder: Path) -> None:
+    """The chat model, with another end of responses where they are to be of one length."""
+    from transformers import AutoTokenizer
+
+    assert case.pretrained is not None
+    shutil.copytree(case.pretrained, folder)
+    if case.end_probability > 0:
+        return
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.eos_token = NEVER_DRAWN
+    tokenizer.save_pretrained(folder)
+    for name in ("config.json", "generation_config.json"):
+        content = json.loads((folder / name).read_text()) | {"eos_token_id": tokenizer.eos_token_id}
+        (folder / name).write_text(json.dumps(content))
 
 
 def set_end_probability(model: Any, end: int, probability: float) -> None:
@@ -219,7 +262,9 @@ def set_end_probability(model: Any, end: int, probability: float) -> None:
 # -- the two libraries -------------------------------------------------------------------------------------------------
 
 
-def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int, *, sampler: str = "hf") -> Figures:
+def run_rlinf(
+    case: Case, policy: Path, scratch: Path, steps: int, *, sampler: str = "hf", dtype: str = "auto"
+) -> Figures:
     """The training loop of ``rlinf train`` in one process; the progress display is what tells when a step ends."""
     from rlinf.cluster import connect
     from rlinf.config import load_mapping
@@ -234,7 +279,7 @@ def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int, *, sampler: s
         def step(self, step: int, metrics: Mapping[str, float]) -> None:
             clock.tick(int(metrics["rollout/tokens"]), metrics["reward/mean"])
 
-    config = load_mapping(rlinf_config(case, policy, scratch, steps, sampler), source="benchmark")
+    config = load_mapping(rlinf_config(case, policy, scratch, steps, sampler, dtype), source="benchmark")
     display = Display(name="benchmark", mode="none", total=steps, done=0)
     with connect(config.cluster) as cluster:
         folder = RunDirectory.open(config)
@@ -242,13 +287,13 @@ def run_rlinf(case: Case, policy: Path, scratch: Path, steps: int, *, sampler: s
     return clock.figures()
 
 
-def rlinf_config(case: Case, policy: Path, scratch: Path, steps: int, sampler: str) -> dict[str, Any]:
+def rlinf_config(case: Case, policy: Path, scratch: Path, steps: int, sampler: str, dtype: str) -> dict[str, Any]:
     """What a user would write in YAML."""
     return {
         "run": {"name": "benchmark", "dir": str(scratch / "run"), "max_steps": steps},
         "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": env_options(case)},
         "data": {"max_prompt_length": 128},
-        "policy": {"path": str(policy)},
+        "policy": {"path": str(policy), "dtype": dtype},
         "rollout": {"sampler": sampler, "batch_size": PROMPTS, "max_new_tokens": case.cap},
         "algorithm": {"adv_type": "grpo", "group_size": GROUP},
         "learner": {"optimizer": {"lr": LEARNING_RATE}},
@@ -259,7 +304,9 @@ def rlinf_config(case: Case, policy: Path, scratch: Path, steps: int, sampler: s
     }
 
 
-def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
+def run_trl(
+    case: Case, policy: Path, scratch: Path, steps: int, *, dtype: str = "float32", autocast: bool = False
+) -> Figures:
     """GRPOTrainer with what costs least of its settings on a CPU."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
@@ -268,8 +315,9 @@ def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
     clock = StepClock()
     tokens, earned = [0], [0.0]
 
-    def reward(prompts: list[str], completions: list[str], completion_ids: list[list[int]], **_: Any) -> list[float]:
-        scores = [letters(prompt="", response=text, answer="", row={}) for text in completions]
+    def reward(prompts: list[Any], completions: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        texts = [text if isinstance(text, str) else text[-1]["content"] for text in completions]
+        scores = [letters(prompt="", response=text, answer="", row={}) for text in texts]
         tokens[0], earned[0] = sum(map(len, completion_ids)), statistics.mean(scores)
         return scores
 
@@ -279,7 +327,7 @@ def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
 
     env = make_env(case)
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(policy, dtype="float32", attn_implementation="sdpa"),
+        model=AutoModelForCausalLM.from_pretrained(policy, dtype=dtype, attn_implementation="sdpa"),
         processing_class=AutoTokenizer.from_pretrained(policy),
         reward_funcs=reward,
         args=GRPOConfig(
@@ -287,42 +335,51 @@ def run_trl(case: Case, policy: Path, scratch: Path, steps: int) -> Figures:
             max_steps=steps,
             max_completion_length=case.cap,
             learning_rate=LEARNING_RATE,
-            **TRL_SETTINGS,
+            **(TRL_SETTINGS | {"bf16": autocast}),
         ),
-        train_dataset=Dataset.from_list([{"prompt": env.prompt(i)} for i in range(TASKS)]),
+        train_dataset=Dataset.from_list([{"prompt": trl_prompt(case, env.prompt(i))} for i in range(TASKS)]),
         callbacks=[Clock()],
     )
     trainer.train()
     return clock.figures()
 
 
+def trl_prompt(case: Case, text: str) -> Any:
+    """A message where the model has a chat template, which TRL then applies; otherwise the text."""
+    return [{"role": "user", "content": text}] if case.pretrained is not None else text
+
+
 ENGINES: dict[str, Callable[[Case, Path, Path, int], Figures]] = {
     "rlinf": run_rlinf,
+    "rlinf_float32": functools.partial(run_rlinf, dtype="float32"),
     "rlinf_vllm": functools.partial(run_rlinf, sampler="vllm"),
     "trl": run_trl,
+    "trl_autocast": functools.partial(run_trl, autocast=True),
+    "trl_bfloat16": functools.partial(run_trl, dtype="bfloat16"),
 }
 
 
 # -- repeats and the report --------------------------------------------------------------------------------------------
 
 
-def measure(engine: str, name: str, policy: Path, steps: int) -> Figures:
+def measure(engine: str, case: Case, policy: Path, steps: int) -> Figures:
     """One engine on one case, in this process."""
     import torch
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
-        return ENGINES[engine](CASES[name], policy, Path(scratch), steps + WARM_UP_STEPS)
+        return ENGINES[engine](case, policy, Path(scratch), steps + WARM_UP_STEPS)
 
 
-def measure_apart(engine: str, name: str, policy: Path, steps: int) -> Figures:
+def measure_apart(engine: str, name: str, policy: Path, steps: int, model: str | None) -> Figures:
     """The same in a fresh process.
 
     Raises RuntimeError with the end of its error output where it fails."""
     from rlinf.samplers import environment
 
     done = subprocess.run(
-        [sys.executable, __file__, "--one", engine, name, str(policy), "--steps", str(steps)],
+        [sys.executable, __file__, "--one", engine, name, str(policy), "--steps", str(steps)]
+        + (["--model", model] if model else []),
         env=os.environ | ENVIRONMENT | (environment("vllm", device="cpu") if engine == "rlinf_vllm" else {}),
         capture_output=True,
         text=True,
@@ -341,6 +398,8 @@ def table(results: Results) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, engines in results.items():
+        if not all(engines.values()):
+            continue
         peer = statistics.median(run.speed for run in engines["trl"])
         for engine, runs in engines.items():
             speeds = [run.speed for run in runs]
@@ -362,46 +421,56 @@ def report(results: Results, options: argparse.Namespace) -> str:
     return (
         "## The whole GRPO step beside TRL\n\n"
         f"`python benchmarks/grpo_vs_trl.py --repeats {options.repeats} --steps {options.steps} "
-        f"--cases {','.join(results)} --engines {options.engines} --write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
-        f"Python {platform.python_version()}, {platform.machine()}, one thread, float32, "
+        f"--cases {','.join(results)} --engines {options.engines}{' --model models/smollm2' if options.model else ''} "
+        f"--write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
+        f"Python {platform.python_version()}, {platform.machine()}, one thread, {'' if options.model else 'float32, '}"
         f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores.\n\n"
         f"{table(results)}\n\n"
         f"Medians over {counts} processes of {options.steps} steps each, after {WARM_UP_STEPS} that are not "
-        f"counted; the libraries take turns. {PROMPTS} prompts x {GROUP} responses a step, Qwen2 architecture with "
-        "0.9M parameters, the same weights, tokenizer, prompts and reward function; the script's docstring says what "
+        f"counted; the libraries take turns. {PROMPTS} prompts x {GROUP} responses a step, "
+        f"{'SmolLM2-135M-Instruct' if options.model else 'Qwen2 architecture with 0.9M parameters'}, the same weights, "
+        " tokenizer, prompts and reward function; the script's docstring says what "
         "the cases are. rlinf: `cluster.backend=local`, `rollout.sampler` as named, everything else at its default. "
         f"TRL: {settings}, everything else at its default.\n"
     )
+
+
+def cases_of(model: str | None) -> Mapping[str, Case]:
+    """By name: of the tiny model, or of the pretrained one."""
+    if model is None:
+        return CASES
+    return {name: replace(case, pretrained=model) for name, case in PRETRAINED_CASES.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", help="default: all")
     parser.add_argument("--engines", default="rlinf,trl", help=f"some of {', '.join(ENGINES)}; trl among them")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    parser.add_argument("--model", help="folder of a pretrained chat model instead of the tiny one: models/smollm2")
     parser.add_argument("--one", nargs=3, metavar=("ENGINE", "CASE", "POLICY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
         engine, name, policy = options.one
-        print(json.dumps(asdict(measure(engine, name, Path(policy), options.steps))))
+        print(json.dumps(asdict(measure(engine, cases_of(options.model)[name], Path(policy), options.steps))))
         return
     os.environ.update(ENVIRONMENT)
     sys.path[:0] = ENVIRONMENT["PYTHONPATH"].split(os.pathsep)
     results: Results = {}
+    cases = cases_of(options.model)
     with tempfile.TemporaryDirectory() as scratch:
-        for repeat, name in itertools.product(range(options.repeats), options.cases.split(",")):
+        for repeat, name in itertools.product(range(options.repeats), (options.cases or ",".join(cases)).split(",")):
             policy = Path(scratch) / name
             if repeat == 0:
-                save_policy(CASES[name], policy)
+                save_policy(cases[name], policy)
                 results[name] = {engine: [] for engine in options.engines.split(",")}
             for engine, runs in results[name].items():
-                runs.append(measure_apart(engine, name, policy, options.steps))
+                runs.append(measure_apart(engine, name, policy, options.steps, options.model))
                 print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)
             if options.write:
-                RESULTS.parent.mkdir(parents=True, exist_ok=True)
-                RESULTS.write_text(report(results, options))
+                (PRETRAINED_RESULTS if options.model else RESULTS).write_text(report(results, options))
     print(table(results))
 
 

@@ -5,6 +5,7 @@ A sampler (``rlinf/samplers``) acts for it; ``evaluate`` is here. A test holds t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -108,8 +109,9 @@ class CausalLMPolicy(ResponseModel):
             yield from by_expert((name, tensor) for name, tensor in named if ".lora_" not in name)
 
     def save_pretrained(self, folder: str) -> None:
-        """A folder that ``AutoModelForCausalLM`` loads."""
+        """A folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
         if self.is_lora:
+            self.model.save_pretrained(os.path.join(folder, "adapter"))
             with _merged(self.model) as merged:
                 state = {n.replace(".base_layer.", "."): t for n, t in _untied(merged) if ".lora_" not in n}
                 merged.save_pretrained(folder, state_dict=state)

@@ -18,7 +18,7 @@ from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.samplers.spec import sampler_spec
 from rlinf.train.build.devices import Devices
-from rlinf.train.build.text import with_dtype
+from rlinf.train.build.text import settled
 from rlinf.train.build.text_learner import language_model
 from rlinf.train.evaluation.text import sample
 
@@ -80,7 +80,7 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     )
     tokenizer.save_pretrained(str(folder / "tokenizer"))
     devices = Devices.of(config)
-    config, _ = with_dtype(config, devices)
+    config, _ = settled(config, devices)
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = HFSampler(

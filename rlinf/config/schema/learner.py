@@ -82,7 +82,8 @@ class LearnerConfig:
     micro_batch_tokens: int = 16_384
     """Rows are packed into micro-batches of at most so many tokens (text, vla) or decisions (actor_critic).
 
-    It has no influence on the result."""
+    Text on a CPU: fewer where half of the machine's memory does not hold them beside weights and optimiser. It has no
+    influence on the result."""
     compare_float32_every: int = 0
     """Text, `backend: torch`, activations in bfloat16: every so many steps the gradient and the log-probabilities
     of one micro-batch are computed in float32 as well, and their distance is logged

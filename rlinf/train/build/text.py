@@ -10,6 +10,8 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
+from rlinf.config.machine import memory_bytes
+from rlinf.config.plan.micro_batch import fitting_micro_batch
 from rlinf.config.plan.precision import policy_dtype
 from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
@@ -38,7 +40,7 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     devices = Devices.of(config)
-    config, precision = with_dtype(config, devices)
+    config, precision = settled(config, devices)
     envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
@@ -97,7 +99,7 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     from rlinf.models.loading import load_tokenizer
 
     devices = Devices.of(config)
-    config, _ = with_dtype(config, devices)
+    config, _ = settled(config, devices)
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
@@ -109,12 +111,21 @@ def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> Text
     return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
 
 
-def with_dtype(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
-    """The configuration with the precision that all workers compute in, and a note where it is not the usual one."""
+def settled(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
+    """The configuration with what this machine decides, the same for all workers: precision and size of micro-batches.
+
+    Notes tell where they are not what the configuration alone would say.
+    """
     dtype = policy_dtype(config, on_gpu=devices.learner > 0 or devices.sampler > 0)
     chosen = config.policy.dtype == "auto" and dtype == "bfloat16" and devices.learner == 0
-    note = {"policy.dtype auto": "bfloat16: a large model, and this CPU has instructions for it"} if chosen else {}
-    return replace(config, policy=replace(config.policy, dtype=dtype)), note
+    notes = {"policy.dtype auto": "bfloat16: a large model, and this CPU has instructions for it"} if chosen else {}
+    config = replace(config, policy=replace(config.policy, dtype=dtype))
+    if devices.learner == 0:
+        asked, fits = config.learner.micro_batch_tokens, fitting_micro_batch(config, memory_bytes())
+        if fits < asked:
+            notes["learner.micro_batch_tokens"] = f"{fits}: {asked} do not fit into half of this machine's memory"
+            config = replace(config, learner=replace(config.learner, micro_batch_tokens=fits))
+    return config, notes
 
 
 def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
