@@ -85,10 +85,10 @@ import os, sys
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
 from rlinf.config.schema import EnvConfig
 import numpy as np
-sub-environments = IsolatedVecEnv(EnvConfig("trouble:Trouble-v0", isolation="process"), 1)
-sub-environments.reset([0], [0])
-print(sub-environments._processes[0]._process.pid, flush=True)
-sub-environments.step([0], np.array([4]))
+vec_env = IsolatedVecEnv(EnvConfig("trouble:Trouble-v0", isolation="process"), 1)
+vec_env.reset([0], [0])
+print(vec_env._processes[0]._process.pid, flush=True)
+vec_env.step([0], np.array([4]))
 """
 
 
