@@ -58,21 +58,21 @@ class Cost:
     cpu: float
 
 
-def measure(options: EnvConfig, num_lanes: int, steps: int) -> Cost:
-    lanes = make_vec_env(options, num_lanes)
-    everyone = list(range(num_lanes))
-    actions = np.random.default_rng(0).integers(0, 2, (steps, num_lanes))
-    lanes.reset(everyone, everyone)
+def measure(options: EnvConfig, num_envs: int, steps: int) -> Cost:
+    vec_env = make_vec_env(options, num_envs)
+    everyone = list(range(num_envs))
+    actions = np.random.default_rng(0).integers(0, 2, (steps, num_envs))
+    vec_env.reset(everyone, everyone)
     walls, before = [], cpu_seconds()
     for action in actions:
         began = time.perf_counter()
-        result = lanes.step(everyone, action)
+        result = vec_env.step(everyone, action)
         walls.append(time.perf_counter() - began)
         over = np.nonzero(result.terminated | result.truncated)[0].tolist()
         if over:
-            lanes.reset(over, over)
+            vec_env.reset(over, over)
     spent = cpu_seconds() - before
-    lanes.close()
+    vec_env.close()
     return Cost(statistics.median(walls) * 1e6, spent / steps * 1e6)
 
 
@@ -90,13 +90,11 @@ def table(python: str | None, steps: int) -> str:
         "| environment | envs | in process, CPU us | isolated, CPU us | in process, median us | isolated, median us |",
         "|---|---|---|---|---|---|",
     ]
-    for env_id, num_lanes in _CASES:
-        here = measure(EnvConfig(env_id, vectorization="sync"), num_lanes, steps)
-        there = measure(EnvConfig(env_id, isolation="process", python=python), num_lanes, steps)
+    for env_id, num_envs in _CASES:
+        here = measure(EnvConfig(env_id, vectorization="sync"), num_envs, steps)
+        there = measure(EnvConfig(env_id, isolation="process", python=python), num_envs, steps)
         name = env_id.replace("isolation:Picture-v0", "84 x 84 x 3 image")
-        lines.append(
-            f"| {name} | {num_lanes} | {here.cpu:.0f} | {there.cpu:.0f} | {here.wall:.0f} | {there.wall:.0f} |"
-        )
+        lines.append(f"| {name} | {num_envs} | {here.cpu:.0f} | {there.cpu:.0f} | {here.wall:.0f} | {there.wall:.0f} |")
     return "\n".join(lines)
 
 
@@ -107,14 +105,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     options = parser.parse_args(arguments)
     os.chdir(Path(__file__).parent)  # the other process finds this module here
-    told = table(options.python, options.steps)
-    print(told)
+    text = table(options.python, options.steps)
+    print(text)
     if options.write:
         RESULTS.write_text(
             "## Isolated environments\n\n"
             f"`python benchmarks/isolation.py --steps {options.steps} --write`, one step of all environments in this "
             "process and in\nanother interpreter (`env.isolation: process`). CPU time is that of both processes; the "
-            f"machine's load was {os.getloadavg()[0]:.0f}\non two cores, so wall-clock times say little.\n\n{told}\n"
+            f"machine's load was {os.getloadavg()[0]:.0f}\non two cores, so wall-clock times say little.\n\n{text}\n"
         )
 
 

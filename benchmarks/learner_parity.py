@@ -101,10 +101,10 @@ def make_model(family: str) -> Any:
 def make_batch() -> Batch:
     """8 prompts of 4 responses each."""
     random = torch.Generator().manual_seed(0)
-    rows, width, slots = 32, 24, SAMPLING.max_new_tokens
+    rows, width, positions = 32, 24, SAMPLING.max_new_tokens
     group = torch.arange(8).repeat_interleave(4)
-    responses = torch.randint(8, slots + 1, (rows,), generator=random)
-    mask = torch.arange(slots) < responses[:, None]
+    responses = torch.randint(8, positions + 1, (rows,), generator=random)
+    mask = torch.arange(positions) < responses[:, None]
     return Batch(
         inputs=named_inputs(
             {
@@ -113,12 +113,12 @@ def make_batch() -> Batch:
                 "response_lengths": responses,
             }
         ),
-        actions=torch.randint(0, VOCABULARY, (rows, slots), generator=random) * mask,
+        actions=torch.randint(0, VOCABULARY, (rows, positions), generator=random) * mask,
         mask=mask,
-        rollout_logprobs=torch.full((rows, slots), -7.0) * mask,
+        rollout_logprobs=torch.full((rows, positions), -7.0) * mask,
         rewards=torch.zeros(rows),
         group_ids=group,
-        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
+        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
         advantages=torch.randn(rows, 1, generator=random) * mask,
     )
 

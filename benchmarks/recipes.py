@@ -151,7 +151,7 @@ def _mean(rows: Sequence[Measured], name: str) -> float:
 
 
 def differences(runs: Sequence[Measured], budget: int) -> str:
-    """Every recipe minus grpo, seed by seed from the same start: which of them can be told apart from it."""
+    """Every recipe minus grpo, seed by seed from the same start: which of them can be distinguished from it."""
     after = {(run.recipe, run.seed): run.after for run in runs if run.budget == budget}
     lines = []
     for recipe in ALL:
@@ -160,7 +160,7 @@ def differences(runs: Sequence[Measured], budget: int) -> str:
             continue
         gains = [after[recipe, seed] - after["grpo", seed] for seed in seeds]
         mean, half = statistics.mean(gains), T95[len(seeds)] * statistics.stdev(gains) / len(seeds) ** 0.5
-        verdict = "can not be told apart" if abs(mean) <= half else ("better" if mean > 0 else "worse")
+        verdict = "cannot be distinguished" if abs(mean) <= half else ("better" if mean > 0 else "worse")
         lines.append(f"| `{recipe}` | {100 * mean:+.1f} ± {100 * half:.1f} | {verdict} |")
     return "\n".join([f"| against `grpo` at {budget:,} tokens | points, paired by seed | |", "|---|---|---|", *lines])
 

@@ -51,7 +51,7 @@ class ChildProcess:
                 prints, nowhere, or a file.
 
         Raises:
-            OSError: the program can not be started.
+            OSError: the program cannot be started.
         """
         streams = {"keep": subprocess.PIPE, "inherit": None, "drop": subprocess.DEVNULL}
         stdout = streams[output] if isinstance(output, str) else output

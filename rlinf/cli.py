@@ -76,7 +76,7 @@ def _run(words: list[str]) -> int:
 
 
 def _guarded(command: Callable[[], int]) -> int:
-    """The command's exit code, or that of what went wrong, which is told."""
+    """The command's exit code, or that of what went wrong, which is reported."""
     try:
         return command()
     except Stopped as stop:
@@ -90,10 +90,10 @@ def _guarded(command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        return _told(error)
+        return _reported(error)
 
 
-def _told(error: Exception) -> int:
+def _reported(error: Exception) -> int:
     """Says what went wrong, as briefly as it allows; returns the exit code."""
     from rlinf.cluster.errors import ClusterError
     from rlinf.config.problems import ConfigErrors

@@ -1,11 +1,12 @@
-"""What one slot is when an action is a chunk: [B, C chunks, K actions, D dimensions] -> [B, T].
+"""What one position is when an action is a chunk: [B, C chunks, K actions, D dimensions] -> [B, T].
 
-``chunk_level``: one slot a chunk (T = C); ``action_level``: one an action (T = C K); ``token_level``: one a dimension
-of an action (T = C K D). A mask is refined together with what it covers, so a mean is always over the real slots of
-its own level.
+``chunk_level``: one position a chunk (T = C); ``action_level``: one an action (T = C K); ``token_level``: one a
+dimension of an action (T = C K D). A mask is refined together with what it covers, so a mean is always over the real
+positions of its own level.
 
-Policies report at these levels, rollouts lay their columns out by them, and the batch says how many slots a decision
-and a reward have (``Batch.decision_slots``, ``Batch.reward_slots``): nobody else asks what a slot is.
+Policies report at these levels, rollouts lay their columns out by them, and the batch says how many positions a
+decision and a reward have (``Batch.positions_per_decision``, ``Batch.positions_per_reward``): nobody else asks what a
+position is.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Levels:
 class Granularity(Levels):
     """Levels for chunks of K actions of D dimensions; `Granularity.of(levels, actions=K, dimensions=D)` makes one.
 
-    A reward with more slots in a chunk than the log-probability it is to be credited to is a ValueError.
+    A reward with more positions in a chunk than the log-probability it is to be credited to is a ValueError.
     """
 
     actions: int = 1
@@ -58,29 +59,29 @@ class Granularity(Levels):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._slots(self.reward_type) > self._slots(self.logprob_type):
+        if self._positions_of(self.reward_type) > self._positions_of(self.logprob_type):
             raise ValueError(
                 f"reward_type {self.reward_type} is finer than logprob_type {self.logprob_type}: "
-                "an advantage has no slot to go to"
+                "an advantage has no position to go to"
             )
 
     @property
-    def decision_slots(self) -> int:
-        """Slots of the loss in a chunk."""
-        return self._slots(self.logprob_type)
+    def positions_per_decision(self) -> int:
+        """Positions of the loss in a chunk."""
+        return self._positions_of(self.logprob_type)
 
     @property
     def decision_rewards(self) -> int:
-        """Slots of the rewards in a chunk; a critic has as many values to tell."""
-        return self._slots(self.reward_type)
+        """Positions of the rewards in a chunk; a critic has as many values to tell."""
+        return self._positions_of(self.reward_type)
 
     @property
-    def reward_slots(self) -> int:
-        """Slots of the loss that share a reward, a value and an advantage."""
-        return self.decision_slots // self.decision_rewards
+    def positions_per_reward(self) -> int:
+        """Positions of the loss that share a reward, a value and an advantage."""
+        return self.positions_per_decision // self.decision_rewards
 
     def rewards(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """[B, C, K] -> [B, T] of ``reward_type``: summed over the acted actions of a slot; ``mask`` [B, C, K].
+        """[B, C, K] -> [B, T] of ``reward_type``: summed over the acted actions of a position; ``mask`` [B, C, K].
 
         >>> Granularity(actions=2, dimensions=7).rewards(torch.tensor([[[1., 2.], [3., 9.]]]),
         ...     torch.tensor([[[True, True], [True, False]]]))
@@ -89,7 +90,7 @@ class Granularity(Levels):
         return self._sum(rewards[..., None], mask, self.reward_type)
 
     def logprobs(self, logprobs: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, C, K, D] -> [B, T] of ``logprob_type``: those of independent parts of a slot add up.
+        """[B, C, K, D] -> [B, T] of ``logprob_type``: those of independent parts of a position add up.
 
         ``mask`` [B, C, K] says which actions were carried out; None: all.
 
@@ -114,7 +115,7 @@ class Granularity(Levels):
         return (summed.view_as(parts) * parts).sum(dim=-1) / parts.sum(dim=-1).clamp(min=1)
 
     def mask(self, mask: Tensor) -> Tensor:
-        """[B, C, K] (the actions carried out) -> the slots of the loss [B, T]; a chunk is real if an action is.
+        """[B, C, K] (the actions carried out) -> the positions of the loss [B, T]; a chunk is real if an action is.
 
         >>> Granularity(actions=2, dimensions=2, logprob_type="token_level").mask(torch.tensor([[[True, False]]]))
         tensor([[ True,  True, False, False]])
@@ -122,19 +123,23 @@ class Granularity(Levels):
         return self._mask(mask, self.logprob_type)
 
     def decisions(self, mask: Tensor) -> Tensor:
-        """Slots of the loss [B, T] -> the chunks of which an action was carried out [B, C].
+        """Positions of the loss [B, T] -> the chunks of which an action was carried out [B, C].
 
         >>> Granularity(dimensions=2, logprob_type="token_level").decisions(torch.tensor([[True, True, False, False]]))
         tensor([[ True, False]])
         """
-        return mask if self.decision_slots == 1 else mask.unflatten(1, (-1, self.decision_slots)).any(dim=2)
+        return (
+            mask
+            if self.positions_per_decision == 1
+            else mask.unflatten(1, (-1, self.positions_per_decision)).any(dim=2)
+        )
 
     def reward_mask(self, mask: Tensor) -> Tensor:
-        """[B, C, K] -> the slots of the rewards [B, T]."""
+        """[B, C, K] -> the positions of the rewards [B, T]."""
         return self._mask(mask, self.reward_type)
 
     def flags(self, flags: Tensor) -> Tensor:
-        """``terminated`` or ``truncated`` [B, C, K] -> slots of rewards [B, T]: true if an action has it."""
+        """``terminated`` or ``truncated`` [B, C, K] -> positions of rewards [B, T]: true if an action has it."""
         return self._mask(flags, self.reward_type)
 
     def spread(self, column: Tensor) -> Tensor:
@@ -151,12 +156,12 @@ class Granularity(Levels):
         >>> Granularity(dimensions=3, logprob_type="token_level").first(torch.tensor([[5., 6.]]))
         tensor([[5., 0., 0., 6., 0., 0.]])
         """
-        placed = column.new_full((*column.shape, self.reward_slots), fill)
+        placed = column.new_full((*column.shape, self.positions_per_reward), fill)
         placed[..., 0] = column
         return placed.flatten(1)
 
-    def _slots(self, level: Level) -> int:
-        """How many slots of ``level`` a chunk has."""
+    def _positions_of(self, level: Level) -> int:
+        """How many positions of ``level`` a chunk has."""
         return {"chunk_level": 1, "action_level": self.actions, "token_level": self.actions * self.dimensions}[level]
 
     def _sum(self, parts: Tensor, mask: Tensor | None, level: Level) -> Tensor:
@@ -172,5 +177,5 @@ class Granularity(Levels):
         return actions if level == "action_level" else actions.repeat_interleave(self.dimensions, dim=1)
 
     def _refine(self, column: Tensor, level: Level) -> Tensor:
-        times = self.decision_slots // self._slots(level)
+        times = self.positions_per_decision // self._positions_of(level)
         return column if times == 1 else column.repeat_interleave(times, dim=1)

@@ -91,7 +91,7 @@ class TextInputs(Inputs):
 
     def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
         """Raises :class:`BatchError`: a token depends on those before it."""
-        raise BatchError("the tokens of a response can not be rows of their own")
+        raise BatchError("the tokens of a response cannot be rows of their own")
 
     @classmethod
     def join(cls, parts: Sequence[Inputs]) -> Self:

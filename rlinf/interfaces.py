@@ -17,13 +17,13 @@ from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput,
 class Policy(Protocol):
     """What a learner trains, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
-    B rows by T slots as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's; those of another kind than
+    B rows by T positions as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's; those of another kind than
     the policy reads are a :class:`rlinf.types.BatchError`.
     """
 
     @property
-    def slots_independent(self) -> bool:
-        """Whether a slot can be evaluated without the slots before it (a policy without memory)."""
+    def positions_independent(self) -> bool:
+        """Whether a position can be evaluated without the positions before it (a policy without memory)."""
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient.
@@ -35,7 +35,7 @@ class Policy(Protocol):
         """The size of each row, by which rows are packed into micro-batches and shared among ranks."""
 
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Updates running statistics with the valid slots: after a batch's updates, on every rank."""
+        """Updates running statistics with the valid positions: after a batch's updates, on every rank."""
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight and running statistic under the name that a sampler or a checkpoint file knows it by."""
@@ -56,7 +56,7 @@ class ActingPolicy(Policy, Protocol):
 
     @property
     def granularity(self) -> Granularity:
-        """How many slots a decision has, and which of them share a reward."""
+        """How many positions a decision has, and which of them share a reward."""
 
     @property
     def noise_kind(self) -> str:

@@ -3,7 +3,7 @@
 Shape legend, used in every docstring of the project:
 
     B  rows: one response, one episode, or one agent conversation
-    T  slots of a row: response tokens, environment decisions, or the finer unit ``logprob_type`` picks
+    T  positions of a row: response tokens, environment decisions, or the finer unit ``logprob_type`` picks
     P  prompt tokens
     K  actions of a chunk
     D  dimensions of one action
@@ -43,8 +43,8 @@ __all__ = [
 
 Metrics = dict[str, float]
 
-# The per-slot columns [B, T], and what a short row is padded with when T grows:
-_SLOT_FILL: dict[str, float] = {
+# The per-position columns [B, T], and what a short row is padded with when T grows:
+_POSITION_FILL: dict[str, float] = {
     "mask": False,
     "rollout_logprobs": 0.0,
     "old_logprobs": 0.0,
@@ -66,7 +66,7 @@ _PER_ROW = ("group_ids", "greedy_rewards", "correct")
 
 @dataclass(frozen=True)
 class Batch:
-    """B rows by T slots, with everything that the algorithm layer, the learner and the report read.
+    """B rows by T positions, with everything that the algorithm layer, the learner and the report read.
 
     Shapes and dtypes are checked when the batch is made; a wrong one is a :class:`BatchError` that names the column.
     """
@@ -80,21 +80,22 @@ class Batch:
     rollout_logprobs: Tensor
     """[B, T] float32, the behaviour policy's log-probabilities, as the sampler reported them."""
     rewards: Tensor
-    """[B] outcome or [B, T] per-slot rewards, float32."""
+    """[B] outcome or [B, T] per-position rewards, float32."""
     group_ids: Tensor
     """[B] int64; rows with the same prompt or start state share one. Order and equal sizes are never assumed."""
     policy_version: Tensor
-    """[B, T] int32: the version of the weights that chose each slot."""
+    """[B, T] int32: the version of the weights that chose each position."""
     terminated: Tensor | None = None
-    """[B, T] bool: the episode ended in this slot by the task's own rules."""
+    """[B, T] bool: the episode ended in this position by the task's own rules."""
     truncated: Tensor | None = None
-    """[B, T] bool: the row was cut in this slot (a time or length limit)."""
+    """[B, T] bool: the row was cut in this position (a time or length limit)."""
     old_values: Tensor | None = None
-    """[B, T] float32: critic at the slot, before the update."""
+    """[B, T] float32: critic at the position, before the update."""
     bootstrap_values: Tensor | None = None
-    """[B, T] float32: critic at the observation after the slot; read where ``truncated``, or at a row's last slot."""
+    """[B, T] float32: critic at the observation after the position; read where ``truncated``, or at a row's last
+    position."""
     step_rewards: Tensor | None = None
-    """[B, T] float32: process rewards at the slot a step ends in, NaN elsewhere."""
+    """[B, T] float32: process rewards at the position a step ends in, NaN elsewhere."""
     old_logprobs: Tensor | None = None
     """[B, T] float32: the proximal policy's, recomputed by the learner before the update."""
     ref_logprobs: Tensor | None = None
@@ -108,37 +109,40 @@ class Batch:
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
     anchor_ids: Tensor | None = None
-    """[B, T] int64: the state that a turn answers, at the turn's first slot: equal where the environment said the same;
+    """[B, T] int64: the state that a turn answers, at the turn's first position: equal where the environment said the
+    same;
     -1 elsewhere."""
     correct: Tensor | None = None
     """[B] bool: the verifier's verdict."""
     domains: Sequence[str] | None = None
     """[B] names of the task families, whose rewards may be normalised apart."""
-    decision_slots: int = 1
-    """Slots of one decision: ``actions`` and ``inputs`` have T / decision_slots of them."""
-    reward_slots: int = 1
-    """Slots that share a reward (which stands at their first), a value, an advantage and an episode's end."""
+    positions_per_decision: int = 1
+    """Positions of one decision: ``actions`` and ``inputs`` have T / positions_per_decision of them."""
+    positions_per_reward: int = 1
+    """Positions that share a reward (which stands at their first), a value, an advantage and an episode's end."""
     metadata: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Per-row facts for reports (prompt text, response text, verdict, task id); length B each."""
 
     def __post_init__(self) -> None:
         if self.mask.ndim != 2 or self.mask.dtype != torch.bool:
             raise BatchError(f"mask must be bool [B, T], got {self.mask.dtype} {tuple(self.mask.shape)}")
-        rows, slots = self.mask.shape
-        for name in _SLOT_FILL:
+        rows, positions = self.mask.shape
+        for name in _POSITION_FILL:
             column = getattr(self, name)
-            if column is not None and tuple(column.shape) != (rows, slots):
-                raise BatchError(f"{name} must be [B, T] = [{rows}, {slots}], got {tuple(column.shape)}")
-        if slots % self.decision_slots or self.decision_slots % self.reward_slots:
+            if column is not None and tuple(column.shape) != (rows, positions):
+                raise BatchError(f"{name} must be [B, T] = [{rows}, {positions}], got {tuple(column.shape)}")
+        if positions % self.positions_per_decision or self.positions_per_decision % self.positions_per_reward:
             raise BatchError(
-                f"T = {slots} must be a multiple of decision_slots = {self.decision_slots}, and that of "
-                f"reward_slots = {self.reward_slots}"
+                f"T = {positions} must be a multiple of positions_per_decision = {self.positions_per_decision}, "
+                f"and that of positions_per_reward = {self.positions_per_reward}"
             )
-        decisions = slots // self.decision_slots
+        decisions = positions // self.positions_per_decision
         if tuple(self.actions.shape[:2]) != (rows, decisions):
             raise BatchError(f"actions must lead with [B, T] = [{rows}, {decisions}], got {tuple(self.actions.shape)}")
-        if tuple(self.rewards.shape) not in ((rows,), (rows, slots)):
-            raise BatchError(f"rewards must be [B] or [B, T] with B={rows}, T={slots}, got {tuple(self.rewards.shape)}")
+        if tuple(self.rewards.shape) not in ((rows,), (rows, positions)):
+            raise BatchError(
+                f"rewards must be [B] or [B, T] with B={rows}, T={positions}, got {tuple(self.rewards.shape)}"
+            )
         for name in _PER_ROW:
             column = getattr(self, name)
             if column is not None and tuple(column.shape) != (rows,):
@@ -157,7 +161,7 @@ class Batch:
         return self.mask.shape[0]
 
     @property
-    def num_slots(self) -> int:
+    def num_positions(self) -> int:
         return self.mask.shape[1]
 
     def replace(self, **columns: Any) -> Self:
@@ -185,12 +189,12 @@ class Batch:
             return self
         return self.replace(**self._columns(lambda tensor: tensor.to(device)), inputs=self.inputs.to(device))
 
-    def slots_as_rows(self) -> Self:
+    def decisions_as_rows(self) -> Self:
         """Every true decision as a row of its own, for policies without memory. Outcome rewards stay behind."""
-        by_decision = self.mask.unflatten(1, (-1, self.decision_slots))
+        by_decision = self.mask.unflatten(1, (-1, self.positions_per_decision))
         rows, decisions = by_decision.any(dim=2).nonzero(as_tuple=True)
         columns: dict[str, Any] = {"actions": self.actions[rows, decisions][:, None]}
-        for name in _SLOT_FILL:
+        for name in _POSITION_FILL:
             column = getattr(self, name)
             columns[name] = None if column is None else column.unflatten(1, by_decision.shape[1:])[rows, decisions]
         inputs = self.inputs.decisions_as_rows(rows, decisions)
@@ -201,16 +205,16 @@ class Batch:
         return self.replace(inputs=inputs, rewards=rewards, domains=None, metadata={}, **columns)
 
     def by_reward(self) -> Self:
-        """The same batch with one slot for each reward: the log-probabilities of its parts add up.
+        """The same batch with one position for each reward: the log-probabilities of its parts add up.
 
-        What the parts share (:attr:`reward_slots`) is what their first one has: actions happen in order, so where any
-        part is real, the first one is.
+        What the parts share (:attr:`positions_per_reward`) is what their first one has: actions happen in order, so
+        where any part is real, the first one is.
         """
-        every = self.reward_slots
+        every = self.positions_per_reward
         if every == 1:
             return self
         columns: dict[str, Any] = {}
-        for name in ("rewards", *_SLOT_FILL):
+        for name in ("rewards", *_POSITION_FILL):
             column = getattr(self, name)
             if column is None or column.ndim == 1:
                 continue
@@ -218,23 +222,25 @@ class Batch:
                 columns[name] = torch.where(self.mask, column, 0.0).unflatten(1, (-1, every)).sum(dim=2)
             else:
                 columns[name] = column[:, ::every]
-        return self.replace(decision_slots=self.decision_slots // every, reward_slots=1, **columns)
+        return self.replace(
+            positions_per_decision=self.positions_per_decision // every, positions_per_reward=1, **columns
+        )
 
     def spread(self, column: Tensor | None) -> Tensor | None:
-        """A column of :meth:`by_reward` for the slots of this batch: every part has what is its reward's."""
-        if column is None or self.reward_slots == 1:
+        """A column of :meth:`by_reward` for the positions of this batch: every part has what is its reward's."""
+        if column is None or self.positions_per_reward == 1:
             return column
-        return torch.where(self.mask, column.repeat_interleave(self.reward_slots, dim=1), 0.0)
+        return torch.where(self.mask, column.repeat_interleave(self.positions_per_reward, dim=1), 0.0)
 
-    def _slots(self, length: int) -> Self:
-        """Cut or pad to ``length`` slots of whole decisions."""
-        decisions = length // self.decision_slots
+    def _positions_of(self, length: int) -> Self:
+        """Cut or pad to ``length`` positions of whole decisions."""
+        decisions = length // self.positions_per_decision
         columns: dict[str, Any] = {"actions": fit(self.actions, decisions, 0)}
-        for name in ("rewards", *_SLOT_FILL):
+        for name in ("rewards", *_POSITION_FILL):
             column = getattr(self, name)
             if column is None or (name == "rewards" and column.ndim == 1):
                 continue
-            columns[name] = fit(column, length, _SLOT_FILL.get(name, 0))
+            columns[name] = fit(column, length, _POSITION_FILL.get(name, 0))
         return self.replace(inputs=self.inputs.fit(decisions), **columns)
 
     def _columns(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
@@ -251,11 +257,11 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     """
     if not batches:
         raise BatchError("there is nothing to concatenate: the list of batches is empty")
-    levels = {(batch.decision_slots, batch.reward_slots) for batch in batches}
+    levels = {(batch.positions_per_decision, batch.positions_per_reward) for batch in batches}
     if len(levels) > 1:
-        raise BatchError(f"(decision_slots, reward_slots) differ between the batches: {sorted(levels)}")
-    slots = max(batch.num_slots for batch in batches)
-    fitted = [batch._slots(slots) for batch in batches]
+        raise BatchError(f"(positions_per_decision, positions_per_reward) differ between the batches: {sorted(levels)}")
+    positions = max(batch.num_positions for batch in batches)
+    fitted = [batch._positions_of(positions) for batch in batches]
     columns: dict[str, Any] = {}
     for item in fields(Batch):
         values = [getattr(batch, item.name) for batch in fitted]
@@ -285,7 +291,7 @@ class Costs:
     """What the rows of a batch cost a policy."""
 
     lengths: Tensor
-    """[B] int64 tokens (text) or slots (simulators) of each row on its own."""
+    """[B] int64 tokens (text) or positions (simulators) of each row on its own."""
     shared: Tensor | None = None
     """[B] int64 tokens of each row that are paid once for all rows of the same owner in a micro-batch."""
     owners: Tensor | None = None

@@ -1,4 +1,4 @@
-"""A child process ends with what it started, its ending is told, and it does not outlive its parent."""
+"""A child process ends with what it started, its ending is reported, and it does not outlive its parent."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def gone(pid: int, *, within_s: float = 20.0) -> bool:
 
 @pytest.mark.parametrize("then", ["import time; time.sleep(600)", "raise SystemExit(3)"])
 def test_what_a_child_started_ends_with_it(tmp_path: os.PathLike[str], then: str) -> None:
-    told = os.path.join(tmp_path, "pid")
-    child = python(STARTS_ANOTHER.format(then=then), told)
+    output = os.path.join(tmp_path, "pid")
+    child = python(STARTS_ANOTHER.format(then=then), output)
     if "Exit" in then:
         assert child.wait(60) == 3
     else:
         assert child.wait(0.0) is None
-        while not (os.path.exists(told) and open(told).read().endswith("\n")):  # noqa: SIM115
+        while not (os.path.exists(output) and open(output).read().endswith("\n")):  # noqa: SIM115
             time.sleep(0.02)
         assert child.kill() == -9
-    assert gone(int(open(told).read()))  # noqa: SIM115
+    assert gone(int(open(output).read()))  # noqa: SIM115
 
 
-def test_an_ending_is_told_with_the_last_lines() -> None:
+def test_an_ending_is_reported_with_the_last_lines() -> None:
     child = python("import os; print('out of\\nroom', flush=True); os.abort()")
     assert child.wait(60) == -6
     assert child.how_it_ended() == "was killed by SIGABRT"

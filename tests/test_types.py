@@ -4,16 +4,16 @@ import torch
 from rlinf.types import Batch, BatchError, ObservationInputs, TextInputs, concatenate
 
 
-def make_batch(rows: int = 3, slots: int = 4, **columns: object) -> Batch:
-    mask = torch.ones(rows, slots, dtype=torch.bool)
+def make_batch(rows: int = 3, positions: int = 4, **columns: object) -> Batch:
+    mask = torch.ones(rows, positions, dtype=torch.bool)
     given = {
-        "inputs": ObservationInputs({"observation": torch.arange(rows * slots).view(rows, slots, 1).float()}),
-        "actions": torch.arange(rows * slots).view(rows, slots),
+        "inputs": ObservationInputs({"observation": torch.arange(rows * positions).view(rows, positions, 1).float()}),
+        "actions": torch.arange(rows * positions).view(rows, positions),
         "mask": mask,
-        "rollout_logprobs": torch.zeros(rows, slots),
+        "rollout_logprobs": torch.zeros(rows, positions),
         "rewards": torch.arange(rows).float(),
         "group_ids": torch.arange(rows),
-        "policy_version": torch.zeros(rows, slots, dtype=torch.int32),
+        "policy_version": torch.zeros(rows, positions, dtype=torch.int32),
         "metadata": {"name": [f"row {i}" for i in range(rows)]},
     }
     return Batch(**{**given, **columns})  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_split_and_concatenate_give_the_batch_back() -> None:
 
 
 def test_concatenate_pads_to_the_longest_row() -> None:
-    joined = concatenate([make_batch(slots=2), make_batch(slots=4)])
+    joined = concatenate([make_batch(positions=2), make_batch(positions=4)])
     assert joined.mask.sum().item() == 3 * 2 + 3 * 4
     assert not joined.mask[0, 2:].any()
 
@@ -63,12 +63,12 @@ def test_a_column_that_only_some_have_is_refused() -> None:
         concatenate([make_batch(), make_batch(old_values=torch.zeros(3, 4))])
 
 
-def test_slots_become_rows_in_order() -> None:
+def test_positions_become_rows_in_order() -> None:
     mask = torch.tensor([[True, False], [True, True]])
-    batch = make_batch(rows=2, slots=2, mask=mask, advantages=torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    flat = batch.slots_as_rows()
+    batch = make_batch(rows=2, positions=2, mask=mask, advantages=torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    flat = batch.decisions_as_rows()
     assert flat.num_rows == 3
-    assert flat.num_slots == 1
+    assert flat.num_positions == 1
     assert flat.advantages is not None
     assert flat.advantages[:, 0].tolist() == [1.0, 3.0, 4.0]
     assert flat.inputs.observations["observation"].shape == (3, 1, 1)

@@ -36,7 +36,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of one split. ``by_hash`` asks the caller to keep only one side of the train/eval divide."""
+    """The rows of one split. ``by_hash`` asks the caller to keep only one split."""
 
     records: Iterator[Record]
     by_hash: bool
@@ -49,7 +49,7 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
     """The rows of ``split``.
 
     A dataset with splits of its own gives them by name; "eval" is then the first of eval, validation, valid, dev, test.
-    Where a dataset has no split for evaluation, "train" and "eval" are the two sides of a hash of the question.
+    Where a dataset has no split for evaluation, "train" and "eval" are the two parts by a hash of the question.
 
     Args:
         path: a file, a folder (saved by ``datasets``, or with one file per split), or a name on the Hugging Face hub.

@@ -119,13 +119,13 @@ def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
     """The scorer that ``module:name`` names: a class (made with ``options``), a function, or an object with ``score``.
 
     Raises:
-        SettingError: the module or the name does not exist, it can not score, or it is no class and there are options.
+        SettingError: the module or the name does not exist, it cannot score, or it is no class and there are options.
     """
     module, _, attribute = name.partition(":")
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise SettingError(f"step scorer {name!r} can not be imported: {error}") from error
+        raise SettingError(f"step scorer {name!r} cannot be imported: {error}") from error
     if inspect.isclass(found):
         found = found(**options)
     elif options:

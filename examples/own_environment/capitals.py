@@ -39,7 +39,7 @@ class ExactMatch:
 
 
 def make(num_envs: int = 1, *, split: str = "train") -> TextTaskEnv:
-    """Eight words are one side; `split` is accepted so that evaluation can name it."""
+    """Eight words are one split; `split` is accepted so that evaluation can name it."""
     return TextTaskEnv(num_envs, Capitals(), ExactMatch())
 
 

@@ -3,7 +3,7 @@
     compute_advantages   rewards -> advantages and returns, by ``adv_type``
     process_rewards      normalisation and clipping of the outcome rewards
     policy_loss          the loss of a whole minibatch, by ``loss_type``
-    aggregate            slots -> scalar, by ``loss_agg_func``
+    aggregate            positions -> scalar, by ``loss_agg_func``
     kl_divergence        elementwise, by ``kl_penalty_type``
 
 The learner's form of ``policy_loss``, which micro-batches and ranks do not change, is ``objective.Objective``; one

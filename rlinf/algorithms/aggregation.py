@@ -1,4 +1,5 @@
-"""From slots to a scalar. The weight of a slot is fixed before the loss is: then every part of a batch simply adds up.
+"""From positions to a scalar. The weight of a position is fixed before the loss is: then every part of a batch simply
+adds up.
 
 >>> l = torch.tensor([[1., 2., 3.], [4., 5., 6.]])
 >>> m = torch.tensor([[True, True, False], [True, False, False]])
@@ -53,7 +54,7 @@ def seq_mean_token_sum_norm(shape: BatchShape) -> Tensor:
     return torch.ones_like(shape.lengths) / shape.max_response_length / (shape.rows if shape.divide_by_rows else 1.0)
 
 
-def slot_weights(
+def token_weights(
     loss_agg_func: str,
     mask: Tensor,
     *,
@@ -61,22 +62,22 @@ def slot_weights(
     sum_norm_divide_by_batch: bool = True,
     shared: int = 1,
 ) -> Tensor:
-    """The weight of every slot [B, T] float32: the loss is ``(per_slot * weights).sum()``; 0 under a false mask.
+    """The weight of every position [B, T] float32: the loss is ``(per_token * weights).sum()``; 0 under a false mask.
 
     ``mask`` [B, T] is that of the whole optimiser step: a micro-batch or a rank takes its rows of the weights. An empty
-    batch has weights 0. With ``shared`` every ``shared`` consecutive slots are the parts of one, which has its own
+    batch has weights 0. With ``shared`` every ``shared`` consecutive positions are the parts of one, which has its own
     weight among its likes and gives each of its valid parts the same share of it: the mean of a column that the parts
     share is what it would be without parts.
 
-    >>> slot_weights("seq-mean-token-mean", torch.tensor([[True, True], [True, False]]))
+    >>> token_weights("seq-mean-token-mean", torch.tensor([[True, True], [True, False]]))
     tensor([[0.2500, 0.2500],
             [0.5000, 0.0000]])
-    >>> slot_weights("token-mean", torch.tensor([[True, True, True, False]]), shared=2)
+    >>> token_weights("token-mean", torch.tensor([[True, True, True, False]]), shared=2)
     tensor([[0.2500, 0.2500, 0.5000, 0.0000]])
     """
     if shared > 1:
         parts = mask.unflatten(1, (-1, shared))
-        whole = slot_weights(
+        whole = token_weights(
             loss_agg_func,
             parts.any(dim=2),
             max_response_length=max_response_length,
@@ -103,7 +104,7 @@ def aggregate(
     sum_norm_divide_by_batch: bool = True,
 ) -> Tensor:
     """The scalar of a whole minibatch; ``values`` [B, T] are not read where ``mask`` [B, T] is false."""
-    weights = slot_weights(
+    weights = token_weights(
         loss_agg_func,
         mask,
         max_response_length=max_response_length,

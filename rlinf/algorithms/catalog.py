@@ -114,7 +114,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "reinforce_pp": Estimator(
         "rlinf.algorithms.advantages.reinforce_pp:reinforce_pp",
         "reward-to-go of outcome minus token KL, whitened over the global batch",
-        "A = whiten(reward-to-go of (R at the last true slot - kl_coef kl_t))",
+        "A = whiten(reward-to-go of (R at the last valid position - kl_coef kl_t))",
         "REINFORCE++, arXiv:2501.03262",
         ("gamma",),
         whitens=True,
@@ -123,7 +123,7 @@ ADVANTAGES: dict[str, Estimator] = {
     "reinforce_pp_baseline": Estimator(
         "rlinf.algorithms.advantages.reinforce_pp_baseline:reinforce_pp_baseline",
         "REINFORCE++ with the mean reward of the group subtracted first",
-        "A = whiten(reward-to-go of (R - mean_g at the last true slot - kl_coef kl_t))",
+        "A = whiten(reward-to-go of (R - mean_g at the last valid position - kl_coef kl_t))",
         "REINFORCE++, arXiv:2501.03262, section on the baseline variant",
         ("gamma", "singleton_group"),
         whitens=True,
@@ -199,14 +199,14 @@ LOSSES: dict[str, Loss] = {
     "gspo": Loss(
         "rlinf.algorithms.losses.gspo:gspo",
         "one ratio for the whole sequence, clipped as in PPO",
-        "s = exp(mean_t (logp - old)), gradient through each slot; max(-A s, -A clip(s, 1-lo, 1+hi))",
+        "s = exp(mean_t (logp - old)), gradient through each position; max(-A s, -A clip(s, 1-lo, 1+hi))",
         "GSPO, arXiv:2507.18071",
         (_CLIP,),
         sequence_level=True,
     ),
     "cispo": Loss(
         "rlinf.algorithms.losses.cispo:cispo",
-        "policy gradient weighted by the clipped ratio, which no slot's gradient is lost to",
+        "policy gradient weighted by the clipped ratio, which no position's gradient is lost to",
         "-sg(clip(rho, 1-lo, 1+hi)) A logp",
         "MiniMax-M1, arXiv:2506.13585",
         (_CLIP,),
@@ -241,8 +241,8 @@ LOSSES: dict[str, Loss] = {
     ),
     "clip_cov": Loss(
         "rlinf.algorithms.losses.clip_cov:clip_cov",
-        "actor without the gradient of a few slots whose covariance of logp and A lies in a band",
-        "actor, 0 on cov_ratio of all slots among those with cov_lower_bound < cov < cov_upper_bound",
+        "actor without the gradient of a few positions whose covariance of logp and A lies in a band",
+        "actor, 0 on cov_ratio of all positions among those with cov_lower_bound < cov < cov_upper_bound",
         "Cui et al., arXiv:2505.22617",
         (_CLIP,),
         selector="rlinf.algorithms.losses.covariance:in_band",
@@ -250,8 +250,8 @@ LOSSES: dict[str, Loss] = {
     ),
     "kl_cov": Loss(
         "rlinf.algorithms.losses.kl_cov:kl_cov",
-        "unclipped surrogate, with a KL penalty on the slots of highest covariance of logp and A",
-        "-A rho, plus cov_kl_coef |logp - old| on the cov_ratio of all slots with the highest cov",
+        "unclipped surrogate, with a KL penalty on the positions of highest covariance of logp and A",
+        "-A rho, plus cov_kl_coef |logp - old| on the cov_ratio of all positions with the highest cov",
         "Cui et al., arXiv:2505.22617",
         ("cov_kl_coef",),
         zero_without_advantage=False,
@@ -277,7 +277,7 @@ LOSSES: dict[str, Loss] = {
 AGGREGATIONS: dict[str, Entry] = {
     "token-mean": Entry(
         "rlinf.algorithms.aggregation:token_mean",
-        "every slot counts the same",
+        "every position counts the same",
         "sum(l m) / sum(m)",
         "DAPO, arXiv:2503.14476",
     ),
@@ -355,7 +355,7 @@ E = TypeVar("E", bound=Entry)
 def choose(key: str, name: str, table: Mapping[str, E]) -> E:
     """The entry of ``name``, or of a ``module:name`` of somebody's own where ``key`` allows one.
 
-    A ValueError if there is none: it lists the known ones, or says why the module can not be imported.
+    A ValueError if there is none: it lists the known ones, or says why the module cannot be imported.
 
     >>> choose("kl_penalty_type", "k4", KL_PENALTIES)
     Traceback (most recent call last):

@@ -79,7 +79,7 @@ class Estimator(Entry):
 
 @dataclass(frozen=True)
 class Loss(Entry):
-    """``loss(inputs: LossInputs, **options) -> SlotLoss``."""
+    """``loss(inputs: LossInputs, **options) -> TokenLoss``."""
 
     sequence_level: bool = False
     """Reads a ratio or a mean over the whole row, so rows may not be cut into single timesteps."""
@@ -120,7 +120,7 @@ def imported(name: str) -> Any:
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as error:  # the module may be a user's, and raise what it likes
-        raise ValueError(f"{name} can not be imported: {type(error).__name__}: {error}") from error
+        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def external(name: str, kind: type[E]) -> E:

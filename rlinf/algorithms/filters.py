@@ -53,7 +53,7 @@ def difficulty_mask(rewards: Tensor, group_ids: Tensor, *, low: float = 0.0, hig
 
 
 def max_len_mask(truncated: Tensor, mask: Tensor) -> Tensor:
-    """The rows that the length limit did not cut: none of their true slots is ``truncated``. Both bool [B, T].
+    """The rows that the length limit did not cut: none of their valid positions is ``truncated``. Both bool [B, T].
 
     >>> max_len_mask(torch.tensor([[False, True], [False, True]]), torch.tensor([[True, True], [True, False]]))
     tensor([False,  True])

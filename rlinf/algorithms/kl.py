@@ -1,4 +1,4 @@
-"""Estimators of the KL divergence from samples of the current policy, slot by slot: KL(policy || reference)."""
+"""Estimators of the KL divergence from samples of the current policy, position by position: KL(policy || reference)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ ReducedMetrics = dict[str, tuple[float, float]]
 
 
 def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The partial mean of ``values`` [B, T] over the true slots of ``mask`` [B, T].
+    """The partial mean of ``values`` [B, T] over the valid positions of ``mask`` [B, T].
 
     >>> mean_over(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
     (tensor(3., dtype=torch.float64), tensor(2., dtype=torch.float64))

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.aggregation import slot_weights
+from rlinf.algorithms.aggregation import token_weights
 from rlinf.algorithms.kl import kl_divergence
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, zeroed
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, zeroed
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, total_of
 from rlinf.algorithms.settings import settings
@@ -84,8 +84,8 @@ class Objective:
         return frozenset(self.entry.needs) | {name for name, wanted in extra.items() if wanted}
 
     @property
-    def per_slot(self) -> bool:
-        """Whether the loss is the same when every valid slot is a row of its own (no ratio or mean over a row)."""
+    def per_token(self) -> bool:
+        """Whether the loss is the same when every valid position is a row of its own (no ratio or mean over a row)."""
         of_tokens = self.rollout_correction is None or self.rollout_correction.level == "token"
         return self.algorithm.loss_agg_func == "token-mean" and not self.entry.sequence_level and of_tokens
 
@@ -96,11 +96,11 @@ class Objective:
         return algorithm.kl_beta == 0 and algorithm.entropy_bonus == 0 and self.entry.zero_without_advantage
 
     def weights(self, mask: Tensor, *, shared: int = 1) -> Tensor:
-        """The slot weights [B, T] of a minibatch with this ``mask``.
+        """The position weights [B, T] of a minibatch with this ``mask``.
 
-        ``shared``: how many slots have their value in common, for the weights of the critic's error.
+        ``shared``: how many positions have their value in common, for the weights of the critic's error.
         """
-        return slot_weights(
+        return token_weights(
             self.algorithm.loss_agg_func,
             mask,
             max_response_length=self.max_response_length,
@@ -109,7 +109,7 @@ class Objective:
         )
 
     def select(self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor | None:
-        """The slots that the loss treats apart, bool [B, T], chosen once for a step; None for most losses."""
+        """The positions that the loss treats apart, bool [B, T], chosen once for a step; None for most losses."""
         if self._selector is None:
             return None
         selected: Tensor = self._selector(old_logprobs, advantages, mask)
@@ -134,7 +134,7 @@ class Objective:
     ) -> LossOutput:
         """The weighted sum over these rows; every column [B, T]. Rows are whole: some losses read a row's mean ratio.
 
-        ``value_weights`` are those of the critic's error, where several slots share a value (else ``weights``). A
+        ``value_weights`` are those of the critic's error, where several positions share a value (else ``weights``). A
         column that :attr:`needs` names and that is missing is a ValueError. What a false mask covers is never read.
         """
         given = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
@@ -155,28 +155,28 @@ class Objective:
             returns=returns,
             selected=selected,
         )
-        slots: SlotLoss = self._loss(x)
-        terms = self._terms(x, slots, ref_logprobs, entropy)
+        positions: TokenLoss = self._loss(x)
+        terms = self._terms(x, positions, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
         sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}
         loss = torch.stack(list(sums.values())).sum()
         metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
-        facts = {**slots.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
+        facts = {**positions.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
         metrics |= means_over(facts, mask)
         highest = x.only_true(x.ratio.detach()).max() if mask.numel() else x.ratio.new_zeros(())
         metrics["ratio_max"] = highest.double(), mask.any().double()
         return LossOutput(loss, metrics)
 
     def _terms(
-        self, x: LossInputs, slots: SlotLoss, ref_logprobs: Tensor | None, entropy: Tensor | None
+        self, x: LossInputs, positions: TokenLoss, ref_logprobs: Tensor | None, entropy: Tensor | None
     ) -> dict[str, Tensor]:
-        """What is summed into the loss, slot by slot."""
-        algorithm, policy = self.algorithm, slots.policy
+        """What is summed into the loss, position by position."""
+        algorithm, policy = self.algorithm, positions.policy
         if self.rollout_correction is not None:
             policy = policy * correction_weight(x, self.rollout_correction)
         terms = {"policy_loss": policy}
-        if slots.value is not None:
-            terms["value_loss"] = slots.value
+        if positions.value is not None:
+            terms["value_loss"] = positions.value
         if algorithm.kl_beta > 0 and ref_logprobs is not None:
             kl = kl_divergence(algorithm.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
             terms["kl_loss"] = algorithm.kl_beta * kl

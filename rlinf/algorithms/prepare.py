@@ -53,8 +53,8 @@ def prepare_batch(
 
     ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``).
 
-    Where several slots share a reward (``batch.reward_slots``), all of this happens reward by reward, and the parts of
-    one are given its advantage and return.
+    Where several positions share a reward (``batch.positions_per_reward``), all of this happens reward by reward, and
+    the parts of one are given its advantage and return.
 
     1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
        not learned from, but still counts in its group's statistics

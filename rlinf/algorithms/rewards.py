@@ -104,14 +104,14 @@ def normalise_rewards(
     fragments: bool = False,
 ) -> Tensor:
     """Rewards [B] or [B, T] normalised as :func:`process_rewards` says, float64; 0 where not ``present``."""
-    slots = torch.where(present, rewards.double(), 0.0)
+    positions = torch.where(present, rewards.double(), 0.0)
     if algorithm.reward_norm is None:
-        return slots
+        return positions
     state = RewardState() if state is None else state
-    by_slot = rewards.ndim == 2 and fragments
-    samples = slots if by_slot else row_outcomes(slots, present)
-    counted = present if by_slot else torch.ones_like(samples, dtype=torch.bool)
-    ids = group_ids[:, None].expand_as(samples) if by_slot else group_ids
+    by_position = rewards.ndim == 2 and fragments
+    samples = positions if by_position else row_outcomes(positions, present)
+    counted = present if by_position else torch.ones_like(samples, dtype=torch.bool)
+    ids = group_ids[:, None].expand_as(samples) if by_position else group_ids
     norm = algorithm.reward_norm
     per_domain = norm if isinstance(norm, Mapping) and not set(norm) <= {"mean", "std"} else None
     names = _rows_of_domains(domains, len(group_ids), rewards.device)
@@ -124,11 +124,11 @@ def normalise_rewards(
             shift=algorithm.reward_shift,
             scale=algorithm.reward_scale,
         )
-        part = counted & (rows[:, None] if by_slot else rows)
+        part = counted & (rows[:, None] if by_position else rows)
         result[part], scale[part] = _normalised(samples[part], ids[part], chosen, state.of(name), algorithm)
-    if rewards.ndim == 1 or by_slot:
+    if rewards.ndim == 1 or by_position:
         return result
-    divided = slots * scale[:, None]
+    divided = positions * scale[:, None]
     shift = torch.where(last_true(present), (result - divided.sum(dim=1))[:, None], 0.0)
     return divided + shift
 
@@ -172,7 +172,8 @@ def _normalised(
 
 
 def row_outcomes(rewards: Tensor, mask: Tensor) -> Tensor:
-    """The reward of the whole row, [B] float64: an outcome [B] itself, slot rewards [B, T] summed over true slots.
+    """The reward of the whole row, [B] float64: an outcome [B] itself, position rewards [B, T] summed over valid
+    positions.
 
     >>> row_outcomes(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
     tensor([3.], dtype=torch.float64)
@@ -189,7 +190,8 @@ def token_rewards(
     kl_coef: float = 0.0,
     reward_clip: float | None = None,
 ) -> Tensor:
-    """The reward of every slot [B, T] float64: an outcome [B] at the row's last true slot (or ``rewards`` [B, T] as
+    """The reward of every position [B, T] float64: an outcome [B] at the row's last valid position (or ``rewards`` [B,
+    T] as
     they are), minus ``kl_coef`` times ``kl`` [B, T], clamped to +- ``reward_clip`` (0 or null: off); 0 under a false
     mask.
 
@@ -200,15 +202,15 @@ def token_rewards(
     tensor([[-0.1000,  0.8000,  0.0000]], dtype=torch.float64)
     """
     if rewards.ndim == 2:
-        slots = torch.where(mask, rewards.detach().double(), 0.0)
+        positions = torch.where(mask, rewards.detach().double(), 0.0)
     else:
-        slots = torch.where(last_true(mask), rewards.detach().double()[:, None], 0.0)
-    if not bool((rewards if rewards.ndim == 1 else slots).isfinite().all()):
-        bad = (~(rewards if rewards.ndim == 1 else slots.sum(dim=1)).isfinite()).nonzero().flatten().tolist()
+        positions = torch.where(last_true(mask), rewards.detach().double()[:, None], 0.0)
+    if not bool((rewards if rewards.ndim == 1 else positions).isfinite().all()):
+        bad = (~(rewards if rewards.ndim == 1 else positions.sum(dim=1)).isfinite()).nonzero().flatten().tolist()
         raise ValueError(f"rewards must be finite; these rows have one that is not: {bad[:10]}")
     if kl is not None:
-        slots = slots - kl_coef * torch.where(mask, kl.detach().double(), 0.0)
-    return clip_rewards(slots, reward_clip)
+        positions = positions - kl_coef * torch.where(mask, kl.detach().double(), 0.0)
+    return clip_rewards(positions, reward_clip)
 
 
 def overlong_penalty(lengths: Tensor, *, safe_length: int, max_length: int, coef: float = 1.0) -> Tensor:

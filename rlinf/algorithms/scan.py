@@ -1,4 +1,4 @@
-"""Sums backward over the true slots of a row, cut at episode ends; what a false mask covers is skipped."""
+"""Sums backward over the valid positions of a row, cut at episode ends; what a false mask covers is skipped."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from torch import Tensor
 
 
 def next_true(mask: Tensor) -> Tensor:
-    """The index of the next true slot after each slot, [B, T] int64; T where there is none.
+    """The index of the next valid position after each position, [B, T] int64; T where there is none.
 
     >>> next_true(torch.tensor([[True, False, True]]))
     tensor([[2, 2, 3]])
     """
-    slots = mask.shape[1]
-    position = torch.arange(slots, device=mask.device).expand_as(mask)
-    here_or_later = torch.where(mask, position, slots).flip(1).cummin(dim=1).values.flip(1)
-    return torch.cat([here_or_later[:, 1:], here_or_later.new_full((mask.shape[0], 1), slots)], dim=1)
+    positions = mask.shape[1]
+    position = torch.arange(positions, device=mask.device).expand_as(mask)
+    here_or_later = torch.where(mask, position, positions).flip(1).cummin(dim=1).values.flip(1)
+    return torch.cat([here_or_later[:, 1:], here_or_later.new_full((mask.shape[0], 1), positions)], dim=1)
 
 
 def last_true(mask: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ def last_true(mask: Tensor) -> Tensor:
 
 
 def shift_back(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
-    """The value at the next true slot, [B, T]; ``fill`` where there is none.
+    """The value at the next valid position, [B, T]; ``fill`` where there is none.
 
     >>> shift_back(torch.tensor([[1., 9., 3.]]), torch.tensor([[True, False, True]]))
     tensor([[3., 3., 0.]])
@@ -38,16 +38,16 @@ def shift_back(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
 
 
 def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:
-    """``s_t = x_t + decay_t s_next`` over the true slots, [B, T]; ``decay`` [B, T] is 0 where an episode ends.
+    """``s_t = x_t + decay_t s_next`` over the valid positions, [B, T]; ``decay`` [B, T] is 0 where an episode ends.
 
     >>> discounted_sum(torch.tensor([[1., 9., 2.]]), torch.tensor([[True, False, True]]), torch.full((1, 3), .5))
     tensor([[2., 0., 2.]])
     """
     sums = torch.zeros_like(values)
     carried = torch.zeros_like(values[:, 0]) if values.shape[1] else values.sum(dim=1)
-    for slot in reversed(range(values.shape[1])):
-        carried = torch.where(mask[:, slot], values[:, slot] + decay[:, slot] * carried, carried)
-        sums[:, slot] = carried
+    for position in reversed(range(values.shape[1])):
+        carried = torch.where(mask[:, position], values[:, position] + decay[:, position] * carried, carried)
+        sums[:, position] = carried
     return torch.where(mask, sums, 0.0)
 
 

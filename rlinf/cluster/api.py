@@ -17,7 +17,7 @@ class Resources:
     """What each worker of a group takes."""
 
     cpus: float = 0.5
-    """Share of a core in the scheduler's books; it limits nothing at run time (threads do)."""
+    """Share of a core in the scheduler's accounting; it limits nothing at run time (threads do)."""
     gpus: float = 0.0
     """GPUs of a worker. Ray shows the worker only its own ones, through ``CUDA_VISIBLE_DEVICES``."""
     bundle: str | None = None
@@ -171,11 +171,11 @@ class WorkerGroup(ABC):
 
     @abstractmethod
     def restart(self, rank: int, *, counted: bool = True) -> None:
-        """Ends one worker and builds it anew, at most ``max_restarts`` times a rank.
+        """Ends one worker and builds it again, at most ``max_restarts`` times a rank.
 
         Restarts that are not ``counted`` are for callers with a limit of their own.
 
-        :raises WorkerError: when that number is used up, or the group has a rendezvous (spawn such a group anew).
+        :raises WorkerError: when that number is used up, or the group has a rendezvous (spawn such a group again).
         """
 
     @abstractmethod
@@ -197,7 +197,7 @@ class WorkerGroup(ABC):
         return WorkerError(f"{head}\n{failure.traceback.rstrip()}", group=self.name, rank=rank, method=method)
 
     def no_restart_left(self, rank: int) -> WorkerError:
-        """The error for a rank that has been started anew as often as ``max_restarts`` allows."""
+        """The error for a rank that has been restarted as often as ``max_restarts`` allows."""
         message = f"{self.name} rank {rank} of {self.size} has used up its restarts (cluster.max_restarts)"
         return WorkerError(message, group=self.name, rank=rank, method="restart")
 

@@ -60,4 +60,4 @@ class WorkerTimeout(WorkerError):
 
 
 WORKER_LOST = (WorkerDied, WorkerTimeout)
-"""What ends a worker that can be started anew."""
+"""What ends a worker that can be restarted."""

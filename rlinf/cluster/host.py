@@ -48,7 +48,7 @@ class Host:
     """Runs in the worker."""
 
     def __init__(self, visible_gpus: str | None = None) -> None:
-        """``visible_gpus``: the names of this worker's GPUs, where Ray has not been told which they are."""
+        """``visible_gpus``: the names of this worker's GPUs, where Ray does not say which they are."""
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         node_id = ray.get_runtime_context().get_node_id()

@@ -14,7 +14,7 @@ from rlinf.cluster.api import Resources
 from rlinf.cluster.errors import PlacementError
 from rlinf.cluster.seats import seats
 
-_SHARERS = 8  # groups that can take turns on one GPU; each takes this part of it in Ray's books
+_SHARERS = 8  # groups that can take turns on one GPU; each takes this part of it in Ray's accounting
 _SETTLE_S = 3.0  # what Ray calls free lags behind workers that have just ended
 _PLACE_S = 15.0
 
@@ -25,7 +25,7 @@ class _Bundle:
     size: int
     gpus: float
     groups: int
-    cards: list[list[str]] = field(default_factory=list)
+    gpu_names: list[list[str]] = field(default_factory=list)
     """The GPUs of each bundle by their names on its node, where there are several of them."""
 
 
@@ -69,8 +69,8 @@ class Placement:
     def _reserve_wide(self, group: str, n: int, resources: Resources) -> list[Reserved]:
         """Ranks in bundles of several GPUs, of which each is shown its own.
 
-        In Ray's books the bundle alone holds the GPUs: two parts of one GPU, as Ray would deal them out, could be parts
-        of the same.
+        In Ray's accounting the bundle alone holds the GPUs: two parts of one GPU, as Ray would deal them out, could be
+        parts of the same.
         """
         assert resources.bundle is not None
         taken = seats(n, gpus=resources.gpus, bundle_gpus=resources.bundle_gpus)
@@ -81,7 +81,7 @@ class Placement:
             ranks = sum(seat.bundle == 0 for seat in taken)
             placed = _place(group, size, _need(resources.cpus * ranks, width), spread=resources.spread)
             bundle = self._bundles[resources.bundle] = _Bundle(placed, size, width, 0)
-            bundle.cards = _cards(bundle)
+            bundle.gpu_names = _names_of_gpus(bundle)
         self._check_sharing(group, bundle, resources)
         if size > bundle.size:
             raise PlacementError(
@@ -94,7 +94,7 @@ class Placement:
         return [
             Reserved(
                 {"num_cpus": cpus, "num_gpus": 0.0, "scheduling_strategy": _at(bundle, seat.bundle)},
-                ",".join(bundle.cards[seat.bundle][position] for position in seat.gpus),
+                ",".join(bundle.gpu_names[seat.bundle][position] for position in seat.gpus),
             )
             for seat in taken
         ]
@@ -121,7 +121,7 @@ def _at(bundle: _Bundle, index: int) -> PlacementGroupSchedulingStrategy:
     return PlacementGroupSchedulingStrategy(bundle.placed, placement_group_bundle_index=index)
 
 
-def _cards(bundle: _Bundle) -> list[list[str]]:
+def _names_of_gpus(bundle: _Bundle) -> list[list[str]]:
     """The names of each bundle's GPUs on its node, asked of a task that takes all of them."""
     ask = ray.remote(_gpu_names)
     return ray.get(

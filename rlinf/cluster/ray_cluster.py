@@ -25,7 +25,7 @@ from rlinf.cluster.ray_session import RaySession
 from rlinf.config.schema.cluster import ClusterConfig
 
 _STORE_MB = 256
-_WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each asks for only keeps the books
+_WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each asks for only is for accounting
 
 
 class RayCluster(Cluster):

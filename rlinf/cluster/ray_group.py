@@ -202,7 +202,7 @@ class RayGroup(WorkerGroup):
     def restart(self, rank: int, *, counted: bool = True) -> None:
         host = self._host(rank)
         if self._rendezvous:
-            raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group anew")
+            raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group again")
         if counted:
             if not self._restarts_left[rank]:
                 raise self.no_restart_left(rank)
@@ -253,11 +253,11 @@ class RayGroup(WorkerGroup):
         for rank, ping in list(self._pings.items()):
             if ping.ref in answered:
                 del self._pings[rank]
-                self._heard(rank, ping.ref)
+                self._last_observation(rank, ping.ref)
             elif ping.silent_s(self._places[rank]) > self.config.heartbeat_timeout_s:
                 raise self._stalled(rank)
 
-    def _heard(self, rank: int, ping: ray.ObjectRef) -> None:
+    def _last_observation(self, rank: int, ping: ray.ObjectRef) -> None:
         try:
             ray.get(ping)
         except RayError as error:

@@ -1,4 +1,4 @@
-"""Which cards each rank of a group has, where groups share bundles of several GPUs."""
+"""Which GPUs each rank of a group has, where groups share bundles of several GPUs."""
 
 from __future__ import annotations
 

@@ -50,15 +50,15 @@ def main(folder: str, driver: int) -> None:
 
 def listen(pipe: int, driver: int) -> bytes:
     """All that the driver wrote, once its end of the pipe is closed; until then its raylet is watched."""
-    heard, stopped_since = b"", None
+    received, stopped_since = b"", None
     while True:
-        raylet, told, _ = heard.partition(b"\n")
-        ready, _, _ = select.select([pipe], [], [], _LOOK_S if told else None)
+        raylet, complete, _ = received.partition(b"\n")
+        ready, _, _ = select.select([pipe], [], [], _LOOK_S if complete else None)
         if ready:
             news = os.read(pipe, 64)
             if not news:
-                return heard
-            heard += news
+                return received
+            received += news
         elif _status(int(raylet)) != (b"T", driver):
             stopped_since = None
         elif stopped_since is None:

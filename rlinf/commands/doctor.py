@@ -68,7 +68,7 @@ def _hardware() -> list[Finding]:
     detail = f"{cpu_count()} cores, {memory_bytes() / _GB:.0f} GB memory"
     found = Finding("cpu", "ok", detail)
     if not gpus:
-        return [found, Finding("gpu", "missing", "no NVIDIA card is visible", "training runs on the CPU")]
+        return [found, Finding("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
     # A CPU wheel of torch says so in its version: no need to import it.
     if "+cpu" in (_version("torch") or ""):
         fix = "install a CUDA build of torch"

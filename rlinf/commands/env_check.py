@@ -124,17 +124,17 @@ def _remarks(options: EnvConfig) -> list[Finding]:
 
 
 def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
-    """Environments that differ from each other, or that the policy can not be made for, or that never end."""
+    """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
     from rlinf.train.build.simulator_policy import make_policy, require_fit
 
     training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env(config)))
-    lanes = []
+    vec_env = []
     try:
         for each, count in ((training, 2), (evaluation, 1)):
-            lanes.append(make_vec_env(each, count))
-        made, other = ((found.observation_space, found.action_space) for found in lanes)
+            vec_env.append(make_vec_env(each, count))
+        made, other = ((found.observation_space, found.action_space) for found in vec_env)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
         if config.policy.name == "actor_critic":
             make_policy(config, *made)
@@ -145,7 +145,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
         return [Finding(True, str(error), fix)]
     finally:
-        for opened in lanes:
+        for opened in vec_env:
             opened.close()
     if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
         return [_NO_IDS]
@@ -216,7 +216,7 @@ def merged(findings: list[Finding]) -> list[Finding]:
 
 
 def _filming_problem(config: Config) -> str | None:
-    """Why evaluations could not be filmed on this machine; a missing extra is told with the other extras."""
+    """Why evaluations could not be filmed on this machine; a missing extra is reported with the other extras."""
     from rlinf.config.schema import EnvConfig
     from rlinf.rollouts.video.filmable import filming_problem
 

@@ -14,12 +14,12 @@ def cpu_count() -> int:
 
 
 def gpu_count() -> int:
-    """NVIDIA cards that this process may use; ``CUDA_VISIBLE_DEVICES`` hides the others."""
+    """NVIDIA GPUs that this process may use; ``CUDA_VISIBLE_DEVICES`` hides the others."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    cards = [device for device in Path("/dev").glob("nvidia[0-9]*") if device.name[6:].isdigit()]
+    gpus = [device for device in Path("/dev").glob("nvidia[0-9]*") if device.name[6:].isdigit()]
     if visible is None:
-        return len(cards)
-    return min(len(cards), len([entry for entry in visible.split(",") if entry.strip() not in ("", "-1")]))
+        return len(gpus)
+    return min(len(gpus), len([entry for entry in visible.split(",") if entry.strip() not in ("", "-1")]))
 
 
 def memory_bytes() -> int:

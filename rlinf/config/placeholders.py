@@ -30,4 +30,4 @@ def expand(template: str, values: Mapping[str, object]) -> str:
     try:
         return template.format(**values)
     except (ValueError, KeyError, IndexError) as error:
-        raise PlaceholderError(f"{template!r} can not be filled in: {error}") from None
+        raise PlaceholderError(f"{template!r} cannot be filled in: {error}") from None

@@ -31,7 +31,7 @@ _REFERENCE = re.compile(r"\$\{oc\.env:\s*\w+\s*\}")
 
 
 class StoredConfigError(UserError):
-    """A run's own copy of its configuration that can not be read; the message names the file."""
+    """A run's own copy of its configuration that cannot be read; the message names the file."""
 
 
 def stored(config: Config) -> dict[str, Any]:

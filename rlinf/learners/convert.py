@@ -93,7 +93,7 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
 
     from rlinf.learners.megatron.architecture import build_chunks, transformer_config
     from rlinf.learners.megatron.checkpoint import load_state, save_state
-    from rlinf.learners.megatron.convert import Book, load_weights
+    from rlinf.learners.megatron.convert import WeightMap, load_weights
     from rlinf.learners.megatron.gather import Gatherer
     from rlinf.learners.megatron.layout import arrange
 
@@ -101,13 +101,13 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
     device = _join() if started else _CPU
     source: Any = AutoConfig.from_pretrained(folder)
     dtype = source.dtype if isinstance(source.dtype, torch.dtype) else torch.float32
-    config, place, book = transformer_config(source, layout, dtype), arrange(layout), Book(source)
+    config, place, weight_map = transformer_config(source, layout, dtype), arrange(layout), WeightMap(source)
     chunks = build_chunks(source, config, layout, device)
     if back:
         load_state(folder / _CHECKPOINT, chunks)
-        export_weights(source, Gatherer(chunks, book, place).whole(), out, rank=place.rank)
+        export_weights(source, Gatherer(chunks, weight_map, place).whole(), out, rank=place.rank)
     else:
-        load_weights(chunks, SafetensorsFolder(folder), book, place)
+        load_weights(chunks, SafetensorsFolder(folder), weight_map, place)
         save_state(out / _CHECKPOINT, chunks)
         if place.rank == 0:
             source.save_pretrained(str(out))

@@ -46,7 +46,7 @@ class FSDPLearner(TorchLearner):
         device: torch.device | str = "cpu",
         offload: OffloadConfig = STAY,
     ) -> None:
-        """Raises ValueError for a policy with adapters, which can not be merged while they are split."""
+        """Raises ValueError for a policy with adapters, which cannot be merged while they are split."""
         if policy.is_lora:
             raise ValueError("learner.backend: fsdp does not cover policy.lora: use torch")
         self._host_reference: dict[str, Tensor] | None = None
@@ -115,7 +115,7 @@ class FSDPLearner(TorchLearner):
             if self.rank == 0
             else torch.zeros(0).long()
         )
-        blank = torch.zeros(len(empty), batch.num_slots)
+        blank = torch.zeros(len(empty), batch.num_positions)
 
         def joined(name: str) -> Tensor:
             return torch.cat([*(getattr(output, name).float().cpu() for output in outputs), blank])
@@ -124,7 +124,7 @@ class FSDPLearner(TorchLearner):
         return torch.cat([*pieces, empty]), PolicyOutput(joined("logprobs"), joined("entropy"), values)
 
     def _pieces(self, batch: Batch, rows: Tensor, costs: Costs) -> tuple[list[Tensor], list[Tensor]]:
-        """(this rank's micro-batches, rows to run in vain until all ranks have run as many).
+        """(this rank's micro-batches, rows to run without success until all ranks have run as many).
 
         Rows without a response are left out: nothing is to be said of them, and a pass over them would be cut short.
         """

@@ -34,7 +34,7 @@ class Minibatch:
         objective = stage.objective
         self.advantages = _given(self.batch.advantages)
         self.weights = objective.weights(self.batch.mask)
-        shared = self.batch.reward_slots
+        shared = self.batch.positions_per_reward
         self.value_weights = objective.weights(self.batch.mask, shared=shared) if shared > 1 else None
         proximal = self.batch.old_logprobs if self.batch.old_logprobs is not None else self.batch.rollout_logprobs
         self.selected = objective.select(old_logprobs=proximal, advantages=self.advantages, mask=self.batch.mask)

@@ -1,4 +1,4 @@
-"""Sleep of a learner: weights and optimiser state wait on the host while samplers use the card.
+"""Sleep of a learner: weights and optimiser state wait on the host while samplers use the GPU.
 
 Storages are emptied and filled again in place, so that parameters, views into flat buffers and the optimiser's
 references to them all stay what they are. Nothing is computed on the way: what comes back is what left, bit for bit.
@@ -94,7 +94,7 @@ class Offloadable(ABC):
 
     @abstractmethod
     def forget_gradients(self) -> None:
-        """Frees the memory of gradients, which every optimiser step makes anew."""
+        """Frees the memory of gradients, which every optimiser step recreates."""
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
         """Moves to the host what ``learner.offload`` names, or of it all but the weights; seconds and bytes.

@@ -1,6 +1,8 @@
-"""Replay buffer: the newest transitions of every lane, sampled uniformly, with n-step returns that stop at ends.
+"""Replay buffer: the newest transitions of every sub-environment, sampled uniformly, with n-step returns that stop at
+ends.
 
-Time by lanes [C, N, ...], as a ring over time: the successor of a transition is the next row of its lane.
+Time by sub-environments [C, N, ...], as a ring over time: the successor of a transition is the next row of its
+sub-environment.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ class Transitions:
 
 
 class ReplayBuffer:
-    """``capacity`` transitions over all lanes. Larger than ``memory_bytes``, its columns are files in ``folder``."""
+    """``capacity`` transitions over all sub-environments. Larger than ``memory_bytes``, its columns are files in
+    ``folder``."""
 
     def __init__(self, capacity: int, *, folder: Path | None = None, memory_bytes: int = 2 << 30) -> None:
         self.capacity = capacity
@@ -80,13 +83,13 @@ class ReplayBuffer:
         return self._filled * (self._columns["rewards"].shape[1] if self._columns else 0)
 
     def add(self, batch: Batch) -> None:
-        """Takes the slots [N, T] of a fragment whose inputs hold ``next_observations`` too."""
+        """Takes the timesteps [N, T] of a fragment whose inputs hold ``next_observations`` too."""
         arriving = _columns(batch)
         if not self._columns:
             self._allocate(arriving)
-        for slot in range(batch.num_slots):
+        for timestep in range(batch.num_positions):
             for name, column in arriving.items():
-                self._columns[name][self._head] = column[:, slot]
+                self._columns[name][self._head] = column[:, timestep]
             self._head = (self._head + 1) % self._rows
             self._filled = min(self._filled + 1, self._rows)
 
@@ -101,53 +104,57 @@ class ReplayBuffer:
         size: int = 1,
     ) -> Transitions:
         """``count`` transitions, each equally likely (with replacement); of them every ``size``-th from ``rank`` on."""
-        lanes = self._columns["rewards"].shape[1]
-        age, lane = (drawn[rank::size] for drawn in self._draw(count, lanes, generator))
+        num_envs = self._columns["rewards"].shape[1]
+        age, env_index = (drawn[rank::size] for drawn in self._draw(count, num_envs, generator))
         oldest = self._head - self._filled  # ages count from here; negative indices wrap by the modulus
         first = (oldest + age) % self._rows
-        rewards = self._columns["rewards"][first, lane].clone()
+        rewards = self._columns["rewards"][first, env_index].clone()
         last, discounts = first, torch.full((len(first),), gamma)
         if n_step > 1:
-            over = self._columns["ended"][first, lane]
+            over = self._columns["ended"][first, env_index]
             for step in range(1, n_step):
                 later = (oldest + age + step) % self._rows
                 # The newest row has no successor yet; a shorter return is as right.
-                going = ~over & (age + step < self._filled) & self._columns["valid"][later, lane]
-                rewards = torch.where(going, rewards + gamma**step * self._columns["rewards"][later, lane], rewards)
+                going = ~over & (age + step < self._filled) & self._columns["valid"][later, env_index]
+                rewards = torch.where(
+                    going, rewards + gamma**step * self._columns["rewards"][later, env_index], rewards
+                )
                 last = torch.where(going, later, last)
                 discounts = torch.where(going, discounts * gamma, discounts)
-                over = ~going | self._columns["ended"][later, lane]
-        terminated = self._columns["terminated"][last, lane]
+                over = ~going | self._columns["ended"][later, env_index]
+        terminated = self._columns["terminated"][last, env_index]
         return Transitions(
-            inputs=self._leaves("", first, lane),
-            actions=self._columns["actions"][first, lane],
+            inputs=self._leaves("", first, env_index),
+            actions=self._columns["actions"][first, env_index],
             rewards=rewards,
-            next_inputs=self._leaves(_NEXT, last, lane),
+            next_inputs=self._leaves(_NEXT, last, env_index),
             discounts=torch.where(terminated, 0.0, discounts),
         )
 
-    def _draw(self, count: int, lanes: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
-        """Ages (0 is the oldest row) and lanes of valid transitions; invalid ones are drawn again."""
-        flat = torch.randint(self._filled * lanes, (count,), generator=generator)
+    def _draw(self, count: int, num_envs: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
+        """Ages (0 is the oldest row) and sub-environments of valid transitions; invalid ones are drawn again."""
+        flat = torch.randint(self._filled * num_envs, (count,), generator=generator)
         while True:
-            age, lane = flat // lanes, flat % lanes
-            valid = self._columns["valid"][(self._head - self._filled + age) % self._rows, lane]
+            age, env_index = flat // num_envs, flat % num_envs
+            valid = self._columns["valid"][(self._head - self._filled + age) % self._rows, env_index]
             if bool(valid.all()):
-                return age, lane
+                return age, env_index
             again = ~valid
-            flat[again] = torch.randint(self._filled * lanes, (int(again.sum()),), generator=generator)
+            flat[again] = torch.randint(self._filled * num_envs, (int(again.sum()),), generator=generator)
 
-    def _leaves(self, prefix: str, rows: Tensor, lanes: Tensor) -> dict[str, Tensor]:
+    def _leaves(self, prefix: str, rows: Tensor, num_envs: Tensor) -> dict[str, Tensor]:
         leaves = [name for name in self._columns if _NEXT + name in self._columns]
-        return {name: self._columns[prefix + name][rows, lanes] for name in leaves}
+        return {name: self._columns[prefix + name][rows, num_envs] for name in leaves}
 
     def _allocate(self, arriving: Mapping[str, Tensor]) -> None:
-        lanes = arriving["rewards"].shape[0]
-        self._rows = max(1, self.capacity // lanes)
-        sizes = {name: self._rows * lanes * math.prod(c.shape[2:]) * c.element_size() for name, c in arriving.items()}
+        num_envs = arriving["rewards"].shape[0]
+        self._rows = max(1, self.capacity // num_envs)
+        sizes = {
+            name: self._rows * num_envs * math.prod(c.shape[2:]) * c.element_size() for name, c in arriving.items()
+        }
         on_disk = self._folder is not None and sum(sizes.values()) > self._memory_bytes
         for name, column in arriving.items():
-            shape = (self._rows, lanes, *column.shape[2:])
+            shape = (self._rows, num_envs, *column.shape[2:])
             if on_disk and self._folder is not None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 flat = torch.from_file(

@@ -88,15 +88,15 @@ class SacLearner:
         due = int((self._seen - self.algorithm.replay_start) * self.algorithm.replay_ratio) - self._updates
         if due <= 0:
             return metrics | {"updates": float(self._updates)}
-        told: dict[str, list[Tensor]] = defaultdict(list)
+        collected: dict[str, list[Tensor]] = defaultdict(list)
         generator = torch_generator(self.seed, "sac", step)
         for first in range(0, due, _SAMPLED_TOGETHER):
             for sampled, noise in self._samples(min(_SAMPLED_TOGETHER, due - first), generator):
                 for name, value in self._improve(sampled, noise).items():
-                    told[name].append(value)
+                    collected[name].append(value)
         self._updates += due
-        means = self.ranks.sum(torch.stack([torch.stack(values).mean() for values in told.values()])) / self.size
-        return metrics | dict(zip(told, means.tolist(), strict=True)) | {"updates": float(self._updates)}
+        means = self.ranks.sum(torch.stack([torch.stack(values).mean() for values in collected.values()])) / self.size
+        return metrics | dict(zip(collected, means.tolist(), strict=True)) | {"updates": float(self._updates)}
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
         """This rank's transitions of some updates, and noise [2, M, A] for each. One read of the buffer gives all."""

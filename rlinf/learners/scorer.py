@@ -27,7 +27,7 @@ class Scorer:
         costs = self.policy.costs(batch.inputs, batch.mask)
         rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
         pieces = micro_batches(rows, costs, budget=self.micro_batch_tokens)
-        found = [torch.zeros(0, batch.num_slots)]
+        found = [torch.zeros(0, batch.num_positions)]
         with torch.no_grad():
             for piece in pieces:
                 part = batch.select(piece).to(self.device)

@@ -1,7 +1,7 @@
 """The PyTorch learner: one process, or data parallel over several.
 
 Every rank is given the whole batch and takes its own share. So every rank knows the counts of the whole optimiser step,
-slot weights are fixed before the first forward pass, and gradients simply add up over micro-batches and ranks.
+position weights are fixed before the first forward pass, and gradients simply add up over micro-batches and ranks.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class TorchLearner(Offloadable):
             yield from (_local(value) for value in state.values() if isinstance(value, Tensor))
 
     def forget_gradients(self) -> None:
-        """Each optimiser step makes them anew."""
+        """Each optimiser step recreates them."""
         self.optimizer.zero_grad(set_to_none=True)
 
     def costs(self, batch: Batch) -> Costs:
@@ -133,7 +133,7 @@ class TorchLearner(Offloadable):
             for piece in pieces:
                 part = batch.select(piece).to(self.device)
                 outputs.append(policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False))
-        empty = torch.zeros(0, batch.num_slots)
+        empty = torch.zeros(0, batch.num_positions)
 
         def joined(name: str) -> Tensor | None:
             columns = [getattr(output, name) for output in outputs]
@@ -148,7 +148,7 @@ class TorchLearner(Offloadable):
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 
-        Raises NonFiniteUpdate, on every rank alike, before a number that is none can reach the weights.
+        Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
         rows, costs = self._as_rows(batch)
         compared = self._compare_with_float32(rows, costs, step)
@@ -187,12 +187,12 @@ class TorchLearner(Offloadable):
                     dropout.eval()
 
     def _as_rows(self, batch: Batch) -> tuple[Batch, Costs]:
-        """Where slots are independent of each other (a policy without memory), each becomes a row of its own."""
+        """Where positions are independent of each other (a policy without memory), each becomes a row of its own."""
         objective = self.stage.objective
-        if self.policy.slots_independent and objective.per_slot:
+        if self.policy.positions_independent and objective.per_token:
             # What advantages were made of is read no more: it need not be cut up with the rest.
             batch = batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None)
-            batch = batch.slots_as_rows()
+            batch = batch.decisions_as_rows()
         return batch, self.costs(batch)
 
     def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:

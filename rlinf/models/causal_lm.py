@@ -23,7 +23,7 @@ from rlinf.types import Inputs, PolicyOutput, SamplingParams, TextInputs
 
 
 @dataclass(frozen=True)
-class _SlotScores:
+class _TokenScores:
     logprobs: Tensor
     entropy: Tensor
 
@@ -87,8 +87,8 @@ class CausalLMPolicy(ResponseModel):
             scores = self._score(hidden, actions[rows, columns], self._seen(text, actions, rows, columns), with_entropy)
             values = None if self.value_head is None else self.value_head(hidden.float())[:, 0]
 
-        def spread(slots: Tensor) -> Tensor:
-            return torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), slots.float())
+        def spread(positions: Tensor) -> Tensor:
+            return torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), positions.float())
 
         return PolicyOutput(
             logprobs=spread(scores.logprobs),
@@ -121,7 +121,7 @@ class CausalLMPolicy(ResponseModel):
     def _head(self) -> Any:
         return self.model.get_output_embeddings()
 
-    def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _SlotScores:
+    def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _TokenScores:
         """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time.
 
         Few logits go through plain autograd: nothing has to be made twice, and small models keep their exact numbers.
@@ -129,9 +129,9 @@ class CausalLMPolicy(ResponseModel):
         head = self._head()
         size = max(1, chunk_elements(hidden.device.type) // self.model.config.vocab_size)
         if hidden.shape[0] <= size:
-            return _SlotScores(*self._score_part(head, hidden, tokens, seen, with_entropy))
+            return _TokenScores(*self._score_part(head, hidden, tokens, seen, with_entropy))
         if covers(head, self.sampling):
-            return _SlotScores(*token_scores(hidden, head, tokens, self.sampling, with_entropy=with_entropy))
+            return _TokenScores(*token_scores(hidden, head, tokens, self.sampling, with_entropy=with_entropy))
         parts = [
             checkpoint(
                 self._score_part, head, hidden[i : i + size], tokens[i : i + size],
@@ -139,7 +139,7 @@ class CausalLMPolicy(ResponseModel):
             )
             for i in range(0, hidden.shape[0], size)
         ]  # fmt: skip
-        return _SlotScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
+        return _TokenScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
 
     def _score_part(
         self, head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool
@@ -153,7 +153,7 @@ class CausalLMPolicy(ResponseModel):
         return chosen, -(logprobs.exp() * finite).sum(-1)
 
     def _seen(self, inputs: TextInputs, actions: Tensor, rows: Tensor, columns: Tensor) -> Tensor | None:
-        """[S, V] bool: what stands before each slot, for the repetition penalty."""
+        """[S, V] bool: what stands before each position, for the repetition penalty."""
         if self.sampling.repetition_penalty == 1.0:
             return None
         prompts, lengths = inputs.prompt_ids, inputs.prompt_lengths

@@ -24,7 +24,8 @@ def processed_logits(
 
     Args:
         logits: [..., V] of the model, any floating dtype; never changed.
-        seen: bool [..., V], the tokens that occur before this slot (prompt and response). Needed, and read, only where
+        seen: bool [..., V], the tokens that occur before this position (prompt and response). Needed, and read, only
+        where
             ``params.repetition_penalty`` is not 1.
         chosen: int64 [...], tokens known to have been drawn. Top-k and top-p keep them even where rounding in another
             forward pass would put them just outside, which would make their log-probability minus infinity.
@@ -37,7 +38,7 @@ def processed_logits(
     scores = logits.float()
     if params.repetition_penalty != 1.0:
         if seen is None:
-            raise ValueError("repetition_penalty other than 1 needs `seen`: the tokens that came before each slot")
+            raise ValueError("repetition_penalty other than 1 needs `seen`: the tokens that came before each position")
         penalised = torch.where(scores > 0, scores / params.repetition_penalty, scores * params.repetition_penalty)
         scores = torch.where(seen, penalised, scores)
     if params.temperature == 0.0:

@@ -75,7 +75,7 @@ def model_folder(path: str) -> str:
 def cached_folder(path: str) -> Path:
     """Where the conversion of a GGUF file is kept: ``~/.cache/rlinf/models`` (or below ``XDG_CACHE_HOME``).
 
-    A file that was written anew has another folder. The folder need not exist.
+    A file that was written again has another folder. The folder need not exist.
     """
     file = Path(path).expanduser().resolve()
     facts = file.stat() if file.exists() else None

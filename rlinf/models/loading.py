@@ -141,12 +141,12 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
             raise PolicyError(
                 f"it is a {named or 'model without a named class'}, with no score head that is known here"
             )
-        model, told = kind.from_pretrained(path, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+        model, report = kind.from_pretrained(path, dtype=dtype, attn_implementation=attention, output_loading_info=True)
     except Exception as error:
         raise PolicyError(f"no reward model could be loaded from {path!r}: {error}") from error
     outputs = model.score.out_features if isinstance(getattr(model, "score", None), torch.nn.Linear) else 0
-    if told["missing_keys"] or outputs not in (1, 2):
-        missing = ", ".join(sorted(told["missing_keys"])) or f"a score head of 1 or 2 outputs (it has {outputs})"
+    if report["missing_keys"] or outputs not in (1, 2):
+        missing = ", ".join(sorted(report["missing_keys"])) or f"a score head of 1 or 2 outputs (it has {outputs})"
         raise PolicyError(f"the reward model in {path!r} is not complete: it lacks {missing}")
     return model.eval()
 

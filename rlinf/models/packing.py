@@ -4,7 +4,7 @@ The rows of a group share their prompt, so its tokens are computed once and ever
 last token is never an input: nothing is predicted from it. Packed order: all distinct prompts, then all responses
 without their last token, longest first.
 
-    U  distinct prompts        N  packed tokens        S  slots of all responses, end to end
+    U  distinct prompts        N  packed tokens        S  positions of all responses, end to end
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Packing:
     """[U, P] bool."""
     blocks: tuple[ResponseBlock, ...]
     """All responses of two tokens or more, longest first."""
-    slot_index: Tensor
-    """[S] packed place that predicts each slot."""
-    slot_rows: Tensor
-    """[S] row of each slot."""
-    slot_columns: Tensor
-    """[S] column of each slot."""
+    target_index: Tensor
+    """[S] packed place that predicts each position."""
+    target_rows: Tensor
+    """[S] row of each position."""
+    target_columns: Tensor
+    """[S] column of each position."""
 
 
 def distinct_prompts(prompt_ids: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,10 +96,10 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
     index = _places(mask, int(lengths.sum()))
     place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=device))
 
-    slots = torch.arange(actions.shape[1], device=device) < response_lengths[:, None]
-    slot_rows, slot_columns = slots.nonzero(as_tuple=True)
+    positions = torch.arange(actions.shape[1], device=device) < response_lengths[:, None]
+    target_rows, target_columns = positions.nonzero(as_tuple=True)
     last_of_prompt = prompt_index.gather(1, (lengths - 1)[:, None])[owners, 0]
-    previous = index[place[slot_rows], (slot_columns - 1).clamp(min=0)] if reach else last_of_prompt[slot_rows]
+    previous = index[place[target_rows], (target_columns - 1).clamp(min=0)] if reach else last_of_prompt[target_rows]
     prompt_columns = torch.arange(width, device=device).expand_as(prompt_mask)
     return Packing(
         tokens=torch.cat([prompt_ids[first, :width][prompt_mask], actions[order, :reach][mask]]),
@@ -110,9 +110,9 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
             _block(index[rows], mask[rows], prompt_index[owners[order[rows]]], prompt_mask[owners[order[rows]]])
             for rows in _similar(inputs[order].tolist())
         ),
-        slot_index=torch.where(slot_columns == 0, last_of_prompt[slot_rows], previous),
-        slot_rows=slot_rows,
-        slot_columns=slot_columns,
+        target_index=torch.where(target_columns == 0, last_of_prompt[target_rows], previous),
+        target_rows=target_rows,
+        target_columns=target_columns,
     )
 
 

@@ -17,7 +17,7 @@ from rlinf.types import Costs, Inputs, TextInputs
 class ResponseModel(nn.Module):
     """A transformers model of which the hidden states before each response token are asked for."""
 
-    slots_independent = False
+    positions_independent = False
     """What is said of a token depends on the tokens before it: rows stay whole."""
 
     def __init__(self, model: Any, *, pack_rows: bool, autocast: torch.dtype | None) -> None:
@@ -56,7 +56,7 @@ class ResponseModel(nn.Module):
         if not self.pack_rows:
             return self._padded(prompts, lengths, actions, responses)
         packing = pack(prompts, lengths, actions, responses)
-        return self._packed(packing)[packing.slot_index], packing.slot_rows, packing.slot_columns
+        return self._packed(packing)[packing.target_index], packing.target_rows, packing.target_columns
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
@@ -97,6 +97,6 @@ class ResponseModel(nn.Module):
         out = self._transformer()(
             input_ids=tokens.masked_fill(~valid, 0), attention_mask=valid.long(), position_ids=columns, use_cache=False
         )
-        slots = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
-        rows, slot_columns = slots.nonzero(as_tuple=True)
-        return out.last_hidden_state[rows, lengths[rows] - 1 + slot_columns], rows, slot_columns
+        positions = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
+        rows, target_columns = positions.nonzero(as_tuple=True)
+        return out.last_hidden_state[rows, lengths[rows] - 1 + target_columns], rows, target_columns

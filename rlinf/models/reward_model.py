@@ -1,7 +1,7 @@
 """A learned reward: a transformer with a scalar head, read at the last token or at the end of each step.
 
 Its ``evaluate`` fits the learners: a score s is judged by the log-likelihood ``y s - softplus(s)`` of its label y in
-[0, 1] (binary cross-entropy with its sign turned), and reported as the value of its slot.
+[0, 1] (binary cross-entropy with its sign turned), and reported as the value of its position.
 """
 
 from __future__ import annotations
@@ -57,9 +57,7 @@ class RewardModel(ResponseModel):
         own = {name: tensor for name, tensor in self.model.named_parameters() if not name.startswith("score.")}
         for name, tensor in own.items():
             if name not in weights or weights[name].shape != tensor.shape:
-                raise ValueError(
-                    f"the reward model can not start from the policy: {name} {tuple(tensor.shape)} differs"
-                )
+                raise ValueError(f"the reward model cannot start from the policy: {name} {tuple(tensor.shape)} differs")
             tensor.data.copy_(weights[name])
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:

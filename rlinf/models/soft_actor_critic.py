@@ -106,7 +106,7 @@ class SoftActorCritic(nn.Module):
         self.critic = TwinCritic(width, options.hidden_sizes, options.activation)
 
     state_size = 0
-    slots_independent = True
+    positions_independent = True
     noise_kind = "normal"
     action_dtype = np.float32
 
@@ -146,17 +146,17 @@ class SoftActorCritic(nn.Module):
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities and entropy [B, T]; of a chunk, those of the actions carried out."""
         given = ObservationInputs.of(inputs)
-        slots, executed = self.granularity, given.executed
-        chunks = (*mask.shape, slots.actions, slots.dimensions)
+        positions, executed = self.granularity, given.executed
+        chunks = (*mask.shape, positions.actions, positions.dimensions)
         parameters = self.distribution({n: given.observations[n].flatten(0, 1) for n in self.actor_encoder.leaves})
         logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
-            slots.logprobs(logprobs, executed), None if entropy is None else slots.entropy(entropy, executed)
+            positions.logprobs(logprobs, executed), None if entropy is None else positions.entropy(entropy, executed)
         )
 
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Takes the true slots [B, T, ...] into the running statistics."""
+        """Takes the valid positions [B, T, ...] into the running statistics."""
         if self.options.normalize_observations:
             device = next(self.parameters()).device
             leaves = ObservationInputs.of(inputs).observations

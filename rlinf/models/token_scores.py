@@ -71,10 +71,10 @@ class _TokenScores(torch.autograd.Function):
         rows: int,
     ) -> tuple[Tensor, Tensor]:
         head, shift = weight.to(dtype), None if bias is None else bias.to(dtype)
-        slots = hidden.shape[0]
-        logprobs, normalisers = (torch.empty(slots, device=hidden.device) for _ in range(2))
-        entropies = torch.zeros(slots, device=hidden.device)
-        for start in range(0, slots, rows):
+        positions = hidden.shape[0]
+        logprobs, normalisers = (torch.empty(positions, device=hidden.device) for _ in range(2))
+        entropies = torch.zeros(positions, device=hidden.device)
+        for start in range(0, positions, rows):
             logits = nn.functional.linear(hidden[start : start + rows].to(dtype), head, shift)
             for block in _blocks(logits):
                 part = slice(start + block.start, start + block.stop)
@@ -176,5 +176,5 @@ def _add_product(total: Tensor, gradient: Tensor, inputs: Tensor) -> None:
     if inputs.dtype == torch.float32:
         total.addmm_(gradient.t(), inputs)
     else:
-        # Products of 16-bit matrices are much faster on a CPU where the transposed one is laid out anew.
+        # Products of 16-bit matrices are much faster on a CPU where the transposed one is laid out again.
         total += gradient.t().contiguous() @ inputs

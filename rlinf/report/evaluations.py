@@ -20,11 +20,11 @@ def evaluation_rows(run: RunRecord) -> list[dict[str, Any]]:
     """One row for each rate of each evaluation, with its interval."""
     rows = []
     for saved in run.evaluations:
-        metrics, settings = saved.told["metrics"], saved.told["settings"].get("evaluation", {})
+        metrics, settings = saved.content["metrics"], saved.content["settings"].get("evaluation", {})
         facts = {
             "file": saved.path.name,
-            "step": saved.told["step"],
-            "data": saved.told.get("label") or "its own tasks",
+            "step": saved.content["step"],
+            "data": saved.content.get("label") or "its own tasks",
             "samples": settings.get("samples"),
             "temperature": settings.get("temperature"),
         }
@@ -48,7 +48,7 @@ def comparisons(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     for run in runs:
         for saved in run.evaluations:
             if saved.outcomes:
-                by_tasks.setdefault(str(saved.told.get("tasks_sha256")), []).append((run.name, saved))
+                by_tasks.setdefault(str(saved.content.get("tasks_sha256")), []).append((run.name, saved))
     found = []
     for group in by_tasks.values():
         newest = sorted(group, key=lambda one: one[1].path.stat().st_mtime)[-MAX_COMPARED:]

@@ -42,12 +42,12 @@ class Limit:
     fix: str
 
 
-def graded(value: float, told: str, *, bad: Limit, watch: Limit, fine: str = "") -> Finding:
-    """``told`` with what the first limit says that ``value`` exceeds; ``fine`` where it exceeds none."""
+def graded(value: float, text: str, *, bad: Limit, watch: Limit, fine: str = "") -> Finding:
+    """``text`` with what the first limit says that ``value`` exceeds; ``fine`` where it exceeds none."""
     for level, limit in (("bad", bad), ("watch", watch)):
         if value > limit.value:
-            return Finding(level, limit.title, f"{told} {limit.fix}")
-    return Finding("ok", watch.title, f"{told} {fine}".rstrip())
+            return Finding(level, limit.title, f"{text} {limit.fix}")
+    return Finding("ok", watch.title, f"{text} {fine}".rstrip())
 
 
 def _first_steps(run: RunRecord) -> Finding | None:
@@ -67,15 +67,15 @@ def _progress(run: RunRecord) -> Finding | None:
         lows, highs = run.values(f"{name}/ci_low"), run.values(f"{name}/ci_high")
         if len(values) < 2 or not lows:
             continue
-        told = f"{name} went from {values[0]:.3g} to {values[-1]:.3g} (95% interval {lows[-1]:.3g} to {highs[-1]:.3g})."
+        text = f"{name} went from {values[0]:.3g} to {values[-1]:.3g} (95% interval {lows[-1]:.3g} to {highs[-1]:.3g})."
         if lows[-1] > highs[0]:
-            return Finding("ok", "Progress", f"{told} The intervals before and after do not touch.")
+            return Finding("ok", "Progress", f"{text} The intervals before and after do not touch.")
         if highs[-1] < lows[0]:
-            return Finding("bad", "Progress", f"{told} The policy is worse than before training.")
+            return Finding("bad", "Progress", f"{text} The policy is worse than before training.")
         if name != "eval/return" and values[0] >= _CEILING:
             fix = "There was next to nothing to learn: take harder tasks, or a shorter warm start (sft.steps)."
-            return Finding("watch", "At the ceiling from the start", f"{told} {fix}")
-        return Finding("watch", "Progress", f"{told} That is within the noise of the evaluation.")
+            return Finding("watch", "At the ceiling from the start", f"{text} {fix}")
+        return Finding("watch", "Progress", f"{text} That is within the noise of the evaluation.")
     return None
 
 
@@ -84,17 +84,17 @@ def _entropy(run: RunRecord) -> Finding | None:
     if len(values) < 5:
         return None
     before, after = early(values), late(values)
-    told = f"Entropy went from {before:.3g} to {after:.3g} nats per decision."
+    text = f"Entropy went from {before:.3g} to {after:.3g} nats per decision."
     if min(values) < 0:
         return Finding(
-            "ok", "Entropy", f"{told} It is differential (continuous actions): judge its curve, not its zero."
+            "ok", "Entropy", f"{text} It is differential (continuous actions): judge its curve, not its zero."
         )
     if after < 0.1 * before:
         fix = "The policy has all but stopped exploring: try a lower learning rate, an entropy bonus or a KL term."
-        return Finding("bad", "Entropy collapse", f"{told} {fix}")
+        return Finding("bad", "Entropy collapse", f"{text} {fix}")
     if after < 0.3 * before:
-        return Finding("watch", "Entropy", f"{told} It falls fast; groups will soon agree with themselves.")
-    return Finding("ok", "Entropy", told)
+        return Finding("watch", "Entropy", f"{text} It falls fast; groups will soon agree with themselves.")
+    return Finding("ok", "Entropy", text)
 
 
 def _collapse(run: RunRecord) -> Finding | None:
@@ -108,13 +108,13 @@ def _collapse(run: RunRecord) -> Finding | None:
         if len(values) < 10 or not any(values):
             continue
         share = lost(values)
-        told = f"{name} rose from {early(values):.3g} to {peak(values):.3g} and ended at {late(values):.3g}."
+        text = f"{name} rose from {early(values):.3g} to {peak(values):.3g} and ended at {late(values):.3g}."
         if not share:
-            told = f"{name} ended near its best."
+            text = f"{name} ended near its best."
         fix = "Try a lower learning rate, a smaller clip range or fewer epochs, and go back to the best checkpoint."
         return graded(
             share,
-            told,
+            text,
             bad=Limit(0.5, f"{what} collapse", fix),
             watch=Limit(0.25, f"{what} over training", "checkpoint.best_metric keeps the best checkpoint."),
         )
@@ -176,18 +176,18 @@ def _length(run: RunRecord) -> Finding | None:
     before, after = early(values), late(values)
     cut = run.values("rollout/cut_by_length")
     share = late(cut) if cut else 0.0
-    told = (
+    text = (
         f"Responses went from {before:.0f} to {after:.0f} tokens; {share:.0%} of the late ones were cut by the limit."
     )
     if share > 0.5 or (after > 2 * before and share > 0.2):
         fix = "Raise rollout.max_new_tokens, or make length cost something (algorithm.overlong_penalty)."
         title = "Length explosion" if after > 1.5 * before else "Most responses are cut"
-        return Finding("bad", title, f"{told} {fix}")
+        return Finding("bad", title, f"{text} {fix}")
     if after > 1.5 * before or share > 0.2:
-        return Finding("watch", "Length", f"{told} See whether accuracy grows with it.")
+        return Finding("watch", "Length", f"{text} See whether accuracy grows with it.")
     if after < 0.4 * before:
-        return Finding("watch", "Length", f"{told} Very short responses can be a shortcut: read some samples.")
-    return Finding("ok", "Length", told)
+        return Finding("watch", "Length", f"{text} Very short responses can be a shortcut: read some samples.")
+    return Finding("ok", "Length", text)
 
 
 # What is optimised, and what is meant by it.
@@ -204,15 +204,15 @@ def _reward_hacking(run: RunRecord) -> Finding | None:
         reward, goal = run.values(paid), run.values(meant)
         if len(reward) < 5 or len(goal) < 5:
             continue
-        told = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
-        told += f"to {late(goal):.3g}."
+        text = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
+        text += f"to {late(goal):.3g}."
         if risen(reward) > 0 and risen(goal) < 0:
             fix = "What is paid rises while what is meant falls: the policy found something that pays without it."
-            return Finding("bad", "Signs of reward hacking", f"{told} {fix}")
+            return Finding("bad", "Signs of reward hacking", f"{text} {fix}")
         if risen(reward) > 0 and risen(goal) == 0 and late(goal) < 0.95:
             fix = "What is paid rises and what is meant does not: look at the reward's terms, and at some samples."
-            return Finding("watch", "Signs of reward hacking", f"{told} {fix}")
-        together = Finding("ok", "Reward and goal", f"{told} Neither runs away from the other.")
+            return Finding("watch", "Signs of reward hacking", f"{text} {fix}")
+        together = Finding("ok", "Reward and goal", f"{text} Neither runs away from the other.")
     return together
 
 
@@ -223,8 +223,8 @@ def _generalisation(run: RunRecord) -> Finding | None:
     gap = late(train) - held_out[-1]
     if gap < 0.15:
         return None
-    told = f"Training tasks are solved {late(train):.0%} of the time, held-out tasks {held_out[-1]:.0%}."
-    return Finding("watch", "Held-out tasks lag behind", f"{told} The policy may be learning its tasks by heart.")
+    text = f"Training tasks are solved {late(train):.0%} of the time, held-out tasks {held_out[-1]:.0%}."
+    return Finding("watch", "Held-out tasks lag behind", f"{text} The policy may be learning its tasks by heart.")
 
 
 def _gradients(run: RunRecord) -> Finding | None:
@@ -233,13 +233,13 @@ def _gradients(run: RunRecord) -> Finding | None:
         return None
     middle, largest = sorted(values)[len(values) // 2], max(values)
     skipped = sum(run.values("train/skipped_minibatches"))
-    told = f"Gradient norm: median {middle:.3g}, largest {largest:.3g}; {skipped:.0f} minibatches were skipped."
+    text = f"Gradient norm: median {middle:.3g}, largest {largest:.3g}; {skipped:.0f} minibatches were skipped."
     missing = sum(norm is None for step, norm in zip(run.steps, run.series["train/grad_norm"], strict=True) if step)
     if missing:
-        return Finding("bad", "Gradients", f"{told} In {missing} steps it was not a number.")
+        return Finding("bad", "Gradients", f"{text} In {missing} steps it was not a number.")
     if middle > 0 and largest > 20 * middle:
-        return Finding("watch", "Gradient spikes", f"{told} Some steps are far larger than the others.")
-    return Finding("ok", "Gradients", told)
+        return Finding("watch", "Gradient spikes", f"{text} Some steps are far larger than the others.")
+    return Finding("ok", "Gradients", text)
 
 
 def _critic(run: RunRecord) -> Finding | None:
@@ -247,12 +247,12 @@ def _critic(run: RunRecord) -> Finding | None:
     if len(values) < 5:
         return None
     share = late(values)
-    told = f"The critic explains {share:.0%} of the variance of the late returns."
+    text = f"The critic explains {share:.0%} of the variance of the late returns."
     if share < 0:
         return Finding(
-            "bad", "Critic", f"{told} It is worse than a constant: its learning rate, or the returns' scale."
+            "bad", "Critic", f"{text} It is worse than a constant: its learning rate, or the returns' scale."
         )
-    return Finding("ok" if share > 0.3 else "watch", "Critic", told)
+    return Finding("ok" if share > 0.3 else "watch", "Critic", text)
 
 
 def _failures(run: RunRecord) -> Finding | None:
@@ -264,8 +264,8 @@ def _failures(run: RunRecord) -> Finding | None:
         "observations or rewards that were not numbers": max(run.values("env/nan"), default=0.0),
         "rewards that were not numbers": sum(run.values("verdict/quarantined")),
     }
-    told = ", ".join(f"{count:.0f} {what}" for what, count in counts.items() if count)
-    return Finding("watch", "Failures on the way", f"{told[:1].upper()}{told[1:]}.") if told else None
+    text = ", ".join(f"{count:.0f} {what}" for what, count in counts.items() if count)
+    return Finding("watch", "Failures on the way", f"{text[:1].upper()}{text[1:]}.") if text else None
 
 
 CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (

@@ -24,7 +24,7 @@ _EXACT = ("tokens", "response", "reward", "verdict", "slots", "task_id")
 
 
 class ReplayError(UserError):
-    """What was asked for can not be replayed; the message says what can."""
+    """What was asked for cannot be replayed; the message says what can."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +56,7 @@ def recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
 
 
 def available_steps(folder: Path, config: Config) -> list[int]:
-    """The steps whose starting weights are there: one after each checkpoint, and the first where it starts anew."""
+    """The steps whose starting weights are there: one after each checkpoint, and the first where it restarts."""
     from rlinf.train.run_dir import RunDirectory
 
     steps = {step + 1 for step in RunDirectory(folder).steps()}

@@ -23,7 +23,7 @@ from rlinf.rollouts.envs.offscreen import has_display, offscreen
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeTask
-from rlinf.rollouts.simulator.records import EpisodeRecord, tell_success
+from rlinf.rollouts.simulator.records import EpisodeRecord, report_success
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import stream_seed
@@ -42,14 +42,14 @@ class SimulatorShow:
         env = evaluation_env(config)
         self.film: FilmedVecEnv | None = None
         if options.out is None and has_display() and _opens_windows(env):
-            self.lanes: VecEnv = _window(env)
+            self.vec_env: VecEnv = _window(env)
         else:
-            self.film = self.lanes = _film(env, options.episodes)
+            self.film = self.vec_env = _film(env, options.episodes)
         self.policy: Any = make_policy(
-            config, self.lanes.observation_space, self.lanes.action_space, tokenizer=options.run / "tokenizer"
+            config, self.vec_env.observation_space, self.vec_env.action_space, tokenizer=options.run / "tokenizer"
         ).eval()
         self.collector = EpisodeCollector(
-            self.lanes, seed=config.run.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
+            self.vec_env, seed=config.run.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
         )
 
     def show(self, checkpoint: Checkpoint) -> None:
@@ -68,7 +68,7 @@ class SimulatorShow:
             self.console.print(Text(printable(f"Video: {path}")), soft_wrap=True)
 
     def close(self) -> None:
-        self.lanes.close()
+        self.vec_env.close()
 
 
 def _opens_windows(env: EnvConfig) -> bool:
@@ -98,11 +98,11 @@ def _film(env: EnvConfig, episodes: int) -> FilmedVecEnv:
 
 
 def _table(step: int, records: list[EpisodeRecord]) -> Table:
-    told = tell_success(records)
+    reported = report_success(records)
     table = Table(title=f"step {step}")
-    for name in ("episode", "steps", "return", *(["success"] if told else [])):
+    for name in ("episode", "steps", "return", *(["success"] if reported else [])):
         table.add_column(name, justify="right")
     for record in records:
         success = "at the end" if record.success_at_end else "on the way" if record.success_once else "no"
-        table.add_row(str(record.key), str(record.length), f"{record.total:.4g}", *([success] if told else []))
+        table.add_row(str(record.key), str(record.length), f"{record.total:.4g}", *([success] if reported else []))
     return table

@@ -33,9 +33,9 @@ def grouped_attention(
     ``query`` is [B, heads, T, head_dim], ``key`` and ``value`` [B, kv_heads, S, head_dim], ``attention_mask``
     [B, 1, T, S] (bool or additive) or None. Anything but one token without dropout goes to transformers' own function.
     """
-    rows, heads, slots, width = query.shape
+    rows, heads, positions, width = query.shape
     kv_heads = key.shape[1]
-    if slots != 1 or heads == kv_heads or dropout or kwargs.get("position_bias") is not None:
+    if positions != 1 or heads == kv_heads or dropout or kwargs.get("position_bias") is not None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )

@@ -77,7 +77,7 @@ class EchoServer:
             "logprobs": 1,
         }
         (choice,) = self._asked(body)["choices"]
-        told = choice["logprobs"]["token_logprobs"][len(prompt) : len(prompt) + len(response)]
-        if len(told) != len(response) or None in told:
+        logprobs = choice["logprobs"]["token_logprobs"][len(prompt) : len(prompt) + len(response)]
+        if len(logprobs) != len(response) or None in logprobs:
             raise ServerError(f"{self._server.base} does not echo the log-probabilities of a prompt's tokens")
-        return [float(logprob) for logprob in told]
+        return [float(logprob) for logprob in logprobs]

@@ -1,6 +1,6 @@
 """Linear layers for decoding in 16 bits on a CPU: few rows against a weight that is large.
 
-oneDNN multiplies ``W x^T`` without laying the weight out anew, as it does for every call of ``x W^T``: up to twice as
+oneDNN multiplies ``W x^T`` without laying the weight out again, as it does for every call of ``x W^T``: up to twice as
 fast at 8 to 64 rows, with no copy of the weights that a weight update would have to renew.
 """
 

@@ -22,7 +22,7 @@ def check_requests(requests: Sequence[SampleRequest]) -> None:
 
 
 def limit_of(request: SampleRequest, max_model_len: int) -> tuple[int, str | None]:
-    """How many new tokens ``request`` may get, and the finish reason where that is none.
+    """How many new tokens ``request`` may get, and the finish reason where that is not one.
 
     ``max_new_tokens`` bounds the whole response, its prefix included, so that a continued response ends where it would
     have ended uninterrupted. Prompt and response together take at most ``max_model_len`` tokens.

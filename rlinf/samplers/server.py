@@ -132,7 +132,7 @@ class ServerSampler:
         """Sends the weights to every worker of the server; later requests follow them.
 
         Raises:
-            RuntimeError: a stream is under way; its tokens could not be told apart by version.
+            RuntimeError: a stream is under way; its tokens could not be distinguished by version.
             WeightUpdateError: the update does not fit the ``layout``.
             ServerError: the server has no developer endpoints or no weight receiver, or refused.
         """
@@ -231,13 +231,13 @@ class ServerSampler:
             )
 
     def _check_weights(self) -> None:
-        """A server that was started anew would answer with the weights it was started with, and nothing would show."""
+        """A server that was restarted would answer with the weights it was started with, and nothing would show."""
         if not self._pushed:
             return
         found = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
         if found != str(self._version):
             raise ServerError(
-                f"{self._server.base} has weights {found!r} instead of {self._version}: was it started anew, or does "
+                f"{self._server.base} has weights {found!r} instead of {self._version}: was it restarted, or does "
                 "another run push to it? Start this run again to push the weights of its last checkpoint"
             )
 

@@ -97,7 +97,7 @@ class OpenAnswers:
             ) from None
 
     def _take(self, name: int, event: dict[str, Any] | Exception | None) -> None:
-        """Books what arrived for request ``name``."""
+        """Records what arrived for request ``name``."""
         if name not in self._streams:
             return
         if isinstance(event, Exception):

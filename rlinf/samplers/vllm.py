@@ -171,7 +171,7 @@ class VllmSampler:
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes the weights in place; the next token, also of a running stream, follows them.
 
-        Cached keys and values of the old weights are dropped; running requests compute theirs anew.
+        Cached keys and values of the old weights are dropped; running requests compute theirs again.
 
         Raises:
             WeightUpdateError: the update does not fit the model; the engine was not touched then.
@@ -305,7 +305,7 @@ class VllmSampler:
         limit, _ = limit_of(request, self._max_model_len)
         greedy = params.temperature == 0.0
         stops = set(params.stop_token_ids) | (set() if params.ignore_eos else self._eos_token_ids)
-        # The engine's stream starts anew with a continued response: its length is part of the key, or it would repeat.
+        # The engine's stream restarts with a continued response: its length is part of the key, or it would repeat.
         key = stream_key(self._seed, (*request.key, len(request.prefix)), sample_index)
         return EngineParams(
             max_tokens=limit,

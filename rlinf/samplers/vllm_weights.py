@@ -45,7 +45,7 @@ class WeightReceiver:
 
 
 def _repack_shared_heads(model: nn.Module) -> None:
-    """Packs the weights of an output head that is tied to the embedding anew.
+    """Packs the weights of an output head that is tied to the embedding again.
 
     On a CPU vLLM multiplies with packed copies of the weights. Reloading renews them, except that of a tied head: its
     weight is the embedding's, which is not a linear layer, so the copy would silently stay as it was.

@@ -13,7 +13,7 @@ from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import TrialRecord, read_sweep
 from rlinf.sweep.settings import TrialPlan, plan_of
 
-# Tune is told these by environment only: no output of its own, and no long wait for a trial that is stopped.
+# Tune is reported these by environment only: no output of its own, and no long wait for a trial that is stopped.
 _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
@@ -67,7 +67,7 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
     apply_settings()
     from rlinf.cluster.ray_session import RaySession
 
-    # A failure is told by the live view, with the run's own traceback instead of that of the actor around it.
+    # A failure is reported by the live view, with the run's own traceback instead of that of the actor around it.
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     # A trial's process is new after each copy, so that an actor which is used again would save little.
     warnings.filterwarnings("ignore", message="Consider boosting PBT performance")

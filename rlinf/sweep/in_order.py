@@ -13,8 +13,8 @@ from rlinf.sweep.settings import PLACE
 class InOrder(Searcher):
     """Trial k has seed ``k % seeds`` of setting ``k // seeds``; a setting's answer is its mean over the seeds.
 
-    A searcher's next suggestion depends on the results that it has been told before. So they are told in the order of
-    the settings, and setting s is asked for when exactly the first ``s - ahead + 1`` are known: one that comes early
+    A searcher's next suggestion depends on the results that it has received before. So they are reported in the order
+    of the settings, and setting s is asked for when exactly the first ``s - ahead + 1`` are known: one that comes early
     waits, and the same sweep file gives the same settings on any machine.
     """
 
@@ -25,7 +25,7 @@ class InOrder(Searcher):
         self.trials: list[str] = []
         self.results: dict[str, float] = {}
         """NaN: the trial failed."""
-        self.told = 0
+        self.reported = 0
         self.setting: dict[str, Any] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
@@ -35,7 +35,7 @@ class InOrder(Searcher):
         place = len(self.trials) % self.seeds
         if place == 0:
             ahead = -(-self.parallel // self.seeds)
-            while self.told < len(self.trials) // self.seeds - ahead + 1:
+            while self.reported < len(self.trials) // self.seeds - ahead + 1:
                 if not self._tell():
                     return None
             suggested = self.searcher.suggest(trial_id)
@@ -47,13 +47,13 @@ class InOrder(Searcher):
 
     def _tell(self) -> bool:
         """Hands on the next setting's answer; False where a seed of it still runs."""
-        trials = self.trials[self.told * self.seeds : (self.told + 1) * self.seeds]
+        trials = self.trials[self.reported * self.seeds : (self.reported + 1) * self.seeds]
         if not all(trial in self.results for trial in trials):
             return False
         known = [value for trial in trials if math.isfinite(value := self.results[trial])]
         answer = {self.metric: sum(known) / len(known)} if known else None
         self.searcher.on_trial_complete(trials[0], result=answer, error=answer is None)
-        self.told += 1
+        self.reported += 1
         return True
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -62,11 +62,11 @@ class InOrder(Searcher):
 
     def get_state(self) -> dict[str, Any]:
         """What Tune saves; the searcher saves itself, and how wide a sweep is may change when it goes on."""
-        return {"trials": self.trials, "results": self.results, "told": self.told, "setting": self.setting}
+        return {"trials": self.trials, "results": self.results, "told": self.reported, "setting": self.setting}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.trials, self.results, self.setting = state["trials"], state["results"], state["setting"]
-        self.told = state["told"]
+        self.reported = state["told"]
 
     def save(self, checkpoint_path: str) -> None:
         self.searcher.save(checkpoint_path)

@@ -73,8 +73,8 @@ class LiveView:
     def started(self, name: str, setting: Mapping[str, Any]) -> None:
         shown = self._shown(name)
         if shown.setting and shown.setting != setting:
-            told = ", ".join(f"{key}={_number(value)}" for key, value in setting.items())
-            self.event(f"copies    {name}  a better one, and goes on with {told}")
+            text = ", ".join(f"{key}={_number(value)}" for key, value in setting.items())
+            self.event(f"copies    {name}  a better one, and goes on with {text}")
         elif shown.status != "paused":
             self.event(f"started   {name}")
         shown.setting, shown.status, shown.began = setting, "running", time.monotonic()
@@ -113,9 +113,9 @@ class LiveView:
     def progress(self) -> str:
         """`3/12 trials, about 8 min left`."""
         over = len(self._unseen()) + sum(self._count(status) for status in _OVER)
-        told = f"{over}/{self.total} trials"
+        text = f"{over}/{self.total} trials"
         left = self._seconds_left(over)
-        return told if left is None else f"{told}, about {_duration(left)} left"
+        return text if left is None else f"{text}, about {_duration(left)} left"
 
     def _seconds_left(self, over: int) -> float | None:
         """From how long trials took that are over, and how far the others are; None before the first is over."""

@@ -1,6 +1,6 @@
 """How a setting changes when a trial takes over a better one's checkpoint (Jaderberg et al., arXiv:1711.09846).
 
-Each key is drawn anew with probability 1/4; else a number becomes 0.8 or 1.2 times itself, within its bounds, and a
+Each key is drawn again with probability 1/4; else a number becomes 0.8 or 1.2 times itself, within its bounds, and a
 choice its neighbour in the list. Links and conditions are resolved again. Draws come from streams keyed by trial, step
 and key.
 """
@@ -17,7 +17,7 @@ from rlinf.sweep.schema import SpaceEntry
 from rlinf.sweep.settings import Setting, complete, draw_from
 from rlinf.sweep.validate import trial_config
 
-_FACTORS, _ANEW = (0.8, 1.2), 0.25
+_FACTORS, _REDRAWN = (0.8, 1.2), 0.25
 # So many settings are tried; where all are invalid, the better one's own setting goes on.
 _ATTEMPTS = 16
 
@@ -48,7 +48,7 @@ def _neighbour(sweep: Sweep, setting: Mapping[str, Any], place: tuple[int, ...])
     def draw(names: str, entry: SpaceEntry) -> Any:
         generator = numpy_generator(sweep.config.seed, "perturb", *place, names)
         value = value_of(names, setting)
-        if value is None or generator.uniform() < _ANEW:
+        if value is None or generator.uniform() < _REDRAWN:
             return draw_from(entry, generator)
         up = bool(generator.integers(2))
         if entry.choice is not None:

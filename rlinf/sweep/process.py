@@ -57,7 +57,7 @@ class RunProcess:
         return True
 
     def go_on(self) -> None:
-        """Lets a run that holds take its next steps; one that has just died is told by :meth:`ended`."""
+        """Lets a run that holds take its next steps; one that has just died is reported by :meth:`ended`."""
         self._process.send(b".")
 
     def stop(self) -> None:

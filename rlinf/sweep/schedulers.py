@@ -49,7 +49,7 @@ class RememberingAsha(ASHAScheduler):
         self._path = path
         if path.exists():
             self.restore(str(path))
-            # Tune tells a scheduler its metric itself, and refuses one that has been told before.
+            # Tune sets a scheduler's metric itself, and refuses one that has received before.
             self._metric, self._mode = None, None
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict) -> str:

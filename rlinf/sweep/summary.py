@@ -95,11 +95,11 @@ def setting_label(setting: Mapping[str, Any]) -> str:
     'group_size=8, lr=0.001'
     """
     names = short_names(list(setting))
-    told = [
+    text = [
         f"{names[key]}={value:.4g}" if isinstance(value, float) else f"{names[key]}={value}"
         for key, value in setting.items()
     ]
-    return ", ".join(told) or "base"
+    return ", ".join(text) or "base"
 
 
 def summarise(sweep: SweepRecord) -> SweepSummary:
@@ -184,20 +184,20 @@ def _is_sure(settings: Sequence[SettingResult]) -> bool | None:
 
 def _next(second: SettingResult) -> str:
     assert second.final is not None
-    told = f"Next: {second.label}, {second.final.mean:.4g}."
+    text = f"Next: {second.label}, {second.final.mean:.4g}."
     beaten = second.beaten
     if beaten is None:
-        return told
+        return text
     low, high = beaten.interval
-    told += f" The best was better in {beaten.probability:.0%} of all pairs of runs (95% interval of that probability:"
-    told += f" {low:.0%} to {high:.0%})"
-    return f"{told}, on {beaten.wins} of {beaten.shared} shared seeds." if beaten.shared else f"{told}."
+    text += f" The best was better in {beaten.probability:.0%} of all pairs of runs (95% interval of that probability:"
+    text += f" {low:.0%} to {high:.0%})"
+    return f"{text}, on {beaten.wins} of {beaten.shared} shared seeds." if beaten.shared else f"{text}."
 
 
 def _sureness(ranked: Sequence[SettingResult]) -> str:
     second, compared = ranked[1], [one for one in ranked[1:] if one.p_value is not None]
     if not compared:
-        return "No: with one seed a setting, noise can not be told from a difference: run more seeds."
+        return "No: with one seed a setting, noise cannot be distinguished from a difference: run more seeds."
     close = [one for one in compared if one.p_value is not None and one.p_value > ALPHA]
     alone = len(ranked) - 1 - len(compared)
     if not close and alone:
@@ -205,9 +205,9 @@ def _sureness(ranked: Sequence[SettingResult]) -> str:
     if not close:
         return f"Yes, you can be sure: the best differs from every other by more than noise (p < {ALPHA})."
     listed = "; ".join(one.label for one in close[:5]) + (" and others" if len(close) > 5 else "")
-    told = "No:"
+    text = "No:"
     if second.p_value is not None:
         known = "not distinguishable" if second in close else "distinguishable"
-        told = f"No: the difference to the next is {known} from noise (p = {second.p_value:.2g}), and"
+        text = f"No: the difference to the next is {known} from noise (p = {second.p_value:.2g}), and"
     others = "other setting" if len(compared) == 1 else "other settings"
-    return f"{told} {len(close)} of {len(compared)} {others} can not be ruled out: {listed}. More seeds would tell."
+    return f"{text} {len(close)} of {len(compared)} {others} cannot be ruled out: {listed}. More seeds would tell."

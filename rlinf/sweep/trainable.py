@@ -17,7 +17,7 @@ from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
 from rlinf.sweep.validate import trial_config
-from rlinf.train.evaluation.missing_metric import missing_metric, untold_success
+from rlinf.train.evaluation.missing_metric import missing_metric, missing_success
 from rlinf.train.run_dir import RunDirectory
 
 OBJECTIVE, STEP = "objective", "step"
@@ -85,7 +85,7 @@ class Trial(tune.Trainable):
             time.sleep(_POLL_S)
         if self.value is None:
             metric = self.sweep.config.metric
-            why = untold_success(metric, self.run_config.env.success_key) if self.steps_seen else ""
+            why = missing_success(metric, self.run_config.env.success_key) if self.steps_seen else ""
             raise TrialFailed(f"no value of {metric} was logged up to step {self.steps_seen}{why}")
         return ended
 

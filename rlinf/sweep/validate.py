@@ -71,11 +71,11 @@ def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
 
 def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting) -> ConfigProblem:
     """The line of the sweep file, for what it set; the base file's own line otherwise."""
-    told = ", ".join(f"{key}={value}" for key, value in setting.items())
-    message = f"{problem.message} ({told})" if told else problem.message
+    text = ", ".join(f"{key}={value}" for key, value in setting.items())
+    message = f"{problem.message} ({text})" if text else problem.message
     if problem.file != COMMAND_LINE:
         return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)
-    # A key that does not exist is told up to where it goes wrong.
+    # A key that does not exist is reported up to where it goes wrong.
     places = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
     origin = next(places, None)
     return ConfigProblem(str(sweep.file), origin.line if origin else None, problem.key, message, problem.fix)

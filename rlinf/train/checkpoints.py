@@ -192,7 +192,7 @@ def _wrong(folder: Path, files: Mapping[str, Any]) -> list[str]:
     with ThreadPoolExecutor(_READERS) as readers:
         digests = readers.map(_readable_digest, [folder / name for name in files])
     return [
-        f"{name} {'can not be read' if digest is None else 'is damaged (its checksum differs)'}"
+        f"{name} {'cannot be read' if digest is None else 'is damaged (its checksum differs)'}"
         for (name, entry), digest in zip(files.items(), digests, strict=True)
         if digest != entry.get("sha256")
     ]
@@ -238,7 +238,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise DamagedError(f"{path.name} can not be read ({error})") from error
+        raise DamagedError(f"{path.name} cannot be read ({error})") from error
     if not isinstance(value, dict):
         raise DamagedError(f"{path.name} is damaged")
     return value

@@ -43,7 +43,7 @@ def evaluate_model(
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}")
         path = save_bare(folder, config, choice.label, evaluation)
-        return _told(evaluation, folder, path)
+        return _result(evaluation, folder, path)
     run, named = place
     if out is not None:
         raise UserError("--out is for bare models: evaluations of a run are kept in the run")
@@ -53,7 +53,7 @@ def evaluate_model(
         evaluation = _evaluate(config, f"step {found} of {run} on {choice.label}")
     with naming_disk_errors(run):
         path = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
-    return _told(evaluation, run, path)
+    return _result(evaluation, run, path)
 
 
 def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
@@ -67,7 +67,7 @@ def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) 
     return path
 
 
-def _told(evaluation: Evaluation, folder: Path, path: Path) -> RunResult:
+def _result(evaluation: Evaluation, folder: Path, path: Path) -> RunResult:
     print(f"Saved, with its settings and the outcome of each task, as {path}")
     return RunResult(evaluation.metrics, folder)
 

@@ -91,7 +91,7 @@ class Trainer:
                 self.after_step(state.step)
 
     def advance(self) -> None:
-        """One training iteration, up to new weights in the samplers. Until its update begins it can be broken off."""
+        """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
         batch, metrics = self.batches.take(state.step)
         if state.step + 1 < self.config.run.max_steps:

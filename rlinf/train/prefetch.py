@@ -40,7 +40,7 @@ class BatchPrefetcher:
         if not self.ahead:
             return
         if not self._concurrent:
-            # Here, in the main thread: environments that hang are broken off by a timer that works nowhere else.
+            # Here, in the main thread: environments that hang are interrupted by a timer that works nowhere else.
             self._ready = (step, *self._collect(step))
             return
         self._thread = threading.Thread(target=self._run, args=(step,), name="collect-ahead", daemon=True)

@@ -61,7 +61,7 @@ class OnPolicy:
     def _with_old(self, batch: Batch, ages: Any) -> tuple[Batch, Metrics]:
         """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them.
 
-        ``ages`` [B, T] are versions of the weights since a slot was sampled: more than 0 one batch ahead, or where
+        ``ages`` [B, T] are versions of the weights since a position was sampled: more than 0 one batch ahead, or where
         responses were continued from an earlier iteration.
         """
         stale = bool((ages > 0)[batch.mask].any())

@@ -17,7 +17,7 @@ class BadBatch(RuntimeError):
 
 
 def require_finite(batch: Batch, run: Path, step: int) -> None:
-    """Raises BadBatch where a valid slot of a column is NaN or infinite."""
+    """Raises BadBatch where a valid position of a column is NaN or infinite."""
     for name in _CHECKED:
         column = getattr(batch, name)
         if column is None:

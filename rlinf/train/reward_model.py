@@ -83,7 +83,8 @@ class LearnedReward:
         }
 
     def examples(self, batch: Batch) -> Batch:
-        """The responses with a true slot where a score is asked for, and the environment's verdict there as label."""
+        """The responses with a valid position where a score is asked for, and the environment's verdict there as
+        label."""
         if self.options.supervision == "process":
             if batch.step_rewards is None:
                 raise ValueError("reward_model.supervision: process needs scores of steps from the environment")
@@ -145,7 +146,7 @@ class LearnedReward:
 
 
 def _labels(examples: Batch) -> Tensor:
-    """[N] of the slots that are asked for."""
+    """[N] of the positions that are asked for."""
     labels = TextInputs.of(examples.inputs).labels
     assert labels is not None
     return labels[examples.mask]

@@ -111,7 +111,7 @@ def require_extras(config: Config) -> None:
 
 
 def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
-    """`report.html`; a page that fails is told, and does not fail the run that it is about."""
+    """`report.html`; a page that fails is reported, and does not fail the run that it is about."""
     from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_run_report
 

@@ -61,7 +61,7 @@ class RunDirectory:
 
         Raises:
             RunLockedError: another process writes there.
-            RunDirectoryError: it holds another run, or can not be written.
+            RunDirectoryError: it holds another run, or cannot be written.
         """
         path = Path(run_directory(config))
         try:
@@ -188,13 +188,13 @@ def _no_folder(path: Path) -> RunDirectoryError:
 
 
 def _unusable(path: Path, error: OSError) -> UserError:
-    """The directory can not be written: why, in words."""
+    """The directory cannot be written: why, in words."""
     if error.errno in FULL:
         return DiskFullError(f"{FULL[error.errno]} at {file_of(error) or path}: make room, or choose another run.dir")
     if path.exists() and not path.is_dir():
         return _no_folder(path)
     why = error.strerror or str(error)
-    return RunDirectoryError(f"run.dir: {file_of(error) or path} can not be written ({why}): choose another run.dir")
+    return RunDirectoryError(f"run.dir: {file_of(error) or path} cannot be written ({why}): choose another run.dir")
 
 
 def _damaged(path: Path, why: str) -> RunDirectoryError:

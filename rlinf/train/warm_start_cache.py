@@ -74,5 +74,5 @@ def digest(config: Config) -> str:
     """Of all that a warm start may depend on."""
     keys = {key: value for key, value in flat(config).items() if not key.startswith(_NO_PART)}
     facts = machine()
-    told = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    text = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,31 +5,31 @@ from __future__ import annotations
 import torch
 
 
-def rollout(seed, rows=6, slots=5):
+def rollout(seed, rows=6, positions=5):
     """Columns of a random batch: gaps in the mask, uneven groups of two or more, empty rows."""
     g = torch.Generator().manual_seed(seed)
-    mask = torch.rand(rows, slots, generator=g) > 0.3
-    flags = torch.rand(2, rows, slots, generator=g) > 0.8
-    steps = torch.randn(rows, slots, generator=g)
+    mask = torch.rand(rows, positions, generator=g) > 0.3
+    flags = torch.rand(2, rows, positions, generator=g) > 0.8
+    steps = torch.randn(rows, positions, generator=g)
     return {
         "rewards": torch.randint(0, 3, (rows,), generator=g).float(),
         "mask": mask,
         "group_ids": torch.tensor([4, 7, 4, 7, 7, 4])[torch.randperm(rows, generator=g)],
-        "values": torch.randn(rows, slots, generator=g),
-        "bootstrap_values": torch.randn(rows, slots, generator=g),
+        "values": torch.randn(rows, positions, generator=g),
+        "bootstrap_values": torch.randn(rows, positions, generator=g),
         "terminated": flags[0],
         "truncated": flags[1],
-        "step_rewards": torch.where(torch.rand(rows, slots, generator=g) > 0.5, steps, torch.nan),
-        "logprobs": -torch.rand(rows, slots, generator=g),
-        "ref_logprobs": -torch.rand(rows, slots, generator=g),
-        "anchor_ids": torch.randint(-1, 2, (rows, slots), generator=g),
+        "step_rewards": torch.where(torch.rand(rows, positions, generator=g) > 0.5, steps, torch.nan),
+        "logprobs": -torch.rand(rows, positions, generator=g),
+        "ref_logprobs": -torch.rand(rows, positions, generator=g),
+        "anchor_ids": torch.randint(-1, 2, (rows, positions), generator=g),
         "greedy_rewards": torch.rand(rows, generator=g),
-        "teacher_logprobs": -torch.rand(rows, slots, generator=g),
+        "teacher_logprobs": -torch.rand(rows, positions, generator=g),
     }
 
 
 def padded(columns, before, after):
-    """The same columns with slots of rubbish under a false mask on both sides."""
+    """The same columns with positions of rubbish under a false mask on both sides."""
     rubbish = {torch.bool: True, torch.int64: 1, torch.float32: float("nan")}
     result = {}
     for name, column in columns.items():
@@ -56,16 +56,16 @@ def spoiled(columns, value):
     return result
 
 
-def loss_columns(seed, rows=6, slots=5):
+def loss_columns(seed, rows=6, positions=5):
     """Columns of a random minibatch for every loss."""
     g = torch.Generator().manual_seed(seed)
     names = ["old_logprobs", "advantages", "values", "old_values", "returns"]
     names += ["ref_logprobs", "entropy", "rollout_logprobs"]
-    columns = {name: torch.randn(rows, slots, generator=g) for name in names}
-    columns["mask"] = torch.rand(rows, slots, generator=g) > 0.3
-    columns["logprobs"] = columns["old_logprobs"] + 0.3 * torch.randn(rows, slots, generator=g)
+    columns = {name: torch.randn(rows, positions, generator=g) for name in names}
+    columns["mask"] = torch.rand(rows, positions, generator=g) > 0.3
+    columns["logprobs"] = columns["old_logprobs"] + 0.3 * torch.randn(rows, positions, generator=g)
     return columns
 
 
 COV = {"clip_cov": {"cov_ratio": 0.3, "cov_lower_bound": 0.1}, "kl_cov": {"cov_ratio": 0.3}}
-"""Options under which the covariance losses pick some slots of so small a batch."""
+"""Options under which the covariance losses pick some positions of so small a batch."""

@@ -41,9 +41,9 @@ def test_grpo_uneven_shuffled_groups():
     expect(found, [1.0, -0.7071, -1.0, 0.7071, 0.0])
 
 
-def test_grpo_of_slot_rewards_is_that_of_their_sum():
-    by_slot = estimate("grpo", [[1.0, 1.0, 9.0], [0.0, 1.0, 0.0]], mask=[[1, 1, 0], [1, 1, 1]]).advantages
-    expect(by_slot, [[0.7071, 0.7071, 0.0], [-0.7071, -0.7071, -0.7071]])
+def test_grpo_of_position_rewards_is_that_of_their_sum():
+    by_position = estimate("grpo", [[1.0, 1.0, 9.0], [0.0, 1.0, 0.0]], mask=[[1, 1, 0], [1, 1, 1]]).advantages
+    expect(by_position, [[0.7071, 0.7071, 0.0], [-0.7071, -0.7071, -0.7071]])
 
 
 def test_process_supervision_statistics_are_over_all_steps_of_the_group():
@@ -67,7 +67,7 @@ def test_process_supervision_without_steps_gives_zero():
     expect(found, [[0.0], [0.0]])
 
 
-def test_gae_skips_false_slots_wherever_they_are():
+def test_gae_skips_false_positions_wherever_they_are():
     plain = estimate("gae", [[0.0, 1.0, 2.0]], values=[[0.1, 0.2, 0.3]], gamma=0.9, gae_lambda=0.8)
     gaps = estimate(
         "gae",
@@ -83,7 +83,7 @@ def test_gae_skips_false_slots_wherever_they_are():
     assert gaps.advantages[:, [0, 2, 5]].eq(0).all()
 
 
-def test_gae_bootstraps_a_truncated_slot_and_not_a_terminated_one():
+def test_gae_bootstraps_a_truncated_position_and_not_a_terminated_one():
     columns = {"values": [[1.0, 1.0]], "bootstrap_values": [[5.0, 3.0]], "gamma": 0.5, "gae_lambda": 1.0}
     cut = estimate("gae", [[0.0, 0.0]], truncated=[[True, False]], **columns).advantages
     expect(cut, [[0.5 * 5 - 1, 0.5 * 3 - 1]])
@@ -106,7 +106,8 @@ def test_reinforce_cuts_at_episode_ends():
 
 
 def test_reinforce_pp_subtracts_the_token_kl_and_whitens():
-    # kl .5 in each slot, coef .2: rewards [-.1, .9], [-.1, -.1]; to go [.8, .9], [-.2, -.1]; mean .35, std sqrt(1.01/3)
+    # kl .5 in each position, coef .2: rewards [-.1, .9], [-.1, -.1]; to go [.8, .9], [-.2, -.1]; mean .35, std
+    # sqrt(1.01/3)
     found = estimate(
         "reinforce_pp",
         [1.0, 0.0],
@@ -156,8 +157,8 @@ def test_passk_rewards_the_lead_of_the_best_only():
     expect(per_row("grpo_passk", [-3.0, -1.0], normalize_by_std=False), [0.0, 2.0])
 
 
-def test_gigpo_steps_of_several_slots():
-    # one turn of two slots, one of one; both rows start from state 1; the second turns are alone
+def test_gigpo_steps_of_several_positions():
+    # one turn of two positions, one of one; both rows start from state 1; the second turns are alone
     found = estimate(
         "gigpo",
         [[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]],
@@ -209,7 +210,7 @@ def test_a_constant_group_gives_exactly_zero(name):
 
 
 @pytest.mark.parametrize("name", GROUPED)
-def test_a_group_of_one_is_an_error_unless_told_otherwise(name):
+def test_a_group_of_one_is_an_error_unless_reported_otherwise(name):
     rest = extra(name, 3)
     if name == "grpo_process":
         rest = {"step_rewards": torch.tensor([[NAN, NAN, NAN, 3.0], [NAN] * 4, [NAN] * 4])}
@@ -248,9 +249,11 @@ def test_empty_rows_and_empty_batches(name):
 
 @pytest.mark.parametrize("name", ADVANTAGES)
 @pytest.mark.parametrize("shape", [(0, 4), (3, 0)])
-def test_a_batch_without_rows_or_slots(name, shape):
-    rows, slots = shape
-    rest = {key: column[:rows, :slots] if column.ndim == 2 else column[:rows] for key, column in extra(name, 6).items()}
+def test_a_batch_without_rows_or_positions(name, shape):
+    rows, positions = shape
+    rest = {
+        key: column[:rows, :positions] if column.ndim == 2 else column[:rows] for key, column in extra(name, 6).items()
+    }
     found = compute_advantages(
         name,
         rewards=torch.zeros(rows),
@@ -277,7 +280,7 @@ def test_a_reward_that_is_no_number_is_an_error():
         estimate("grpo", [1.0, NAN])
 
 
-def test_whitening_one_slot_warns_and_leaves_it(caplog):
+def test_whitening_one_position_warns_and_leaves_it(caplog):
     with caplog.at_level(logging.WARNING):
         expect(per_row("reinforce_pp", [3.0]), [3.0])
     assert "whitening was skipped" in caplog.text

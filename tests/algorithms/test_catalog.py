@@ -22,12 +22,12 @@ FUNCTIONS = [
     *((entry.selector, entry.selector_options) for entry in catalog.LOSSES.values() if entry.selector),
 ]
 MINE = '''
-from rlinf.algorithms.losses.inputs import SlotLoss
+from rlinf.algorithms.losses.inputs import TokenLoss
 
 
 def mine(x, *, strength=1.0, tis_cap=2.0):
     """The policy gradient, stronger."""
-    return SlotLoss(-strength * x.advantages * x.logprobs)
+    return TokenLoss(-strength * x.advantages * x.logprobs)
 '''
 
 
@@ -116,8 +116,8 @@ def test_an_option_of_another_loss_is_refused_with_its_reader():
 @pytest.mark.parametrize("name", ["gspo", "gmpo"])
 def test_a_sequence_level_loss_keeps_its_level_under_another_name(name, monkeypatch):
     monkeypatch.setitem(catalog.LOSSES, "renamed", catalog.LOSSES[name])
-    assert not Objective.of("renamed").per_slot
-    assert Objective.of("actor").per_slot
+    assert not Objective.of("renamed").per_token
+    assert Objective.of("actor").per_token
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_new_loss_with_an_option_of_its_own_is_its_file_and_one_entry(mine, mo
     algorithm = algorithm_of("{loss_type: mine, tis_cap: 1.5, options: {strength: 2.0}}")
     objective = Objective(algorithm)
     assert objective(**columns, weights=objective.weights(columns["mask"])).loss.item() == 2.0
-    assert (objective.per_slot, objective.idle_without_advantage) == (True, True)
+    assert (objective.per_token, objective.idle_without_advantage) == (True, True)
 
 
 def test_a_loss_by_module_and_function_needs_no_entry(mine):
@@ -153,7 +153,7 @@ def test_a_loss_by_module_and_function_needs_no_entry(mine):
     columns = {"logprobs": -one, "old_logprobs": -one, "advantages": one, "mask": one.bool()}
     assert objective(**columns, weights=objective.weights(columns["mask"])).loss.item() == 2.0
     # Nothing is known of it, so its rows stay whole and none is left out.
-    assert (objective.per_slot, objective.idle_without_advantage) == (False, False)
+    assert (objective.per_token, objective.idle_without_advantage) == (False, False)
 
 
 def test_an_estimator_by_module_and_function(tmp_path, monkeypatch):
@@ -171,9 +171,9 @@ def test_an_estimator_by_module_and_function(tmp_path, monkeypatch):
     [
         (
             "{loss_type: 'no_such_module:mine'}",
-            "no_such_module:mine can not be imported: ModuleNotFoundError: No module named",
+            "no_such_module:mine cannot be imported: ModuleNotFoundError: No module named",
         ),
-        ("{loss_type: 'math:cosine'}", "math:cosine can not be imported"),
+        ("{loss_type: 'math:cosine'}", "math:cosine cannot be imported"),
         ("{loss_type: 'math:pi'}", "math:pi is neither a function nor a catalog entry"),
         (
             "{options: {strength: 1.0}}",
@@ -191,7 +191,7 @@ def test_mistakes_are_reported_by_the_check(section, message):
 def test_a_module_that_raises_while_it_is_imported_is_a_mistake_of_the_configuration(tmp_path, monkeypatch):
     (tmp_path / "broken_loss.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ConfigErrors, match="broken_loss:mine can not be imported: ZeroDivisionError: division by zero"):
+    with pytest.raises(ConfigErrors, match="broken_loss:mine cannot be imported: ZeroDivisionError: division by zero"):
         algorithm_of("{loss_type: 'broken_loss:mine'}")
 
 

@@ -9,7 +9,7 @@ from rlinf.algorithms import compute_advantages, policy_loss
 
 
 def columns(tokens):
-    """One row of one slot for each token."""
+    """One row of one position for each token."""
     return {
         "rewards": torch.zeros(tokens),
         "mask": torch.ones(tokens, 1, dtype=torch.bool),

@@ -29,12 +29,12 @@ OPTIONS = {"normalize_advantages": True, "keep_zero_groups": True, "kl_coef": 0.
 def test_padding_never_leaks_into_advantages(name, seed, before, after):
     columns = rollout(seed)
     plain = compute_advantages(name, **columns, **OPTIONS)
-    slots = columns["mask"].shape[1]
+    positions = columns["mask"].shape[1]
     other = compute_advantages(name, **padded(columns, before, after), **OPTIONS)
     for one, two in zip(plain, other, strict=True):
-        close(two[:, before : before + slots], one)
+        close(two[:, before : before + positions], one)
         assert two[:, :before].eq(0).all()
-        assert two[:, before + slots :].eq(0).all()
+        assert two[:, before + positions :].eq(0).all()
 
 
 @pytest.mark.parametrize("name", ADVANTAGES)
@@ -125,7 +125,7 @@ def test_micro_batches_and_ranks_never_change_the_gradient(name, aggregation, se
     close(logprobs.grad, gradient)
 
 
-def test_a_mask_expanded_to_finer_slots_keeps_the_mean():
+def test_a_mask_expanded_to_finer_positions_keeps_the_mean():
     columns = loss_columns(3)
     finer = {name: column.repeat_interleave(7, dim=1) for name, column in columns.items()}
     for aggregation in ("token-mean", "seq-mean-token-mean"):

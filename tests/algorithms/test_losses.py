@@ -17,8 +17,8 @@ from rlinf.learners.ranks import reduce_metrics
 close = torch.testing.assert_close
 
 
-def one_slot(loss_type, *, logp, advantage, old=0.0, **rest):
-    """Loss and d loss / d logp of a single slot."""
+def one_position(loss_type, *, logp, advantage, old=0.0, **rest):
+    """Loss and d loss / d logp of a single position."""
     logprobs = torch.tensor([[logp]], dtype=torch.float32, requires_grad=True)
     columns = {n: torch.tensor([[v]]) for n, v in rest.items() if n in ("rollout_logprobs", "ref_logprobs", "entropy")}
     options = {n: v for n, v in rest.items() if n not in columns}
@@ -67,7 +67,7 @@ CASES = [
     ("sapo", 0.0, -1.0, {"sapo_tau_negative": 2.0}, 1.0, 1.0),
     ("reinforce", -2.0, 3.0, {}, 6.0, -3.0),
     ("kl_cov", LN2, 1.0, {"cov_ratio": 1.0, "cov_kl_coef": 0.5}, -2.0 + 0.5 * LN2, -2.0 + 0.5),
-    ("clip_cov", 0.0, 1.0, {}, -1.0, -1.0),  # no slot in the band
+    ("clip_cov", 0.0, 1.0, {}, -1.0, -1.0),  # no position in the band
     ("decoupled", 0.0, 1.0, {"rollout_logprobs": -LN2}, -2.0, -2.0),
     ("decoupled", 0.0, 1.0, {"rollout_logprobs": -LN2, "behave_weight_threshold": 1.9}, 0.0, 0.0),
     ("actor", 0.0, 1.0, {"ref_logprobs": -0.5, "kl_beta": 0.1, "kl_penalty_type": "kl"}, -0.95, -0.9),
@@ -79,8 +79,8 @@ CASES = [
 
 
 @pytest.mark.parametrize(("loss_type", "logp", "advantage", "options", "loss", "gradient"), CASES)
-def test_one_slot(loss_type, logp, advantage, options, loss, gradient):
-    found = one_slot(loss_type, logp=logp, advantage=advantage, **options)
+def test_one_position(loss_type, logp, advantage, options, loss, gradient):
+    found = one_position(loss_type, logp=logp, advantage=advantage, **options)
     assert found[0] == pytest.approx(loss, rel=1e-4, abs=1e-6)
     assert found[1] == pytest.approx(gradient, rel=1e-4, abs=1e-6)
 
@@ -126,13 +126,13 @@ def test_gspo_gradient_of_a_sequence_is_that_of_its_mean_ratio():
     mask = torch.tensor([[True, True, False], [True, False, False]])
     columns = {"old_logprobs": torch.zeros(2, 3), "advantages": torch.tensor([[1.0] * 3, [-2.0] * 3]), "mask": mask}
     loss, _ = policy_loss("gspo", logprobs=logprobs, **columns, ratio_clip_eps=9.0, loss_agg_func="seq-mean-token-mean")
-    (by_slots,) = torch.autograd.grad(loss, logprobs)
+    (by_positions,) = torch.autograd.grad(loss, logprobs)
     sequence = ((logprobs * mask).sum(1) / mask.sum(1)).exp()
     (whole,) = torch.autograd.grad(-(torch.tensor([1.0, -2.0]) * sequence).mean(), logprobs)
-    close(by_slots, whole)
+    close(by_positions, whole)
 
 
-def test_rollout_correction_of_a_sequence_is_the_product_over_its_slots():
+def test_rollout_correction_of_a_sequence_is_the_product_over_its_positions():
     loss, metrics = policy_loss(
         "actor",
         logprobs=torch.zeros(1, 3),
@@ -162,7 +162,7 @@ def test_decoupled_has_its_own_correction():
 
 
 def test_clip_cov_leaves_out_the_share_in_the_band():
-    # means 0; covariances 4, 0, 0, 4: both ends are in the band, half of four slots may go
+    # means 0; covariances 4, 0, 0, 4: both ends are in the band, half of four positions may go
     old = torch.tensor([[-2.0, 0.0, 0.0, 2.0]])
     advantages = torch.tensor([[-2.0, 0.5, -0.5, 2.0]])
     objective = Objective.of("clip_cov", cov_ratio=0.5, cov_lower_bound=1.0, cov_upper_bound=5.0)
@@ -177,10 +177,10 @@ def test_needs():
     assert Objective.of("decoupled").needs == {"rollout_logprobs"}
     assert Objective.of("kl_cov", entropy_bonus=0.1).needs == {"selected", "entropy"}
     with pytest.raises(ValueError, match="reads ref_logprobs: give them"):
-        one_slot("actor", logp=0.0, advantage=1.0, kl_beta=0.1)
+        one_position("actor", logp=0.0, advantage=1.0, kl_beta=0.1)
 
 
-def test_metrics_count_the_clipped_slots():
+def test_metrics_count_the_clipped_positions():
     _, metrics = policy_loss(
         "actor",
         logprobs=torch.tensor([[LN2, -LN2, math.log(8.0), 0.0, 99.0]]),
@@ -218,7 +218,7 @@ def test_an_all_masked_batch_has_loss_and_gradient_zero():
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
-def test_a_part_without_rows_or_slots_adds_nothing(shape):
+def test_a_part_without_rows_or_positions_adds_nothing(shape):
     nothing = torch.zeros(shape)
     for name in LOSSES:
         columns = dict.fromkeys(

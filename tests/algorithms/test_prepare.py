@@ -14,17 +14,17 @@ from rlinf.types import Batch
 close = torch.testing.assert_close
 
 
-def batch_of(rewards, group_ids, slots=2, **columns):
+def batch_of(rewards, group_ids, positions=2, **columns):
     rows = len(rewards)
-    mask = torch.ones(rows, slots, dtype=torch.bool)
+    mask = torch.ones(rows, positions, dtype=torch.bool)
     return Batch(
         inputs=columns.pop("inputs", ObservationInputs({})),
-        actions=torch.zeros(rows, slots, dtype=torch.int64),
+        actions=torch.zeros(rows, positions, dtype=torch.int64),
         mask=mask,
-        rollout_logprobs=torch.zeros(rows, slots),
+        rollout_logprobs=torch.zeros(rows, positions),
         rewards=torch.tensor(rewards),
         group_ids=torch.tensor(group_ids),
-        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
+        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
         **columns,
     )
 
@@ -54,7 +54,7 @@ def test_filters_come_first_and_a_filtered_row_still_counts_in_its_group():
     assert metrics["rows_kept_fraction"] == 0.5
 
 
-def test_a_filtered_row_with_slot_rewards_counts_in_its_group_too():
+def test_a_filtered_row_with_position_rewards_counts_in_its_group_too():
     cut = torch.tensor([[False, True], [False, False]])
     batch = batch_of([[0.5, 0.5], [0.0, 0.0]], [0, 0], truncated=cut)
     ready, _, _ = run(batch, adv_type="grpo", max_len_mask=True, normalize_by_std=False)
@@ -81,7 +81,7 @@ def test_difficulty_has_bounds():
 
 def test_overlong_penalty_is_part_of_the_reward_before_the_norm():
     mask = torch.arange(20).expand(2, 20) < torch.tensor([[10], [20]])
-    batch = batch_of([1.0, 1.0], [0, 0], slots=20).replace(mask=mask)
+    batch = batch_of([1.0, 1.0], [0, 0], positions=20).replace(mask=mask)
     penalty = OverlongPenaltyConfig(safe_length=10, max_length=20, coef=0.5)
     ready, metrics, _ = run(batch, adv_type="raw", overlong_penalty=penalty, reward_norm={"mean": "batch"})
     close(ready.advantages[:, 0], torch.tensor([0.25, -0.25]))
@@ -96,7 +96,7 @@ def test_overlong_penalty_of_a_conversation_counts_the_tokens_of_the_policy():
     mask[0, 5:15] = mask[1, 5:9] = False
     rewards = torch.zeros(2, 20)
     rewards[:, 19] = 1.0
-    batch = batch_of([0.0, 0.0], [0, 0], slots=20).replace(mask=mask, rewards=rewards)
+    batch = batch_of([0.0, 0.0], [0, 0], positions=20).replace(mask=mask, rewards=rewards)
     penalty = OverlongPenaltyConfig(safe_length=10, max_length=20, coef=0.5)
     ready, metrics, _ = run(batch, adv_type="raw", overlong_penalty=penalty)
     close(ready.advantages[:, 0], torch.tensor([1.0, 1.0 - 0.5 * 6 / 10]))
@@ -121,7 +121,7 @@ def test_token_kl_comes_before_or_after_the_norm_of_the_group():
     # The first token of the first row has a KL of 0.5.
     logprobs = torch.zeros(2, 3)
     logprobs[0, 0] = 0.5
-    batch = batch_of([1.0, 0.0], [0, 0], slots=3).replace(rollout_logprobs=logprobs, ref_logprobs=torch.zeros(2, 3))
+    batch = batch_of([1.0, 0.0], [0, 0], positions=3).replace(rollout_logprobs=logprobs, ref_logprobs=torch.zeros(2, 3))
     options = {"adv_type": "grpo", "add_token_level_kl": True, "kl_coef": 1.0, "kl_penalty_type": "kl"}
     before, _, _ = run(batch, **options)
     close(before.advantages[0], torch.full((3,), 0.7071), atol=1e-4, rtol=0)
@@ -136,7 +136,7 @@ def test_token_kl_comes_before_or_after_the_norm_of_the_group():
 
 def test_valid_token_scale_by_row_or_over_the_optimiser_step():
     mask = torch.tensor([[True, True, True], [True, False, False]])
-    batch = batch_of([2.0, 2.0], [0, 0], slots=3).replace(mask=mask)
+    batch = batch_of([2.0, 2.0], [0, 0], positions=3).replace(mask=mask)
 
     def losses(**options):
         ready, _, _ = run(batch, adv_type="raw", use_valid_token_scale=True, **options)

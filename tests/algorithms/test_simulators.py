@@ -1,4 +1,4 @@
-"""Slots of chunked actions."""
+"""Positions of chunked actions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ LOGPROBS = torch.arange(12.0).view(1, 2, 2, 3)
     ],
 )
 def test_log_probabilities_and_masks(level, logprobs, mask):
-    slots = Granularity(actions=2, dimensions=3, logprob_type=level)
-    close(slots.logprobs(LOGPROBS, MASK), torch.tensor([logprobs]).float())
-    assert slots.mask(MASK).tolist() == [[bool(value) for value in mask]]
+    positions = Granularity(actions=2, dimensions=3, logprob_type=level)
+    close(positions.logprobs(LOGPROBS, MASK), torch.tensor([logprobs]).float())
+    assert positions.mask(MASK).tolist() == [[bool(value) for value in mask]]
 
 
 def test_rewards_and_flags():
@@ -42,19 +42,19 @@ def test_rewards_and_flags():
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_broadcast_advantage_keeps_its_mean_over_real_slots(level):
-    slots = Granularity(actions=2, dimensions=3, logprob_type=level)
-    advantages = slots.spread(torch.full((1, 2), 5.0))
-    close(aggregate("token-mean", advantages, slots.mask(MASK)), torch.tensor(5.0))
+def test_a_broadcast_advantage_keeps_its_mean_over_real_positions(level):
+    positions = Granularity(actions=2, dimensions=3, logprob_type=level)
+    advantages = positions.spread(torch.full((1, 2), 5.0))
+    close(aggregate("token-mean", advantages, positions.mask(MASK)), torch.tensor(5.0))
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_entropy_is_spread_or_averaged_over_the_slots_of_the_loss(level):
+def test_entropy_is_spread_or_averaged_over_the_positions_of_the_loss(level):
     entropy = torch.ones(1, 2, 2, 3)
     for other in LEVELS:
-        slots = Granularity(actions=2, dimensions=3, logprob_type=other, entropy_type=level)
-        found = slots.entropy(entropy, MASK)
-        assert found.shape == slots.mask(MASK).shape
+        positions = Granularity(actions=2, dimensions=3, logprob_type=other, entropy_type=level)
+        found = positions.entropy(entropy, MASK)
+        assert found.shape == positions.mask(MASK).shape
         size = {"token_level": 1.0, "action_level": 3.0, "chunk_level": 6.0}[level]
         assert float(found[0, 0]) == size
 

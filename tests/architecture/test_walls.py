@@ -1,4 +1,4 @@
-"""Who may import whom, and how large a file may grow: the walls of the house, read from the source."""
+"""Who may import whom, and how large a file may grow: the walls of the architecture, read from the source."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_envs_is_a_folder_not_a_package() -> None:
     ],
 )
 def test_light_modules_stay_light(modules: str, allowed: tuple[str, ...]) -> None:
-    """In a fresh process, so that other tests can not have imported anything before."""
+    """In a fresh process, so that other tests cannot have imported anything before."""
     probe = f"import sys, {modules}; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT)
     assert set(found.stdout.split()) <= set(allowed)

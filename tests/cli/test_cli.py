@@ -53,9 +53,9 @@ def test_wrong_configurations_exit_with_2_and_start_nothing(
     capsys: pytest.CaptureFixture[str], train: types.ModuleType
 ) -> None:
     assert main(["train", QUICKSTART, "rollout.batch_sze=3", "run.seed=x"]) == 2
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "command line: rollout.batch_sze is not a key. Did you mean rollout.batch_size?"
-    assert told[-1] == "2 problems. Nothing was started."
+    output = capsys.readouterr().err.splitlines()
+    assert output[0] == "command line: rollout.batch_sze is not a key. Did you mean rollout.batch_size?"
+    assert output[-1] == "2 problems. Nothing was started."
 
 
 def test_train_hands_over_the_typed_configuration(
@@ -124,7 +124,7 @@ def test_doctor_names_every_part_and_a_fix(capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
-    """In CPU time, the best of three, with room for a busy machine: no heavy library is imported in vain."""
+    """In CPU time, the best of three, with room for a busy machine: no heavy library is imported without success."""
     taken = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -136,15 +136,17 @@ def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
     assert min(taken) < seconds
 
 
-def test_a_mistake_in_a_worker_is_told_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_in_a_worker_is_reported_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "typo.yaml"
     text = "env: {id: CartPol-v1, num_envs: 1}\npolicy: {name: actor_critic}\ncluster: {backend: local}\n"
     text += f"algorithm: {{adv_type: gae, loss_type: actor_critic}}\nrun: {{dir: {tmp_path}/run, max_steps: 1}}\n"
     file.write_text(text)
     assert main(["train", str(file)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("env.id 'CartPol-v1' is not registered")
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert output.startswith("env.id 'CartPol-v1' is not registered")
+    assert "Traceback" not in output
     # Nothing was begun, so the corrected file may take the directory.
     corrected = load(file, ["env.id=CartPole-v1"])
     with RunDirectory.open(corrected) as directory:

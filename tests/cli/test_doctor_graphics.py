@@ -7,8 +7,8 @@ import pytest
 from rlinf.commands import doctor, graphics
 
 
-def test_what_breaks_in_there_is_told_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert graphics._ask("print('ok', 'a card')", {}) == graphics.Drawn(True, "a card")
+def test_what_breaks_in_there_is_reported_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graphics._ask("print('ok', 'a GPU')", {}) == graphics.Drawn(True, "a GPU")
     assert graphics._ask("raise OSError('no driver')", {}) == graphics.Drawn(False, "OSError: no driver")
     assert graphics._ask("print('frames of one colour')", {}) == graphics.Drawn(False, "frames of one colour")
     assert graphics._ask("import os; os.abort()", {}).detail == "exit code -6"
@@ -30,6 +30,6 @@ def test_findings_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_simulators_of_their_own_are_looked_for(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(str(tmp_path))
-    told = [str(finding) for finding in doctor._own_environments()]
-    assert any("make venvs/robosuite" in line for line in told)
-    assert any("make venvs/libero" in line for line in told)
+    output = [str(finding) for finding in doctor._own_environments()]
+    assert any("make venvs/robosuite" in line for line in output)
+    assert any("make venvs/libero" in line for line in output)

@@ -61,7 +61,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_start_states_whose_numbers_are_not_read_are_told(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "CartPole-v1")
     assert main(["check", str(recipe), "env.reset_state_ids=[0,1]"]) == WRONG_CONFIG
@@ -106,8 +106,8 @@ def test_a_broken_environment_is_explained(
 ) -> None:
     (own / f"{module}.py").write_text(written(module, **changed))
     assert checked(own, f"{module}:{module}-v0") == WRONG_CONFIG
-    told = capsys.readouterr().out
-    assert [word for word in words if word not in told] == []
+    output = capsys.readouterr().out
+    assert [word for word in words if word not in output] == []
     sys.modules.pop(module)
 
 
@@ -142,8 +142,8 @@ def test_an_exported_policy_of_another_environment_is_explained(own: Path, capsy
     recipe = own / "run.yaml"
     recipe.write_text(RECIPE % "loading:loading-v0")
     assert main(["check", str(recipe), f"policy.path={own / 'export'}"]) == WRONG_CONFIG
-    told = " ".join(capsys.readouterr().out.split())
-    assert "its observation space is Box(-1.0, 1.0, (5,), float32), and that of loading:loading-v0 is" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "its observation space is Box(-1.0, 1.0, (5,), float32), and that of loading:loading-v0 is" in output
     sys.modules.pop("loading")
 
 

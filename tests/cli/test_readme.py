@@ -38,6 +38,6 @@ def test_the_gpu_example_checks_with_another_model(
     tokenizer.save_pretrained("model")
     (tmp_path / "model" / "config.json").write_text(json.dumps({**ARCHITECTURE, "vocab_size": len(tokenizer)}))
     assert main(["check", "gsm8k.yaml", "policy.path=model", "rollout.sampler=hf"]) == 0
-    told = capsys.readouterr().out
-    assert "[user] What is 0 + 1?\n    | Put the final answer in \\boxed{}." in told
-    assert "responses need" not in told
+    output = capsys.readouterr().out
+    assert "[user] What is 0 + 1?\n    | Put the final answer in \\boxed{}." in output
+    assert "responses need" not in output

@@ -92,10 +92,10 @@ WRONG = [
 def test_what_training_would_stop_at_is_found(
     recipe: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str
 ) -> None:
-    code, told = checked(capsys, recipe, *overrides)
-    assert words in told
+    code, output = checked(capsys, recipe, *overrides)
+    assert words in output
     assert code == WRONG_CONFIG
-    assert "Traceback" not in told
+    assert "Traceback" not in output
     assert not (recipe.parent / "run").exists()
 
 
@@ -104,9 +104,9 @@ def test_training_says_it_in_one_paragraph(
     recipe: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], words: str
 ) -> None:
     assert main(["train", str(recipe), *overrides]) == WRONG_CONFIG
-    told = capsys.readouterr().err
-    assert words in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert words in output
+    assert "Traceback" not in output
 
 
 def test_a_task_that_can_not_be_demonstrated_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,9 +115,9 @@ def test_a_task_that_can_not_be_demonstrated_is_named(recipe: Path, capsys: pyte
         "    def demonstrations(self, task_ids):\n        raise ValueError('task 3 has no reference answer')\n\n\n"
     )
     (recipe.parent / "silent_text.py").write_text(f"{module}gymnasium.register('silent-v0', vector_entry_point=Env)\n")
-    code, told = checked(capsys, recipe, "env.id=silent_text:silent-v0")
+    code, output = checked(capsys, recipe, "env.id=silent_text:silent-v0")
     assert code == WRONG_CONFIG
-    assert "silent_text:silent-v0 gives no demonstrations (task 3 has no reference answer)" in told
+    assert "silent_text:silent-v0 gives no demonstrations (task 3 has no reference answer)" in output
     assert main(["train", str(recipe), "env.id=silent_text:silent-v0"]) == WRONG_CONFIG
     assert "Traceback" not in capsys.readouterr().err
 
@@ -126,22 +126,22 @@ def test_a_fault_of_an_environment_shows_where_it_happened(recipe: Path, capsys:
     module = "class Env:\n    def __init__(self, num_envs=1):\n        {}['lost']\n\n\nimport gymnasium\n"
     (recipe.parent / "faulty_text.py").write_text(f"{module}gymnasium.register('lost-v0', vector_entry_point=Env)\n")
     overrides = ["env.id=faulty_text:lost-v0", "env.kwargs=null"]
-    code, told = checked(capsys, recipe, *overrides)
+    code, output = checked(capsys, recipe, *overrides)
     assert code == WRONG_CONFIG
-    assert "KeyError: 'lost'" in told
-    assert "faulty_text.py:3" in told
+    assert "KeyError: 'lost'" in output
+    assert "faulty_text.py:3" in output
     assert main(["train", str(recipe), *overrides]) == 1
-    told = capsys.readouterr().err
-    assert "faulty_text.py" in told
-    assert told.count("Traceback") == 1
+    output = capsys.readouterr().err
+    assert "faulty_text.py" in output
+    assert output.count("Traceback") == 1
 
 
 def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved_tokenizer(recipe.parent / "model")
     overrides = ["policy.architecture=null", f"policy.path={path}", "data.system_prompt=Be brief."]
-    code, told = checked(capsys, recipe, *overrides, "data.instruction=never")
+    code, output = checked(capsys, recipe, *overrides, "data.instruction=never")
     assert code == 0
-    shown = told.partition("Prompts (with the tokenizer's chat template)\n")[2].splitlines()
+    shown = output.partition("Prompts (with the tokenizer's chat template)\n")[2].splitlines()
     assert shown[1:4] == ["    | [system] Be brief.", "    | [user] What is 0 + 1?", "    | [me]"]
     assert shown[5:7] == ["    | [system] Be brief.", "    | [user] What is 1 + 1?"]
 
@@ -149,25 +149,25 @@ def test_prompts_are_shown_as_the_policy_reads_them(recipe: Path, capsys: pytest
 def test_a_chat_model_is_asked_for_the_form_of_the_answer(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chat = ["policy.architecture=null", f"policy.path={saved_tokenizer(recipe.parent / 'model')}"]
     rewarded = "env.kwargs.reward={correctness: 1, format: 0.1}"
-    code, told = checked(capsys, recipe, *chat, rewarded)
+    code, output = checked(capsys, recipe, *chat, rewarded)
     assert code == 0
-    assert "    | [user] What is 0 + 1?\n    | Put the final answer in \\boxed{}.\n    | [me]" in told
-    assert "responses need" not in told
-    told = checked(capsys, recipe, *chat, rewarded, "data.instruction=never")[1]
-    assert "responses need \\boxed to earn their reward, and no prompt mentions it" in told
+    assert "    | [user] What is 0 + 1?\n    | Put the final answer in \\boxed{}.\n    | [me]" in output
+    assert "responses need" not in output
+    output = checked(capsys, recipe, *chat, rewarded, "data.instruction=never")[1]
+    assert "responses need \\boxed to earn their reward, and no prompt mentions it" in output
     tools = ["env.id=rlinf_envs:rlinf/MathToolLoop-v0", "env.max_turns=8", "data.instruction=always"]
-    told = checked(capsys, recipe, *tools)[1]
-    assert "in \\boxed{}. To calculate, write for example <calc>12 * 7</calc>" in told, "a model without template"
-    assert "responses need" not in told
+    output = checked(capsys, recipe, *tools)[1]
+    assert "in \\boxed{}. To calculate, write for example <calc>12 * 7</calc>" in output, "a model without template"
+    assert "responses need" not in output
 
 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(
     recipe: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = saved_tokenizer(recipe.parent / "model", vocab_size=40)
-    code, told = checked(capsys, recipe, "policy.architecture=null", f"policy.path={path}")
+    code, output = checked(capsys, recipe, "policy.architecture=null", f"policy.path={path}")
     assert code == WRONG_CONFIG
-    assert f"tokens, and {path} embeds 40 (vocab_size)" in told
+    assert f"tokens, and {path} embeds 40 (vocab_size)" in output
 
 
 def test_the_name_of_a_repository_may_be_downloaded_later_but_not_offline(
@@ -176,14 +176,14 @@ def test_the_name_of_a_repository_may_be_downloaded_later_but_not_offline(
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     overrides = ["policy.architecture=null", "policy.path=nobody/no-such-model"]
-    code, told = checked(capsys, recipe, *overrides)
+    code, output = checked(capsys, recipe, *overrides)
     assert code == 0
-    assert "nobody/no-such-model is neither a folder nor in this machine's cache" in told
-    assert "What is 0 + 1?" in told
+    assert "nobody/no-such-model is neither a folder nor in this machine's cache" in output
+    assert "What is 0 + 1?" in output
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    code, told = checked(capsys, recipe, *overrides)
+    code, output = checked(capsys, recipe, *overrides)
     assert code == WRONG_CONFIG
-    assert "HF_HUB_OFFLINE forbids the download" in told
+    assert "HF_HUB_OFFLINE forbids the download" in output
 
 
 def test_a_rewarded_format_that_no_prompt_asks_for_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,9 +201,9 @@ def test_a_rewarded_format_that_no_prompt_asks_for_is_named(recipe: Path, capsys
 
 
 def test_adapters_must_find_their_layers(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = checked(capsys, recipe, "policy.lora.rank=2", "policy.lora.target_modules=[q_proj, vproj]")
+    code, output = checked(capsys, recipe, "policy.lora.rank=2", "policy.lora.target_modules=[q_proj, vproj]")
     assert code == WRONG_CONFIG
-    assert "the model has no vproj. Did you mean v_proj? Its layers are q_proj, k_proj" in told
+    assert "the model has no vproj. Did you mean v_proj? Its layers are q_proj, k_proj" in output
 
 
 def test_a_run_directory_that_training_would_refuse_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,12 +212,12 @@ def test_a_run_directory_that_training_would_refuse_is_named(recipe: Path, capsy
     (folder.path / "metrics.jsonl").write_text("")
     before = sorted(folder.path.iterdir())
     assert checked(capsys, recipe)[0] == 0
-    code, told = checked(capsys, recipe, "learner.optimizer.lr=0.5")
+    code, output = checked(capsys, recipe, "learner.optimizer.lr=0.5")
     assert code == WRONG_CONFIG
-    assert "holds a run with another configuration" in told
-    code, told = checked(capsys, recipe, "run.resume=must")
+    assert "holds a run with another configuration" in output
+    code, output = checked(capsys, recipe, "run.resume=must")
     assert code == WRONG_CONFIG
-    assert "holds no checkpoint, and run.resume is must" in told
+    assert "holds no checkpoint, and run.resume is must" in output
     assert sorted(folder.path.iterdir()) == before
 
 

@@ -132,7 +132,7 @@ def test_a_worker_that_cannot_be_built_says_why(cluster: Cluster) -> None:
         cluster.spawn("broken", broken_on_rank_1, n=2)
 
 
-def test_a_restart_builds_anew_until_they_are_used_up(local_cluster: Cluster) -> None:
+def test_a_restart_builds_again_until_they_are_used_up(local_cluster: Cluster) -> None:
     with local_cluster.spawn("restarted", Worker, n=1) as group:
         assert group.call("count") == [1]
         assert group.call("count") == [2]

@@ -140,7 +140,7 @@ def test_a_dead_rank_is_noticed_while_waiting_for_another(ray_cluster: Cluster) 
         ("The actor is dead because its worker process has died.", False),
     ],
 )
-def test_the_loss_of_a_node_is_told_from_that_of_a_process(words: str, lost: bool) -> None:
+def test_the_loss_of_a_node_is_reported_from_that_of_a_process(words: str, lost: bool) -> None:
     assert node_was_lost(RayError(words)) is lost
 
 

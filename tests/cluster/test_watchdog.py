@@ -84,13 +84,13 @@ def test_a_raylet_that_is_stopped_is_ended(
     raylet, _ = start(_SLEEP, None)
     reader, writer = os.pipe()
     with ThreadPoolExecutor() as pool:
-        heard = pool.submit(watchdog.listen, reader, os.getpid())
+        received = pool.submit(watchdog.listen, reader, os.getpid())
         os.write(writer, b"%d\n" % raylet.pid)
         raylet.send_signal(signal.SIGSTOP)
         assert raylet.wait(timeout=30) == -signal.SIGKILL
         os.write(writer, watchdog.FAREWELL)
         os.close(writer)
-        assert heard.result(timeout=30).endswith(watchdog.FAREWELL)
+        assert received.result(timeout=30).endswith(watchdog.FAREWELL)
     os.close(reader)
     assert f"raylet (pid {raylet.pid}) has been stopped" in capfd.readouterr().err
 

@@ -88,7 +88,7 @@ def test_memory_counts_the_reference_and_the_shards() -> None:
     ],
 )
 def test_a_token_level_kl_keeps_a_reference_whoever_asks_for_it(options: dict[str, object], kept: bool) -> None:
-    """The REINFORCE++ estimators subtract it without being told so."""
+    """The REINFORCE++ estimators subtract it by default."""
     written = {"adv_type": "reinforce_pp", **options}
     config = load(QUICKSTART, [f"algorithm.{name}={value}" for name, value in written.items()])
     assert needs_reference(config) is kept

@@ -109,7 +109,7 @@ def test_the_plan_says_whether_it_fits() -> None:
     assert "235,093,634,560, 22,190,763,520 for each token" in printed
     assert "of 80 GB: fits" in printed
     config, _ = config_of("qwen3_235b_a22b", "learner.num_workers=64", "rollout.num_samplers=8")
-    assert "! a card of 80 GB does not hold" in str(plan(config, cpus=2, gpus=0))
+    assert "! a GPU of 80 GB does not hold" in str(plan(config, cpus=2, gpus=0))
 
 
 def test_the_page_says_what_the_code_computes() -> None:

@@ -75,7 +75,7 @@ def test_the_advice_on_quoting_works(minimal: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "a\\b", "", ".", "..", "a\nb"])
 def test_a_run_is_not_named_by_a_path(name: str) -> None:
-    with pytest.raises(ConfigErrors, match="can not be the name of a folder"):
+    with pytest.raises(ConfigErrors, match="cannot be the name of a folder"):
         load_mapping({**MINIMAL, "run": {"name": name}})
 
 

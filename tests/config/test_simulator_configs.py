@@ -41,7 +41,7 @@ REFUSED = [
     (PPO, "env.wrappers", [{"A": 3}], "a list where each entry is a mapping"),
     (GRPO, "algorithm.filter_rewards", True, "every group would stay"),
     (GRPO, "rollout.num_steps", 64, "whose steps are whole episodes"),
-    (GRPO, "env.vectorization", "native", "can not start episodes from given seeds"),
+    (GRPO, "env.vectorization", "native", "cannot start episodes from given seeds"),
     (SAC, "learner.num_workers", 3, "does not divide algorithm.replay_batch_size 256: use 2 or 4"),
     (SAC, "learner.optimizer.grad_clip", 0.5, "is not read by loss_type: sac"),
     (SAC, "learner.optimizer.schedule", "linear", "is not read by loss_type: sac"),
@@ -84,9 +84,9 @@ def test_a_key_without_a_reader_is_refused_once(
     load_mapping(simulator(algorithm), source="test")
     with pytest.raises(ConfigErrors) as caught:
         load_mapping(simulator(algorithm, **{key: value}), source="test")
-    (told,) = caught.value.problems
-    assert told.key == key
-    assert message in str(told)
+    (output,) = caught.value.problems
+    assert output.key == key
+    assert message in str(output)
 
 
 def test_stages_and_samplers_need_a_policy_that_acts_in_samplers() -> None:
@@ -118,9 +118,9 @@ def test_vla_policies_have_keys_of_their_own(key: str, value: object, message: s
     sections = simulator(GRPO, **{"policy.name": "vla", key: value})
     with pytest.raises(ConfigErrors) as caught:
         load_mapping(sections, source="test")
-    (told,) = caught.value.problems
-    assert told.key == key
-    assert message in str(told)
+    (output,) = caught.value.problems
+    assert output.key == key
+    assert message in str(output)
 
 
 def test_a_reward_finer_than_the_log_probability_is_refused() -> None:

@@ -57,5 +57,5 @@ def test_a_simulator_with_clashing_pins_is_sent_to_its_own_environment() -> None
     with pytest.raises(ConfigErrors, match="is no program that can be started"):
         load_mapping(wrong, source="test")
     native = {**sections, "env": {**sections["env"], "isolation": "process", "vectorization": "native"}}
-    with pytest.raises(ConfigErrors, match="can not be isolated"):
+    with pytest.raises(ConfigErrors, match="cannot be isolated"):
         load_mapping(native, source="test")

@@ -99,7 +99,7 @@ WRONG = [
     ),
     ("algorithm: {max_resample: 9}", "is not read without dynamic_sampling: true.", "Add dynamic_sampling: true."),
     ("algorithm: {kl_coef: 0.1}", "is not read without add_token_level_kl: true.", "Add add_token_level_kl: true."),
-    ("rollout: {max_new_tokens: 20000}", "can not hold one row", "Set learner.micro_batch_tokens to 20512 or more"),
+    ("rollout: {max_new_tokens: 20000}", "cannot hold one row", "Set learner.micro_batch_tokens to 20512 or more"),
     (
         "policy: {architecture: {max_position_embeddings: 600}}",
         "the model sees at most 600 tokens",
@@ -175,11 +175,11 @@ def test_one_mistake_gives_one_clear_message(write: Write, text: str, message: s
     path = write(text)
     with pytest.raises(ConfigErrors) as caught:
         load(path)
-    told = [problem for problem in caught.value.problems if message in str(problem)]
-    assert told, str(caught.value)
-    assert fix in str(told[0])
-    assert told[0].file
-    assert str(told[0]).startswith((f"{path}:", f"{path.parent / 'minimal.yaml'}:"))
+    output = [problem for problem in caught.value.problems if message in str(problem)]
+    assert output, str(caught.value)
+    assert fix in str(output[0])
+    assert output[0].file
+    assert str(output[0]).startswith((f"{path}:", f"{path.parent / 'minimal.yaml'}:"))
 
 
 def test_a_simulator_step_has_an_episode_for_every_minibatch_and_an_env_for_every_worker(write: Write) -> None:
@@ -262,9 +262,9 @@ AT_NIGHT = ("[]", "0", ".nan")
 @pytest.mark.parametrize("value", ["x", "-5", "null", *(pytest.param(one, marks=pytest.mark.slow) for one in AT_NIGHT)])
 def test_any_value_anywhere_loads_or_is_explained(minimal: Path, value: str) -> None:
     for key in leaves():
-        told: list[ConfigProblem] = []
+        output: list[ConfigProblem] = []
         try:
             plan(load(minimal, [f"{key}={value}"]))
         except ConfigErrors as errors:
-            told = errors.problems
-        assert all(problem.fix for problem in told), key
+            output = errors.problems
+        assert all(problem.fix for problem in output), key

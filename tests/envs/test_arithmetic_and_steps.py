@@ -137,19 +137,19 @@ def test_an_infinite_score_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "output"),
     [
         ({"scorer": "arithmetik"}, "did you mean"),
         ({"delimiter": ""}, "must not be empty"),
         ({"delimeter": "x"}, "did you mean"),
-        ({"scorer": "no_such_module:Scorer"}, "can not be imported"),
-        ({"scorer": f"{__name__}:Nobody"}, "can not be imported"),
+        ({"scorer": "no_such_module:Scorer"}, "cannot be imported"),
+        ({"scorer": f"{__name__}:Nobody"}, "cannot be imported"),
         ({"scorer": "math:pi"}, "neither a function"),
         ({"scorer": f"{__name__}:endless", "options": {"a": 1}}, "for a scorer that is a class"),
         ({"scorer": f"{__name__}:endless", "right": 2.0}, "steps.right is not read"),
         ({"options": {"a": 1}}, "steps.options is not read"),
     ],
 )
-def test_wrong_settings(config: dict[str, object], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_wrong_settings(config: dict[str, object], output: str) -> None:
+    with pytest.raises(ValueError, match=output):
         StepGrader(config)

@@ -44,44 +44,44 @@ MADE = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_a_seed_fixes_start_and_course_exactly(name: str) -> None:
-    lanes = make_vec_env(MADE[name](), 2)
+def test_a_seed_fixes_start_and_trajectory_exactly(name: str) -> None:
+    vec_env = make_vec_env(MADE[name](), 2)
     try:
-        assert lanes.reset([0, 1], [7, 7]) == {}
-        start = {name: leaf.copy() for name, leaf in lanes.observations.items()}
+        assert vec_env.reset([0, 1], [7, 7]) == {}
+        start = {name: leaf.copy() for name, leaf in vec_env.observations.items()}
         assert all(np.array_equal(leaf[0], leaf[1]) for leaf in start.values())
-        lanes.action_space.seed(3)
+        vec_env.action_space.seed(3)
         for _ in range(5):
-            action = lanes.action_space.sample()
-            result = lanes.step([0, 1], np.stack([action, action]))
-            assert result.failed == {}, lanes.last_failure
+            action = vec_env.action_space.sample()
+            result = vec_env.step([0, 1], np.stack([action, action]))
+            assert result.failed == {}, vec_env.last_failure
             assert result.rewards[0] == result.rewards[1]
-            assert all(np.array_equal(leaf[0], leaf[1]) for leaf in lanes.observations.values())
-        lanes.reset([0, 1], [8, 7])
-        assert all(np.array_equal(leaf[1], start[name][1]) for name, leaf in lanes.observations.items())
-        assert not all(np.array_equal(leaf[0], start[name][0]) for name, leaf in lanes.observations.items())
+            assert all(np.array_equal(leaf[0], leaf[1]) for leaf in vec_env.observations.values())
+        vec_env.reset([0, 1], [8, 7])
+        assert all(np.array_equal(leaf[1], start[name][1]) for name, leaf in vec_env.observations.items())
+        assert not all(np.array_equal(leaf[0], start[name][0]) for name, leaf in vec_env.observations.items())
     finally:
-        lanes.close()
+        vec_env.close()
 
 
 def test_the_two_sides_of_the_split_start_elsewhere() -> None:
     starts = []
     for split in ("train", "eval"):
-        lanes = make_vec_env(robosuite(split=split), 1)
-        lanes.reset([0], [7])
-        starts.append(lanes.observations["observation"].copy())
-        lanes.close()
+        vec_env = make_vec_env(robosuite(split=split), 1)
+        vec_env.reset([0], [7])
+        starts.append(vec_env.observations["observation"].copy())
+        vec_env.close()
     assert not np.array_equal(*starts)
 
 
 def test_shapes_for_collisions_are_not_drawn() -> None:
     """robosuite paints the arm's bright blue."""
-    lanes = make_vec_env(robosuite(camera="agentview", image_size=48), 1)
+    vec_env = make_vec_env(robosuite(camera="agentview", image_size=48), 1)
     try:
-        lanes.reset([0], [7])
-        image = lanes.observations["observation.image"][0].astype(int)
+        vec_env.reset([0], [7])
+        image = vec_env.observations["observation.image"][0].astype(int)
     finally:
-        lanes.close()
+        vec_env.close()
     assert image.std() > 20
     assert (image[..., 2] - image[..., 0]).max() < 60
 
@@ -92,11 +92,11 @@ def test_the_checker_finds_nothing_serious() -> None:
 
 def test_pictures_come_from_over_there() -> None:
     assert filming_problem(panda()) is None
-    lanes = IsolatedVecEnv(panda(), 1, draws=True)
+    vec_env = IsolatedVecEnv(panda(), 1, draws=True)
     try:
-        lanes.reset([0], [7])
-        frame = lanes.render(0)
+        vec_env.reset([0], [7])
+        frame = vec_env.render(0)
     finally:
-        lanes.close()
+        vec_env.close()
     assert (frame.ndim, frame.shape[2], frame.dtype) == (3, 3, np.uint8)
     assert frame.std() > 0

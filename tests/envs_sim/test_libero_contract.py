@@ -189,7 +189,7 @@ def test_gymnasiums_checker_is_content(libero: Path) -> None:
     assert [remark for remark in remarks_on(make()) if remark.fatal] == []
 
 
-def test_where_there_is_no_room_nobody_is_asked_and_all_is_drawn_anew(libero: Path) -> None:
+def test_where_there_is_no_room_nobody_is_asked_and_all_is_drawn_again(libero: Path) -> None:
     env = make()
     first, _ = env.reset(seed=3)
     domain = importlib.import_module("libero.libero.envs.env_wrapper").Domain

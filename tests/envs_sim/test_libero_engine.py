@@ -71,44 +71,44 @@ def options(assets: Path, **kwargs: Any) -> EnvConfig:
     )
 
 
-def snapshot(lanes: VecEnv) -> dict[str, np.ndarray]:
-    return {name.removeprefix("observation."): leaf.copy() for name, leaf in lanes.observations.items()}
+def snapshot(vec_env: VecEnv) -> dict[str, np.ndarray]:
+    return {name.removeprefix("observation."): leaf.copy() for name, leaf in vec_env.observations.items()}
 
 
-def test_a_seed_fixes_start_and_course_exactly(assets: Path) -> None:
-    lanes = make_vec_env(options(assets, max_steps=4), 2)
+def test_a_seed_fixes_start_and_trajectory_exactly(assets: Path) -> None:
+    vec_env = make_vec_env(options(assets, max_steps=4), 2)
     try:
-        assert lanes.reset([0, 1], [7, 7]) == {}, lanes.last_failure
-        start = snapshot(lanes)
+        assert vec_env.reset([0, 1], [7, 7]) == {}, vec_env.last_failure
+        start = snapshot(vec_env)
         assert set(start) == {"image", "wrist_image", "state", "instruction_tokens"}
         assert all(np.array_equal(leaf[0], leaf[1]) for leaf in start.values())
-        lanes.action_space.seed(3)
+        vec_env.action_space.seed(3)
         for step in range(4):
-            action = lanes.action_space.sample()
-            result = lanes.step([0, 1], np.stack([action, action]))
-            assert result.failed == {}, lanes.last_failure
-            seen = snapshot(lanes)
+            action = vec_env.action_space.sample()
+            result = vec_env.step([0, 1], np.stack([action, action]))
+            assert result.failed == {}, vec_env.last_failure
+            seen = snapshot(vec_env)
             assert all(np.array_equal(leaf[0], leaf[1]) for leaf in seen.values())
             assert not result.success.any()
             assert result.truncated.tolist() == [step == 3] * 2
         assert not np.array_equal(seen["image"], start["image"])
-        lanes.reset([0, 1], [8, 7])
-        again = snapshot(lanes)
+        vec_env.reset([0, 1], [8, 7])
+        again = snapshot(vec_env)
         assert all(np.array_equal(leaf[1], start[name][1]) for name, leaf in again.items())
         assert not np.array_equal(again["state"][0], start["state"][0])
         assert not np.array_equal(again["image"][0], start["image"][0])
     finally:
-        lanes.close()
+        vec_env.close()
 
 
 def test_pictures_are_upright_and_not_mirrored(assets: Path) -> None:
     """The camera looks at the robot over the table: a grey wall on top, the table below, the red plate on the right."""
-    lanes = make_vec_env(options(assets), 1)
+    vec_env = make_vec_env(options(assets), 1)
     try:
-        lanes.reset([0], [7])
-        seen = snapshot(lanes)
+        vec_env.reset([0], [7])
+        seen = snapshot(vec_env)
     finally:
-        lanes.close()
+        vec_env.close()
     image, wrist = seen["image"][0].astype(int), seen["wrist_image"][0]
     yellowness = image[..., 0] - image[..., 2]
     assert abs(yellowness[:6].mean()) < 10 < 20 < yellowness[-6:, 24:].mean()
@@ -120,12 +120,12 @@ def test_pictures_are_upright_and_not_mirrored(assets: Path) -> None:
 def test_the_two_sides_of_the_split_have_no_start_in_common(assets: Path) -> None:
     starts = {}
     for split in ("train", "eval"):
-        lanes = make_vec_env(options(assets, split=split, image_size=8, settle_steps=0), 1)
+        vec_env = make_vec_env(options(assets, split=split, image_size=8, settle_steps=0), 1)
         starts[split] = set()
         for seed in range(15):
-            lanes.reset([0], [seed])
-            starts[split].add(snapshot(lanes)["state"].tobytes())
-        lanes.close()
+            vec_env.reset([0], [seed])
+            starts[split].add(snapshot(vec_env)["state"].tobytes())
+        vec_env.close()
     assert len(starts["train"]) > len(starts["eval"]) > 3
     assert starts["train"].isdisjoint(starts["eval"])
 
@@ -134,13 +134,13 @@ def test_the_two_sides_of_the_split_have_no_start_in_common(assets: Path) -> Non
 def test_the_goal_is_the_benchmarks(assets: Path, tmp_path: Path, task: str, number: int) -> None:
     for reached, changes in ((False, {}), (True, REACHED[task, number])):
         states = changed_states(tmp_path / str(reached), "libero_goal", task, changes)
-        lanes = make_vec_env(options(assets, suite="libero_goal", task=number, init_states=str(states)), 1)
+        vec_env = make_vec_env(options(assets, suite="libero_goal", task=number, init_states=str(states)), 1)
         try:
-            lanes.reset([0], [7])
-            result = lanes.step([0], np.zeros((1, 7)))
+            vec_env.reset([0], [7])
+            result = vec_env.step([0], np.zeros((1, 7)))
         finally:
-            lanes.close()
-        assert result.failed == {}, lanes.last_failure
+            vec_env.close()
+        assert result.failed == {}, vec_env.last_failure
         assert (bool(result.success[0]), bool(result.terminated[0]), result.rewards[0]) == (reached, reached, reached)
 
 

@@ -59,7 +59,7 @@ def simulator(request: pytest.FixtureRequest) -> Simulator:
 
 
 @pytest.fixture
-def lanes(simulator: Simulator) -> Any:
+def env_indices(simulator: Simulator) -> Any:
     options = EnvConfig(
         simulator.id, simulator.kwargs, simulator.wrappers, vectorization="sync", success_key=simulator.success_key
     )
@@ -68,29 +68,29 @@ def lanes(simulator: Simulator) -> Any:
     made.close()
 
 
-def snapshot(lanes: VecEnv) -> dict[str, np.ndarray]:
-    return {name: leaf.copy() for name, leaf in lanes.observations.items()}
+def snapshot(vec_env: VecEnv) -> dict[str, np.ndarray]:
+    return {name: leaf.copy() for name, leaf in vec_env.observations.items()}
 
 
 def same(leaves: dict[str, np.ndarray], one: int, other: int) -> bool:
     return all(np.array_equal(leaf[one], leaf[other]) for leaf in leaves.values())
 
 
-def test_a_seed_fixes_start_and_course_exactly(lanes: VecEnv) -> None:
-    assert lanes.reset([0, 1, 2], [7, 7, 8]) == {}
-    start = snapshot(lanes)
+def test_a_seed_fixes_start_and_trajectory_exactly(vec_env: VecEnv) -> None:
+    assert vec_env.reset([0, 1, 2], [7, 7, 8]) == {}
+    start = snapshot(vec_env)
     assert same(start, 0, 1)
     assert not same(start, 0, 2)
-    lanes.action_space.seed(3)
+    vec_env.action_space.seed(3)
     for _ in range(10):
-        action = lanes.action_space.sample()
-        result = lanes.step([0, 1], np.stack([action, action]))
+        action = vec_env.action_space.sample()
+        result = vec_env.step([0, 1], np.stack([action, action]))
         assert result.failed == {}
         assert result.rewards[0] == result.rewards[1]
-        assert same(lanes.observations, 0, 1)
-    # A lane with a past starts where a fresh one does.
-    lanes.reset([2], [7])
-    restarted = snapshot(lanes)
+        assert same(vec_env.observations, 0, 1)
+    # A sub-environment with a past starts where a fresh one does.
+    vec_env.reset([2], [7])
+    restarted = snapshot(vec_env)
     for name, leaf in start.items():
         np.testing.assert_array_equal(restarted[name][2], leaf[0], err_msg=name)
 
@@ -125,11 +125,11 @@ def test_one_step_of_ppo(simulator: Simulator, tmp_path: Path) -> None:
         "logging": {"progress": "none", "tensorboard": False},
     }
     run(load_mapping(sections, source="test"), report=False)
-    told = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert told["status"] == "completed"
-    assert told["metrics"]["eval/return/n"] == 2
-    assert told["metrics"]["eval/episode_len"] <= 20
-    assert ("eval/success_once" in told["metrics"]) == simulator.reports_success
+    output = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert output["status"] == "completed"
+    assert output["metrics"]["eval/return/n"] == 2
+    assert output["metrics"]["eval/episode_len"] <= 20
+    assert ("eval/success_once" in output["metrics"]) == simulator.reports_success
     last = json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])
     assert np.isfinite(last["train/loss"])
     assert last["rollout/env_steps"] == 48

@@ -105,7 +105,7 @@ def test_a_read_only_directory_is_one_sentence(
         assert main(["train", str(file), f"run.dir={place}"]) == 2
         said = capsys.readouterr().err.strip()
         assert f"run.dir: {place}" in said
-        assert "can not be written (Read-only file system)" in said
+        assert "cannot be written (Read-only file system)" in said
         assert "\n" not in said
     # Reading needs no writing.
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0

@@ -21,7 +21,7 @@ from tests.rollouts.worker_group import InThisProcess
 
 SOUND = ["terminates at once", "never ends", "odd infos", "observations outside the space", "prints", "close() raises"]
 # The wrong words of an environment, in ours.
-TOLD = {
+REPORTED = {
     "raises in step": r"RuntimeError: no such joint, at\n  File .*env_zoo\.py.*in step",
     "raises in reset": r"RuntimeError: no such scene, at\n  File .*env_zoo\.py.*in reset",
     "raises in __init__": r"could not be constructed: RuntimeError: no such robot, at\n  File .*env_zoo\.py",
@@ -81,9 +81,9 @@ def test_spaces_without_a_fixed_size_are_refused_with_advice(case: str) -> None:
     assert re.search("wrapper|policy|space|act", str(raised.value))
 
 
-@pytest.mark.parametrize("case", TOLD)
+@pytest.mark.parametrize("case", REPORTED)
 def test_what_went_wrong_is_said_first_and_shortly(case: str) -> None:
-    with pytest.raises(UserError, match=f"(?s){TOLD[case]}") as raised:
+    with pytest.raises(UserError, match=f"(?s){REPORTED[case]}") as raised:
         rollout(case, timeout_s=0.1 if "hangs" in case else 60.0).collect(0)
     words = str(raised.value)
     assert "Zoo-v0" in words.splitlines()[0]

@@ -1,4 +1,4 @@
-"""Nothing that lies on a disk is unpickled: a checkpoint or an exported policy can not run code."""
+"""Nothing that lies on a disk is unpickled: a checkpoint or an exported policy cannot run code."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_an_export_of_an_earlier_version_is_converted_not_unpickled(
         (tmp_path / "spaces.pkl").write_bytes(content)
         assert main(["convert", str(tmp_path)]) == 2
     assert not mark.exists()
-    assert "can not be converted" in capsys.readouterr().err
+    assert "cannot be converted" in capsys.readouterr().err
     save_spaces(tmp_path, (seen, acted))
     (tmp_path / "spaces.json").write_text("{}")
     with pytest.raises(UserError, match="no exported policy"):

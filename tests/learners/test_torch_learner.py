@@ -44,7 +44,7 @@ def policy(*, pack: bool = True, value_head: bool = False) -> CausalLMPolicy:
     return CausalLMPolicy(model, sampling=sampling, pack_rows=pack, value_head=value_head)
 
 
-def batch(rows: int = 12, slots: int = 8) -> Batch:
+def batch(rows: int = 12, positions: int = 8) -> Batch:
     """Rows of three prompts with responses of unequal length."""
     generator = torch.Generator().manual_seed(3)
 
@@ -52,9 +52,9 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
         return torch.randint(2, high, shape, generator=generator)
 
     groups = torch.arange(rows) % 3
-    responses = torch.randint(1, slots + 1, (rows,), generator=generator)
-    mask = torch.arange(slots) < responses[:, None]
-    advantages = torch.randn(rows, 1, generator=generator).expand(rows, slots) * mask
+    responses = torch.randint(1, positions + 1, (rows,), generator=generator)
+    mask = torch.arange(positions) < responses[:, None]
+    advantages = torch.randn(rows, 1, generator=generator).expand(rows, positions) * mask
     return Batch(
         inputs=named_inputs(
             {
@@ -63,14 +63,14 @@ def batch(rows: int = 12, slots: int = 8) -> Batch:
                 "response_lengths": responses,
             }
         ),
-        actions=ints(VOCABULARY, rows, slots),
+        actions=ints(VOCABULARY, rows, positions),
         mask=mask,
-        rollout_logprobs=torch.full((rows, slots), -3.6) * mask,
+        rollout_logprobs=torch.full((rows, positions), -3.6) * mask,
         rewards=torch.zeros(rows),
         group_ids=groups,
-        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
-        old_logprobs=torch.full((rows, slots), -3.6) * mask,
-        ref_logprobs=torch.full((rows, slots), -3.5) * mask,
+        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
+        old_logprobs=torch.full((rows, positions), -3.6) * mask,
+        ref_logprobs=torch.full((rows, positions), -3.5) * mask,
         advantages=advantages,
     )
 
@@ -109,7 +109,7 @@ def test_micro_batches_do_not_change_the_gradient(agg: str) -> None:
 def test_padding_does_not_change_the_gradient() -> None:
     plain, padded = learner(), learner()
     plain.update(batch(), step=0)
-    padded.update(batch()._slots(15), step=0)
+    padded.update(batch()._positions_of(15), step=0)
     assert_same(gradients(plain), gradients(padded))
 
 

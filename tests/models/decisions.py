@@ -22,7 +22,7 @@ def decide(
 ) -> tuple[Tensor, PolicyOutput, Tensor]:
     """(actions [N, ...], their log-probabilities, entropy and values [N, P], next state [N, S]) at [N, ...].
 
-    Each row is evaluated as an episode of one decision with P slots. Greedy without ``seed``.
+    Each row is evaluated as an episode of one decision with P positions. Greedy without ``seed``.
     """
     rows = len(next(iter(observations.values())))
     state = torch.zeros(rows, policy.state_size) if state is None else state
@@ -31,6 +31,6 @@ def decide(
     leaves = {name: leaf[:, None] for name, leaf in observations.items()}
     starts = torch.zeros(rows, 1, dtype=torch.bool)
     inputs = ObservationInputs(leaves, recurrent_state=state, episode_starts=starts)
-    mask = torch.ones(rows, policy.granularity.decision_slots, dtype=torch.bool)
+    mask = torch.ones(rows, policy.granularity.positions_per_decision, dtype=torch.bool)
     with torch.no_grad():
         return actions, policy.evaluate(inputs, actions[:, None], mask), following

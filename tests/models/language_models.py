@@ -38,9 +38,9 @@ def conversation(tokens: tuple[int, ...] = (7, 1, 0, 4, 3, 6)) -> tuple[TextInpu
     """Six rows of three prompts: shared prompts, one empty response, an observation inside a row."""
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(2, VOCABULARY, (3, 5), generator=generator)[torch.tensor([0, 1, 1, 0, 2, 1])]
-    responses, slots = torch.tensor(tokens), max(tokens)
-    actions = torch.randint(2, VOCABULARY, (6, slots), generator=generator)
-    mask = torch.arange(slots) < responses[:, None]
+    responses, positions = torch.tensor(tokens), max(tokens)
+    actions = torch.randint(2, VOCABULARY, (6, positions), generator=generator)
+    mask = torch.arange(positions) < responses[:, None]
     mask[0, 3] = False
     lengths = torch.tensor([5, 3, 3, 5, 2, 3])
     return TextInputs(prompts, lengths, responses), actions, mask

@@ -52,20 +52,20 @@ def observations(space: spaces.Space, rows: int, seed: int = 0) -> dict[str, tor
 def test_an_episode_is_evaluated_as_its_decisions_one_by_one(observation_space, action_space, options):
     torch.manual_seed(0)
     policy = ActorCritic(observation_space, action_space, options)
-    rows, slots = 3, 4
-    flat = observations(observation_space, rows * slots)
-    inputs = {name: tensor.unflatten(0, (rows, slots)) for name, tensor in flat.items()}
+    rows, positions = 3, 4
+    flat = observations(observation_space, rows * positions)
+    inputs = {name: tensor.unflatten(0, (rows, positions)) for name, tensor in flat.items()}
     inputs["recurrent_state"] = torch.zeros(rows, policy.state_size)
-    inputs["episode_start"] = torch.zeros(rows, slots, dtype=torch.bool)
+    inputs["episode_start"] = torch.zeros(rows, positions, dtype=torch.bool)
     state, actions, said = inputs["recurrent_state"], [], []
-    for slot in range(slots):
-        now = {name: tensor[:, slot] for name, tensor in inputs.items() if name.startswith("observation")}
-        chosen, output, state = decide(policy, now, seed=slot, state=state)
+    for position in range(positions):
+        now = {name: tensor[:, position] for name, tensor in inputs.items() if name.startswith("observation")}
+        chosen, output, state = decide(policy, now, seed=position, state=state)
         actions.append(chosen)
         said.append(output)
         for action in policy.env_actions(chosen.numpy()):
             assert action_space.contains(action.astype(action_space.dtype))
-    mask = torch.ones(rows, slots, dtype=torch.bool)
+    mask = torch.ones(rows, positions, dtype=torch.bool)
     out = policy.evaluate(named_inputs(inputs), torch.stack(actions, 1), mask)
     for field in ("logprobs", "values", "entropy"):
         acted = torch.cat([getattr(output, field) for output in said], 1)
@@ -74,7 +74,7 @@ def test_an_episode_is_evaluated_as_its_decisions_one_by_one(observation_space, 
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in policy.parameters())
 
 
-def test_recurrent_state_starts_anew_with_each_episode():
+def test_recurrent_state_starts_again_with_each_episode():
     policy = ActorCritic(VECTOR, spaces.Discrete(3), ActorCriticOptions(recurrent="gru", embedding_size=8))
     flat = observations(VECTOR, 6)
     inputs = {"observation": flat["observation"][None], "recurrent_state": torch.ones(1, 8)}
@@ -118,7 +118,7 @@ def test_sampling_follows_the_distribution():
     torch.testing.assert_close(counts, torch.tensor([0.1, 0.6, 0.3]), atol=6e-3, rtol=0.0)
 
 
-def test_normaliser_sees_true_slots_only_and_is_saved():
+def test_normaliser_sees_true_positions_only_and_is_saved():
     policy = ActorCritic(VECTOR, ARM, ActorCriticOptions(normalize_observations=True))
     torch.manual_seed(0)
     data = torch.randn(40, 10, 5, dtype=torch.float64) * 3 + 7

@@ -59,9 +59,11 @@ def test_log_probabilities_are_those_of_a_plain_forward_pass() -> None:
         response = actions[row, : inputs.response_lengths[row]]
         with torch.no_grad():
             logits = model(torch.cat([prompt, response])[None]).logits[0] / SAMPLING.temperature
-        for slot, token in enumerate(response.tolist()):
-            expected = logits[len(prompt) - 1 + slot].log_softmax(-1)[token]
-            assert said[row, slot].item() == pytest.approx(expected.item() if mask[row, slot] else 0.0, abs=3e-6)
+        for position, token in enumerate(response.tolist()):
+            expected = logits[len(prompt) - 1 + position].log_softmax(-1)[token]
+            assert said[row, position].item() == pytest.approx(
+                expected.item() if mask[row, position] else 0.0, abs=3e-6
+            )
 
 
 def test_a_row_says_the_same_alone_and_among_others() -> None:
@@ -87,7 +89,7 @@ def test_a_repetition_penalty_counts_prompt_and_response() -> None:
     assert said[0, 2].item() == pytest.approx(logits.log_softmax(-1)[actions[0, 2]].item(), abs=3e-6)
 
 
-def test_values_come_from_the_state_that_predicts_the_slot() -> None:
+def test_values_come_from_the_state_that_predicts_the_position() -> None:
     inputs, actions, mask = conversation()
     policy = CausalLMPolicy(tiny(), sampling=SAMPLING, value_head=True)
     assert policy.value_head is not None

@@ -81,15 +81,15 @@ def test_micro_batches_are_what_memory_holds() -> None:
 
 def _batch() -> Batch:
     inputs, actions, mask = conversation()
-    rows, slots = mask.shape
+    rows, positions = mask.shape
     return Batch(
         inputs=inputs,
         actions=actions,
         mask=mask,
-        rollout_logprobs=torch.zeros(rows, slots),
+        rollout_logprobs=torch.zeros(rows, positions),
         rewards=torch.zeros(rows),
         group_ids=torch.arange(rows),
-        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
+        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
     )
 
 

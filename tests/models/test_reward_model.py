@@ -38,13 +38,13 @@ def classifier(kind: str, outputs: int):
     return model
 
 
-def examples(rows: int = 12, slots: int = 8) -> Batch:
+def examples(rows: int = 12, positions: int = 8) -> Batch:
     """Responses of unequal length; right is what ends with an even token."""
     generator = torch.Generator().manual_seed(3)
-    responses = torch.randint(1, slots + 1, (rows,), generator=generator)
-    actions = torch.randint(2, 37, (rows, slots), generator=generator)
+    responses = torch.randint(1, positions + 1, (rows,), generator=generator)
+    actions = torch.randint(2, 37, (rows, positions), generator=generator)
     groups = torch.arange(rows) % 3
-    last = torch.zeros(rows, slots, dtype=torch.bool)
+    last = torch.zeros(rows, positions, dtype=torch.bool)
     last[torch.arange(rows), responses - 1] = True
     labels = torch.where(last, (actions % 2 == 0).float(), 0.0)
     return Batch(
@@ -58,11 +58,11 @@ def examples(rows: int = 12, slots: int = 8) -> Batch:
         ),
         actions=actions,
         mask=last,
-        rollout_logprobs=torch.zeros(rows, slots),
+        rollout_logprobs=torch.zeros(rows, positions),
         rewards=torch.zeros(rows),
         group_ids=groups,
-        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
-        advantages=torch.ones(rows, slots),
+        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
+        advantages=torch.ones(rows, positions),
     )
 
 
@@ -118,7 +118,7 @@ def test_a_blank_head_says_nothing_until_it_has_learned() -> None:
 
 def test_another_architecture_is_not_adopted() -> None:
     model = RewardModel(blank_reward_model(architecture()))
-    with pytest.raises(ValueError, match="can not start from the policy"):
+    with pytest.raises(ValueError, match="cannot start from the policy"):
         model.adopt({})
 
 

@@ -38,10 +38,10 @@ def make_policy(seed=0):
     return SoftActorCritic(STATE, ARM, ActorCriticOptions(hidden_sizes=(16, 16), activation="relu"))
 
 
-def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
-    """Rewards count 0, 1, 2, ... in every lane; observations hold the same number."""
-    number = first + torch.arange(slots, dtype=torch.float32).expand(lanes, slots)
-    flags = torch.zeros(3, lanes, slots, dtype=torch.bool)
+def fragment(num_envs=2, positions=20, first=0.0, ends=(), terminates=(), invalid=()):
+    """Rewards count 0, 1, 2, ... in every sub-environment; observations hold the same number."""
+    number = first + torch.arange(positions, dtype=torch.float32).expand(num_envs, positions)
+    flags = torch.zeros(3, num_envs, positions, dtype=torch.bool)
     flags[0, :, list(terminates)] = True
     flags[1, :, list(ends)] = True
     flags[2, :, list(invalid)] = True
@@ -52,12 +52,12 @@ def fragment(lanes=2, slots=20, first=0.0, ends=(), terminates=(), invalid=()):
                 "next_observation": number[..., None].repeat(1, 1, 3) + 1,
             }
         ),
-        actions=torch.zeros(lanes, slots, 2),
+        actions=torch.zeros(num_envs, positions, 2),
         mask=~flags[2],
-        rollout_logprobs=torch.zeros(lanes, slots),
+        rollout_logprobs=torch.zeros(num_envs, positions),
         rewards=number,
-        group_ids=torch.arange(lanes),
-        policy_version=torch.zeros(lanes, slots, dtype=torch.int32),
+        group_ids=torch.arange(num_envs),
+        policy_version=torch.zeros(num_envs, positions, dtype=torch.int32),
         terminated=flags[0],
         truncated=flags[1],
     )
@@ -80,7 +80,7 @@ def test_n_step_returns_stop_at_ends_and_bootstrap_after_truncation_only():
     buffer.add(fragment(ends=[4], terminates=[9]))
     got = buffer.sample(4000, gamma=0.5, n_step=3, generator=torch.Generator().manual_seed(0))
     at = got.inputs["observation"][:, 0]
-    expected = {  # slot: (reward, discount, observation after)
+    expected = {  # position: (reward, discount, observation after)
         0: (0 + 0.5 * 1 + 0.25 * 2, 0.125, 3),
         3: (3 + 0.5 * 4, 0.25, 5),  # truncated after two steps: bootstraps from the final observation
         4: (4.0, 0.5, 5),
@@ -89,18 +89,18 @@ def test_n_step_returns_stop_at_ends_and_bootstrap_after_truncation_only():
         18: (18 + 0.5 * 19, 0.25, 20),  # the newest row has no successor
         19: (19.0, 0.5, 20),
     }
-    for slot, (reward, discount, after) in expected.items():
-        rows = at == slot
+    for position, (reward, discount, after) in expected.items():
+        rows = at == position
         assert rows.any()
         torch.testing.assert_close(got.rewards[rows], torch.full((int(rows.sum()),), float(reward)))
         assert (got.discounts[rows] == discount).all()
         assert (got.next_inputs["observation"][rows][:, 0] == after).all()
 
 
-def test_the_ring_forgets_the_oldest_and_never_gives_broken_slots():
-    buffer = ReplayBuffer(32)  # 16 rows of 2 lanes
-    buffer.add(fragment(slots=12))
-    buffer.add(fragment(slots=12, first=12.0, invalid=[3, 4]))
+def test_the_ring_forgets_the_oldest_and_never_gives_broken_positions():
+    buffer = ReplayBuffer(32)  # 16 rows of 2 sub-environments
+    buffer.add(fragment(positions=12))
+    buffer.add(fragment(positions=12, first=12.0, invalid=[3, 4]))
     assert len(buffer) == 32
     seen = set(buffer.sample(2000, gamma=0.9).rewards.tolist())
     assert seen == set(range(8, 24)) - {15, 16}
@@ -146,15 +146,17 @@ def test_a_chunk_is_one_action_of_all_its_dimensions():
 
 
 def test_a_buffer_is_saved_piece_by_piece_and_comes_back(tmp_path, monkeypatch):
-    buffer = ReplayBuffer(32, folder=tmp_path / "replay", memory_bytes=0)  # 16 rows of 2 lanes: the ring wraps
+    buffer = ReplayBuffer(
+        32, folder=tmp_path / "replay", memory_bytes=0
+    )  # 16 rows of 2 sub-environments: the ring wraps
     buffer.add(fragment())
     monkeypatch.setattr("rlinf.learners.replay._COPIED_BYTES", 100)
     (tmp_path / "saved").mkdir()
     buffer.save(tmp_path / "saved")
     back = ReplayBuffer(32)
     back.load(tmp_path / "saved")
-    buffer.add(fragment(slots=3, first=50.0))
-    back.add(fragment(slots=3, first=50.0))
+    buffer.add(fragment(positions=3, first=50.0))
+    back.add(fragment(positions=3, first=50.0))
     one, two = (b.sample(200, gamma=0.9, n_step=2, generator=torch.Generator().manual_seed(1)) for b in (buffer, back))
     assert one.rewards.unique().numel() > 10
     for name in ("rewards", "actions", "discounts"):
@@ -183,8 +185,8 @@ def test_one_update_is_the_published_one_written_out():
     before, target = copy.deepcopy(policy), copy.deepcopy(policy)
     batch = fragment(ends=[4], terminates=[9])
     batch = batch.replace(inputs=batch.inputs.map(torch.randn_like), actions=torch.randn(2, 20, 2))
-    told = learner.update(batch, step=0)
-    assert told["updates"] == 1.0
+    output = learner.update(batch, step=0)
+    assert output["updates"] == 1.0
 
     generator = torch_generator(3, "sac", 0)
     buffer = ReplayBuffer(1000)
@@ -263,10 +265,10 @@ def test_several_ranks_make_the_update_of_one(size, tmp_path):
     before = alone.weights(version=0).tensors
     with ThreadPoolExecutor(size) as threads:
         for step in range(3):
-            batch = fragment(lanes=4, first=float(step), ends=[3], terminates=[11])
-            told = alone.update(batch, step=step)
+            batch = fragment(num_envs=4, first=float(step), ends=[3], terminates=[11])
+            output = alone.update(batch, step=step)
             for metrics in threads.map(lambda learner, at=step, of=batch: learner.update(of, step=at), gang):
-                assert metrics == pytest.approx(told, rel=1e-4)
+                assert metrics == pytest.approx(output, rel=1e-4)
     after = alone.weights(version=1).tensors
     there = gang[0].weights(version=1).tensors
     assert not any(learner.weights(version=1).tensors for learner in gang[1:])

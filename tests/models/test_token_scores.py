@@ -17,7 +17,7 @@ from rlinf.models.loading import add_lora
 from rlinf.models.token_scores import token_scores
 from rlinf.types import PolicyOutput, SamplingParams
 
-WIDTH, SLOTS = 16, 23
+WIDTH, POSITIONS = 16, 23
 SAMPLINGS = {
     "plain": SamplingParams(max_new_tokens=1),
     "warm": SamplingParams(max_new_tokens=1, temperature=0.6),
@@ -49,9 +49,9 @@ def whole(
 
 
 def gradients(scored: tuple[Tensor, Tensor], *leaves: Tensor) -> list[Tensor]:
-    """Of a loss in which every slot has a weight of its own for both results."""
+    """Of a loss in which every position has a weight of its own for both results."""
     generator = torch.Generator().manual_seed(2)
-    weights = torch.randn(2, SLOTS, generator=generator, dtype=torch.float64)
+    weights = torch.randn(2, POSITIONS, generator=generator, dtype=torch.float64)
     loss = sum((result.double() * weight).sum() for result, weight in zip(scored, weights, strict=True))
     assert isinstance(loss, Tensor)
     return list(torch.autograd.grad(loss, leaves))
@@ -64,8 +64,8 @@ def test_values_and_gradients_are_those_of_whole_logits(name: str, bias: bool, w
     torch.manual_seed(0)
     head = nn.Linear(WIDTH, VOCABULARY, bias=bias)
     nn.init.normal_(head.weight)
-    hidden = torch.randn(SLOTS, WIDTH, requires_grad=True)
-    tokens = torch.randint(VOCABULARY, (SLOTS,))
+    hidden = torch.randn(POSITIONS, WIDTH, requires_grad=True)
+    tokens = torch.randint(VOCABULARY, (POSITIONS,))
     found = token_scores(hidden, head, tokens, SAMPLINGS[name], with_entropy=with_entropy)
     expected = whole(hidden, head, tokens, SAMPLINGS[name], with_entropy=with_entropy)
     for one, other in zip(found, expected, strict=True):
@@ -77,9 +77,9 @@ def test_values_and_gradients_are_those_of_whole_logits(name: str, bias: bool, w
 
 def test_a_frozen_head_gets_no_gradient() -> None:
     head = nn.Linear(WIDTH, VOCABULARY).requires_grad_(False)
-    hidden = torch.randn(SLOTS, WIDTH, requires_grad=True)
+    hidden = torch.randn(POSITIONS, WIDTH, requires_grad=True)
     logprobs, _ = token_scores(
-        hidden, head, torch.zeros(SLOTS, dtype=torch.int64), SAMPLINGS["plain"], with_entropy=False
+        hidden, head, torch.zeros(POSITIONS, dtype=torch.int64), SAMPLINGS["plain"], with_entropy=False
     )
     logprobs.sum().backward()
     assert head.weight.grad is None
@@ -90,8 +90,8 @@ def test_bfloat16_products_keep_float32_results() -> None:
     """In bfloat16 the values are those of bfloat16 logits; normalisers, entropies and sums over chunks are float32."""
     torch.manual_seed(0)
     head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-    hidden = torch.randn(SLOTS, WIDTH, requires_grad=True)
-    tokens = torch.randint(VOCABULARY, (SLOTS,))
+    hidden = torch.randn(POSITIONS, WIDTH, requires_grad=True)
+    tokens = torch.randint(VOCABULARY, (POSITIONS,))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = token_scores(hidden, head, tokens, SAMPLINGS["plain"], with_entropy=True)
         logits = head(hidden)

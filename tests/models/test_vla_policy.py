@@ -78,7 +78,7 @@ def observe(rows: int, space: spaces.Space = SPACE, words: tuple[str, ...] = WOR
     return {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
 
 
-def as_slots(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def as_positions(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: leaf[:, None] for name, leaf in inputs.items()}
 
 
@@ -86,7 +86,7 @@ def as_slots(inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: Any, temperature: float) -> None:
     policy, inputs = build(tokenizer, temperature=temperature), observe(7)
     tokens, said, _ = decide(policy, inputs, seed=0)
-    whole = policy.evaluate(named_inputs(as_slots(inputs)), tokens[:, None], torch.ones(7, 1, dtype=torch.bool))
+    whole = policy.evaluate(named_inputs(as_positions(inputs)), tokens[:, None], torch.ones(7, 1, dtype=torch.bool))
     assert said.entropy is not None
     assert said.values is not None
     assert whole.entropy is not None
@@ -96,14 +96,14 @@ def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: 
     for rows in (slice(0, 1), slice(2, 5)):  # instructions of other lengths are padded otherwise
         part = {name: leaf[rows] for name, leaf in inputs.items()}
         alone = policy.evaluate(
-            named_inputs(as_slots(part)), tokens[rows, None], torch.ones(len(tokens[rows]), 1, dtype=torch.bool)
+            named_inputs(as_positions(part)), tokens[rows, None], torch.ones(len(tokens[rows]), 1, dtype=torch.bool)
         )
         torch.testing.assert_close(alone.logprobs, said.logprobs[rows], atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("level", ["action_level", "token_level"])
-def test_finer_slots_add_up_to_the_decision_without_what_was_not_carried_out(tokenizer: Any, level: Any) -> None:
-    coarse, inputs = build(tokenizer), as_slots(observe(4))
+def test_finer_positions_add_up_to_the_decision_without_what_was_not_carried_out(tokenizer: Any, level: Any) -> None:
+    coarse, inputs = build(tokenizer), as_positions(observe(4))
     fine = build(tokenizer, reward_type="action_level", logprob_type=level, entropy_type=level)
     # A critic of actions has another shape; everything else is the same.
     fine.load_state_dict({n: t for n, t in coarse.state_dict().items() if "value_head" not in n}, strict=False)
@@ -128,7 +128,7 @@ def test_frequencies_of_drawn_tokens_are_the_probabilities(tokenizer: Any) -> No
     assert int(policy.head.sample(logits[:1], torch.tensor([[0.99999999]]))[0, 0]) == 4
 
 
-def test_masked_slots_cost_nothing_and_say_nothing(tokenizer: Any) -> None:
+def test_masked_positions_cost_nothing_and_say_nothing(tokenizer: Any) -> None:
     policy, inputs = build(tokenizer), observe(6)
     rows = {name: leaf.unflatten(0, (2, 3)) for name, leaf in inputs.items()}
     tokens = torch.zeros(2, 3, policy.head.count, dtype=torch.int64)
@@ -191,7 +191,7 @@ def test_without_text_the_configured_task_is_the_instruction(tokenizer: Any) -> 
     assert tokens.shape == (4, 6)
 
 
-def test_a_long_instruction_and_endless_bounds_are_told(tokenizer: Any) -> None:
+def test_a_long_instruction_and_endless_bounds_are_reported(tokenizer: Any) -> None:
     with pytest.raises(ValueError, match="max_instruction_tokens is 3"):
         decide(build(tokenizer, max_instruction_tokens=3), observe(1))
     with pytest.raises(ValueError, match="finite bounds"):
@@ -200,7 +200,7 @@ def test_a_long_instruction_and_endless_bounds_are_told(tokenizer: Any) -> None:
 
 def test_an_export_comes_back_whole(tokenizer: Any, tmp_path: Path) -> None:
     policy, inputs = build(tokenizer, normalize_observations=True), observe(5)
-    policy.observe(named_inputs(as_slots(inputs)), torch.ones(5, 1, dtype=torch.bool))
+    policy.observe(named_inputs(as_positions(inputs)), torch.ones(5, 1, dtype=torch.bool))
     policy.save_pretrained(str(tmp_path / "out"))
     loaded = VlaPolicy.from_pretrained(str(tmp_path / "out"))
     mine, theirs = policy._read(inputs), loaded._read(inputs)

@@ -53,14 +53,14 @@ def test_damaged_lines_are_skipped_counted_and_named(tmp_path: Path, damage: byt
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_a_resume_keeps_the_whole_lines_up_to_its_checkpoint(tmp_path: Path, damage: bytes) -> None:
     path = damaged_metrics(tmp_path, damage)
-    heard: list[str] = []
-    with MetricLog(tmp_path, config(tmp_path), from_step=1, say=heard.append) as log:
+    received: list[str] = []
+    with MetricLog(tmp_path, config(tmp_path), from_step=1, say=received.append) as log:
         log.write(2, {"reward/mean": 9.0})
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"step": 1, "reward/mean": 1.0},
         {"step": 2, "reward/mean": 9.0},
     ]
-    assert heard == [f"{path}: 2 damaged lines were skipped (lines 2, 4)"]
+    assert received == [f"{path}: 2 damaged lines were skipped (lines 2, 4)"]
 
 
 def test_numbers_that_no_float_holds_are_left_out(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_the_page_and_the_command_name_what_was_skipped(tmp_path: Path, capsys: 
             file.write(b'{"half')
     (folder / "samples" / "step_of_somebody.jsonl").write_text("{}\n")
     assert main(["report", str(folder)]) == 0
-    told = capsys.readouterr().out
-    assert f"{folder}/metrics.jsonl: 1 damaged line was skipped (line 3)" in told
-    assert f"{folder}/samples/step_000001.jsonl: 1 damaged line was skipped (line 2)" in told
+    output = capsys.readouterr().out
+    assert f"{folder}/metrics.jsonl: 1 damaged line was skipped (line 3)" in output
+    assert f"{folder}/samples/step_000001.jsonl: 1 damaged line was skipped (line 2)" in output
     assert "metrics.jsonl: 1 damaged line was skipped" in (folder / "report.html").read_text()
 
 
@@ -89,10 +89,10 @@ def test_a_truncated_file_is_named_in_one_sentence(
     folder = write_run(tmp_path / "run", [healthy(1)])
     (folder / name).write_text('{"status": "comp')
     assert main(["report", str(folder)]) == 2
-    told = capsys.readouterr().err
-    assert str(folder / name) in told
-    assert "is damaged" in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert str(folder / name) in output
+    assert "is damaged" in output
+    assert "Traceback" not in output
 
 
 def test_train_names_a_truncated_summary(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def levels(folder: Path) -> dict[str, str]:
     return {finding.title: finding.level for finding in examine(read_run(folder))}
 
 
-def test_a_healthy_run_is_told_so(tmp_path: Path) -> None:
+def test_a_healthy_run_is_reported_so(tmp_path: Path) -> None:
     found = levels(write_run(tmp_path / "run", [healthy(step) for step in STEPS]))
     assert set(found.values()) == {"ok"}
     assert {"Entropy", "Clip fraction", "Constant groups", "Sampler and learner", "Reward and goal"} <= set(found)
@@ -97,15 +97,15 @@ def test_a_simulator_without_success_is_judged_by_its_return(tmp_path: Path) -> 
     assert "Reward and goal" not in words
 
 
-@pytest.mark.parametrize(("first", "last", "told"), [(1.0, 1.0, True), (0.9, 0.95, False), (1.0, 0.2, False)])
+@pytest.mark.parametrize(("first", "last", "output"), [(1.0, 1.0, True), (0.9, 0.95, False), (1.0, 0.2, False)])
 def test_a_run_that_starts_at_the_ceiling_had_nothing_to_learn(
-    tmp_path: Path, first: float, last: float, told: bool
+    tmp_path: Path, first: float, last: float, output: bool
 ) -> None:
     lines = [simulated(step) for step in STEPS]
     for line, rate in ((lines[0], first), (lines[-1], last)):
         line |= {"eval/success_once": rate}
         line |= {"eval/success_once/ci_low": rate - 0.1, "eval/success_once/ci_high": min(1.0, rate + 0.1)}
-    assert ("At the ceiling from the start" in levels(write_run(tmp_path / "run", lines))) == told
+    assert ("At the ceiling from the start" in levels(write_run(tmp_path / "run", lines))) == output
 
 
 @pytest.mark.parametrize(

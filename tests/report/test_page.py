@@ -64,7 +64,7 @@ def test_long_runs_are_thinned_and_keep_their_evaluations() -> None:
     assert short["step"][-1] == count - 1
 
 
-def test_the_first_page_is_told_which_curves_a_run_is_judged_by(tmp_path: Path) -> None:
+def test_the_first_page_is_reported_which_curves_a_run_is_judged_by(tmp_path: Path) -> None:
     lines = [healthy(1), {**healthy(2), "eval/accuracy": 0.5, "eval/return": 2.0, "eval/pass@4": 0.6}]
     run = read_run(write_run(tmp_path / "run", lines))
     assert headlines(run) == ["eval/accuracy", "reward/mean"]

@@ -40,12 +40,12 @@ def test_a_simulator_is_filmed_with_the_evaluated_episodes(simulated: Path, caps
     pytest.importorskip("av", reason="needs the extra video")
     pytest.importorskip("pygame", reason="needs the extra video")
     assert cli.main(["watch", str(simulated), "--episodes", "4"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     video = simulated / "videos" / "watch_step_000004.mp4"
     assert video.stat().st_size > 1000
-    assert str(video) in told
+    assert str(video) in output
     episodes = [json.loads(line) for line in (simulated / "episodes" / "step_000004.jsonl").read_text().splitlines()]
-    assert all(f"{episode['total']:.4g}" in told for episode in episodes)
+    assert all(f"{episode['total']:.4g}" in output for episode in episodes)
     assert cli.main(["watch", str(simulated), "--step", "2", "--seed", "5", "--out", str(simulated / "two.mp4")]) == 0
     assert (simulated / "two.mp4").exists()
     assert "step 2" in capsys.readouterr().out
@@ -88,9 +88,9 @@ def test_a_window_is_opened_where_there_is_a_display(
     monkeypatch.setenv("DISPLAY", ":7")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     assert cli.main(["watch", str(simulated), "--episodes", "1", "--seed", "3"]) == 0
-    told = capsys.readouterr().out
-    assert "step 4" in told
-    assert "Video" not in told
+    output = capsys.readouterr().out
+    assert "step 4" in output
+    assert "Video" not in output
 
 
 @pytest.mark.parametrize(
@@ -117,10 +117,10 @@ def test_a_text_run_answers_in_the_terminal(tmp_path: Path, capsys: pytest.Captu
     run(config(tmp_path / "run"), report=False)
     capsys.readouterr()
     assert cli.main(["watch", str(tmp_path / "run"), "--episodes", "2"]) == 0
-    told = capsys.readouterr().out
-    assert "step 4" in told
-    assert told.count("reward 0.00") + told.count("reward 1.00") == 2
-    assert "arithmetic problem" in told
+    output = capsys.readouterr().out
+    assert "step 4" in output
+    assert output.count("reward 0.00") + output.count("reward 1.00") == 2
+    assert "arithmetic problem" in output
 
 
 def copy(source: Path, target: Path, step: int) -> Callable[[], object]:

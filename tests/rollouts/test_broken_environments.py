@@ -1,4 +1,4 @@
-"""Environments with mistakes: told in words, counted, and never trained on."""
+"""Environments with mistakes: instructed in words, counted, and never trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.vec_env import SpacesDifferError
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from tests.rollouts.simulator_config import Layout, simulator_config
 
 LAYOUTS: tuple[Layout, ...] = ("fragments", "episodes")
@@ -55,7 +55,7 @@ def rollout(
         env_options, layout, seed=3, num_steps=20, groups=4, group_size=2, off_policy=off_policy, evaluation=evaluation
     )
     build = partial(build_policy, options=policy)
-    made.extend(EnvWorker(config, part, build) for part in lane_ranges(4, workers))
+    made.extend(EnvWorker(config, part, build) for part in env_ranges(4, workers))
     patient = replace(config, env=replace(env_options, max_failures=1000))
     return VectorRollout(InThisProcess(made[-workers:]), patient)
 
@@ -80,7 +80,7 @@ def test_an_episode_that_begins_with_a_number_that_is_none_is_dropped(layout: La
         ("Forgetful", "an observation lacks observation.speed and has observation.sped"),
     ],
 )
-def test_an_observation_that_is_not_of_its_space_is_told(name: str, words: str, vectorization: str) -> None:
+def test_an_observation_that_is_not_of_its_space_is_reported(name: str, words: str, vectorization: str) -> None:
     it = rollout(name, vectorization=vectorization, max_failures=3)
     with pytest.raises(EnvFailureError, match=f"(?s)broken_envs:{name}-v0: .*{words}.*`rlinf check`"):
         it.collect(0)
@@ -120,12 +120,12 @@ def test_a_step_of_which_every_episode_broke_is_collected_again(policy: ActorCri
     it = rollout("LateStarter", workers=2, policy=policy, kwargs={"failing": 110})
     batch, metrics = it.collect(0)
     assert batch.mask.any()
-    # 4 lanes of 20 decisions: the whole first rounds failed, and some of the last.
+    # 4 sub-environments of 20 decisions: the whole first rounds failed, and some of the last.
     assert metrics["env/failures"] == 110
     assert metrics["rollout/env_steps"] == metrics["rollout/env_steps_total"] > 0
 
 
-def test_a_replay_buffer_is_told_of_a_step_of_which_every_episode_broke() -> None:
+def test_a_replay_buffer_is_reported_of_a_step_of_which_every_episode_broke() -> None:
     LateStarter.broken = 0
     batch, _ = rollout("LateStarter", off_policy=True, kwargs={"failing": 80}).collect(0)
     assert not batch.mask.any()
@@ -141,11 +141,11 @@ def test_a_replay_buffer_is_told_of_a_step_of_which_every_episode_broke() -> Non
 def test_an_environment_that_never_makes_a_step_is_given_up_after_a_few(layout: Layout, how: str, words: str) -> None:
     it = rollout("Dead", layout, kwargs={"how": how}, step_timeout_s=0.1)
     what = "reset" if how == "reset" else "step"
-    told = rf"(?s)^broken_envs:Dead-v0: .*{words}, at\n  File .*never made a single step: 5 {what}s failed"
-    with pytest.raises(EnvFailureError, match=told):
+    output = rf"(?s)^broken_envs:Dead-v0: .*{words}, at\n  File .*never made a single step: 5 {what}s failed"
+    with pytest.raises(EnvFailureError, match=output):
         it.collect(0)
     with pytest.raises(EnvFailureError, match=f"never made a single step: 4 {what}s failed"):
-        it.evaluate(2)  # on lanes of its own, fewer of them
+        it.evaluate(2)  # on sub-environments of its own, fewer of them
 
 
 def test_fewer_failures_are_allowed_where_max_failures_says_so() -> None:

@@ -20,7 +20,7 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.video.encoder import Film
 from rlinf.rollouts.video.filmable import filming_problem
 from tests.rollouts.simulator_config import simulator_config
@@ -89,7 +89,7 @@ def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: 
         env = replace(env, id="walk:Walk-v0", isolation="process")
     config = simulator_config(env, seed=3, num_steps=8, evaluation=EvaluationConfig(num_envs=1, video_episodes=3))
     build = partial(build_policy, chunk=chunk)
-    group = InThisProcess([EnvWorker(config, part, build) for part in lane_ranges(4, workers)])
+    group = InThisProcess([EnvWorker(config, part, build) for part in env_ranges(4, workers)])
     return VectorRollout(group, config)
 
 
@@ -178,7 +178,7 @@ def test_a_film_that_breaks_leaves_the_evaluation_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_environment_that_fails_only_on_film_is_told_with_its_traceback(tmp_path: Path) -> None:
+def test_an_environment_that_fails_only_on_film_is_reported_with_its_traceback(tmp_path: Path) -> None:
     it = rollout(raises=True)
     with pytest.raises(EnvFailureError, match=r"(?s)it falls over where it is seen.*never made a single step"):
         it.evaluate(8, video=tmp_path / "one.mp4")

@@ -1,4 +1,4 @@
-"""Environments in an interpreter of their own: the same course bit for bit, and every way in which they break."""
+"""Environments in an interpreter of their own: the same trajectories bit for bit, and every way in which they break."""
 
 from __future__ import annotations
 
@@ -85,10 +85,10 @@ import os, sys
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
 from rlinf.config.schema import EnvConfig
 import numpy as np
-lanes = IsolatedVecEnv(EnvConfig("trouble:Trouble-v0", isolation="process"), 1)
-lanes.reset([0], [0])
-print(lanes._processes[0]._process.pid, flush=True)
-lanes.step([0], np.array([4]))
+vec_env = IsolatedVecEnv(EnvConfig("trouble:Trouble-v0", isolation="process"), 1)
+vec_env.reset([0], [0])
+print(vec_env._processes[0]._process.pid, flush=True)
+vec_env.step([0], np.array([4]))
 """
 
 
@@ -102,38 +102,38 @@ def trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EnvConf
 
 
 @contextlib.contextmanager
-def opened(lanes: VecEnv) -> Iterator[VecEnv]:
+def opened(vec_env: VecEnv) -> Iterator[VecEnv]:
     try:
-        yield lanes
+        yield vec_env
     finally:
-        lanes.close()
+        vec_env.close()
 
 
-def course(options: EnvConfig, actions: np.ndarray, num_lanes: int = 3) -> list[np.ndarray]:
-    """Everything that some lanes give for actions [T, lanes, ...], resets included."""
+def trajectory(options: EnvConfig, actions: np.ndarray, num_envs: int = 3) -> list[np.ndarray]:
+    """Everything that some sub-environments give for actions [T, sub-environments, ...], resets included."""
     given: list[np.ndarray] = []
-    with opened(make_vec_env(options, num_lanes)) as lanes:
-        everyone = list(range(num_lanes))
-        assert lanes.reset(everyone, [7, 8, 7][:num_lanes]) == {}
+    with opened(make_vec_env(options, num_envs)) as vec_env:
+        everyone = list(range(num_envs))
+        assert vec_env.reset(everyone, [7, 8, 7][:num_envs]) == {}
         for step, action in enumerate(actions):
-            given += [leaf.copy() for leaf in lanes.observations.values()]
-            result = lanes.step(everyone, action)
+            given += [leaf.copy() for leaf in vec_env.observations.values()]
+            result = vec_env.step(everyone, action)
             assert result.failed == {}
-            given += [result.rewards, result.terminated, result.truncated, result.success, result.told]
+            given += [result.rewards, result.terminated, result.truncated, result.success, result.has_success]
             over = np.nonzero(result.terminated | result.truncated)[0].tolist()
-            lanes.reset(over, [step + lane for lane in over])
+            vec_env.reset(over, [step + env_index for env_index in over])
     return given
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
-def test_the_course_is_that_of_this_process(env_id: str, vectorization: str) -> None:
+def test_the_trajectory_is_that_of_this_process(env_id: str, vectorization: str) -> None:
     here = EnvConfig(env_id, vectorization="sync", max_episode_steps=30)
     there = EnvConfig(env_id, vectorization=vectorization, max_episode_steps=30, isolation="process")
-    with opened(make_vec_env(here, 1)) as lanes:
-        lanes.action_space.seed(1)
-        actions = np.stack([[lanes.action_space.sample() for _ in range(3)] for _ in range(80)])
-    for ours, theirs in zip(course(here, actions), course(there, actions), strict=True):
+    with opened(make_vec_env(here, 1)) as vec_env:
+        vec_env.action_space.seed(1)
+        actions = np.stack([[vec_env.action_space.sample() for _ in range(3)] for _ in range(80)])
+    for ours, theirs in zip(trajectory(here, actions), trajectory(there, actions), strict=True):
         np.testing.assert_array_equal(ours, theirs)
         assert ours.dtype == theirs.dtype
 
@@ -141,62 +141,62 @@ def test_the_course_is_that_of_this_process(env_id: str, vectorization: str) -> 
 def test_nested_observations_and_success_arrive(trouble: EnvConfig) -> None:
     here = EnvConfig(trouble.id, vectorization="sync")
     actions = np.zeros((3, 3), dtype=np.int64)
-    for ours, theirs in zip(course(here, actions), course(trouble, actions), strict=True):
+    for ours, theirs in zip(trajectory(here, actions), trajectory(trouble, actions), strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    with opened(make_vec_env(trouble, 2)) as lanes:
-        assert set(lanes.observations) == {"observation.image", "observation.at.0", "observation.at.1"}
-        lanes.reset([0, 1], [0, 1])
-        lanes.step([1], actions[0, :1])
-        result = lanes.step([0, 1], actions[0, :2])
+    with opened(make_vec_env(trouble, 2)) as vec_env:
+        assert set(vec_env.observations) == {"observation.image", "observation.at.0", "observation.at.1"}
+        vec_env.reset([0, 1], [0, 1])
+        vec_env.step([1], actions[0, :1])
+        result = vec_env.step([0, 1], actions[0, :2])
         assert result.success.tolist() == [False, True]
-        assert result.told.all()
+        assert result.has_success.all()
 
 
 def test_the_other_interpreter_has_no_torch_of_ours(trouble: EnvConfig) -> None:
     options = EnvConfig(trouble.id, isolation="process", success_key="heavy")
-    with opened(make_vec_env(options, 1)) as lanes:
-        lanes.reset([0], [0])
-        assert not lanes.step([0], np.array([0])).success[0]
+    with opened(make_vec_env(options, 1)) as vec_env:
+        vec_env.reset([0], [0])
+        assert not vec_env.step([0], np.array([0])).success[0]
 
 
 def test_an_exception_brings_its_traceback_and_spares_the_neighbours(trouble: EnvConfig) -> None:
-    with opened(make_vec_env(trouble, 2)) as lanes:
-        lanes.reset([0, 1], [0, 1])
-        result = lanes.step([0, 1], np.array([1, 0]))
+    with opened(make_vec_env(trouble, 2)) as vec_env:
+        vec_env.reset([0, 1], [0, 1])
+        result = vec_env.step([0, 1], np.array([1, 0]))
         assert result.failed == {0: "failures"}
         assert result.rewards[1] == 1.0
-        assert "trouble.py" in lanes.last_failure
-        assert "ValueError: the gripper is stuck" in lanes.last_failure
-        lanes.restart(0)
-        assert lanes.reset([0], [5]) == {}
-        assert lanes.step([0, 1], np.array([0, 0])).failed == {}
+        assert "trouble.py" in vec_env.last_failure
+        assert "ValueError: the gripper is stuck" in vec_env.last_failure
+        vec_env.restart(0)
+        assert vec_env.reset([0], [5]) == {}
+        assert vec_env.step([0, 1], np.array([0, 0])).failed == {}
 
 
-def test_a_death_is_named_and_the_lanes_come_back(trouble: EnvConfig) -> None:
-    with opened(make_vec_env(trouble, 2)) as lanes:
-        lanes.reset([0, 1], [0, 1])
-        assert lanes.step([0, 1], np.array([0, 2])).failed == {0: "failures", 1: "failures"}
-        assert "was killed by SIGABRT" in lanes.last_failure
-        assert sys.executable in lanes.last_failure
-        assert "about to fall over" in lanes.last_failure
-        for lane in (0, 1):
-            lanes.restart(lane)
-        assert lanes.reset([0, 1], [0, 1]) == {}
-        assert lanes.step([0, 1], np.array([0, 0])).failed == {}
+def test_a_death_is_named_and_the_envs_come_back(trouble: EnvConfig) -> None:
+    with opened(make_vec_env(trouble, 2)) as vec_env:
+        vec_env.reset([0, 1], [0, 1])
+        assert vec_env.step([0, 1], np.array([0, 2])).failed == {0: "failures", 1: "failures"}
+        assert "was killed by SIGABRT" in vec_env.last_failure
+        assert sys.executable in vec_env.last_failure
+        assert "about to fall over" in vec_env.last_failure
+        for env_index in (0, 1):
+            vec_env.restart(env_index)
+        assert vec_env.reset([0, 1], [0, 1]) == {}
+        assert vec_env.step([0, 1], np.array([0, 0])).failed == {}
 
 
 def test_processes_of_their_own_die_alone(trouble: EnvConfig) -> None:
     options = EnvConfig(trouble.id, vectorization="async", isolation="process")
-    with opened(make_vec_env(options, 2)) as lanes:
-        lanes.reset([0, 1], [0, 1])
-        assert lanes.step([0, 1], np.array([0, 2])).failed == {1: "failures"}
+    with opened(make_vec_env(options, 2)) as vec_env:
+        vec_env.reset([0, 1], [0, 1])
+        assert vec_env.step([0, 1], np.array([0, 2])).failed == {1: "failures"}
 
 
 def test_a_hang_in_python_is_broken_off_inside(trouble: EnvConfig) -> None:
     options = EnvConfig(trouble.id, isolation="process", step_timeout_s=1.0)
-    with opened(make_vec_env(options, 2)) as lanes:
-        lanes.reset([0, 1], [0, 1])
-        result = lanes.step([0, 1], np.array([3, 0]))
+    with opened(make_vec_env(options, 2)) as vec_env:
+        vec_env.reset([0, 1], [0, 1])
+        result = vec_env.step([0, 1], np.array([3, 0]))
         assert result.failed == {0: "timeouts"}
         assert result.rewards[1] == 1.0
 
@@ -206,12 +206,12 @@ def test_a_hang_that_no_signal_reaches_is_killed_from_outside(
 ) -> None:
     monkeypatch.setattr("rlinf.rollouts.isolation.vec_env._MOMENT_S", 0.5)
     options = EnvConfig(trouble.id, isolation="process", step_timeout_s=0.5)
-    with opened(make_vec_env(options, 1)) as lanes:
-        lanes.reset([0], [0])
+    with opened(make_vec_env(options, 1)) as vec_env:
+        vec_env.reset([0], [0])
         began = time.monotonic()
-        assert lanes.step([0], np.array([4])).failed == {0: "timeouts"}
+        assert vec_env.step([0], np.array([4])).failed == {0: "timeouts"}
         assert time.monotonic() - began < 15.0
-        assert "did not answer 'step' within" in lanes.last_failure
+        assert "did not answer 'step' within" in vec_env.last_failure
 
 
 def test_it_dies_with_the_run_even_while_it_hangs(trouble: EnvConfig, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def _runs(pid: int) -> bool:
 def test_what_can_not_be_built_says_why(trouble: EnvConfig) -> None:
     with pytest.raises(EnvProcessError, match="no such robot"):
         IsolatedVecEnv(EnvConfig(trouble.id, {"refuse": True}, isolation="process"), 1)
-    with pytest.raises(EnvProcessError, match="/no/python can not be started"):
+    with pytest.raises(EnvProcessError, match="/no/python cannot be started"):
         EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
         EnvProcess("/bin/false", 20.0).ask(wire.Message("make"), 20.0)
@@ -285,7 +285,7 @@ def test_frames_of_anything_else_are_refused() -> None:
     here, there = socket.socketpair()
     with here, there:
         array = np.arange(6, dtype=np.float64).reshape(2, 3)[:, ::2]
-        wire.send(here, wire.Message("step", {"lanes": [0]}, {"a": array, "none": np.zeros((0, 4))}))
+        wire.send(here, wire.Message("step", {"env_indices": [0]}, {"a": array, "none": np.zeros((0, 4))}))
         came = wire.receive(there, 5.0)
         np.testing.assert_array_equal(came.arrays["a"], array)
         assert came.arrays["none"].shape == (0, 4)

@@ -1,4 +1,4 @@
-"""The pieces below the rollout: deadlines, wrappers, reward scaling, which lanes are chosen."""
+"""The pieces below the rollout: deadlines, wrappers, reward scaling, which sub-environments are chosen."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_native_vector_env_is_chosen_by_measurement_and_said_why(monkeypatch):
     choice = choose_vec_env(EnvConfig("CartPole-v1"), 256)
     assert choice.kind == "native"
     assert choice.step_us["native"] < choice.step_us["sync"]
-    assert str(choice).startswith("native (microseconds a step and lane: sync ")
+    assert str(choice).startswith("native (microseconds a step and sub-environment: sync ")
     assert isinstance(make_vec_env(EnvConfig("CartPole-v1"), 256), SeededNativeVecEnv)
     assert choose_vec_env(EnvConfig("CartPole-v1", frame_stack=2), 256).kind == "sync"
     assert choose_vec_env(EnvConfig("Pendulum-v1"), 256).kind == "sync"
@@ -125,10 +125,10 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
         terminated=ended,
     )
     returns, running = [], torch.zeros(4)
-    for slot in range(500):
-        running = 0.9 * running + rewards[:, slot]
+    for timestep in range(500):
+        running = 0.9 * running + rewards[:, timestep]
         returns.append(running)
-        running = torch.where(ended[:, slot], 0.0, running)
+        running = torch.where(ended[:, timestep], 0.0, running)
     spread = torch.stack(returns).std(correction=0)
     torch.testing.assert_close(RewardNormalizer(0.9)(batch).rewards, rewards / spread)
     halves = RewardNormalizer(0.9)

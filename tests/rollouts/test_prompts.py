@@ -127,8 +127,10 @@ def test_a_prompt_asks_for_what_it_does_not_show(
     renderer = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX)
     opening = renderer.opening(question)
     assert opening == (f"<start>user\n{shown}<end>\n<start>assistant\n" if template else shown)
-    told = PromptRenderer(tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!")
-    assert "Box the answer" not in told.opening("1 + 1?"), "the system prompt asks for it"
+    has_success = PromptRenderer(
+        tokenizer(template), instruction=instruction, instructions=BOX, system_prompt="\\boxed!"
+    )
+    assert "Box the answer" not in has_success.opening("1 + 1?"), "the system prompt asks for it"
 
 
 def test_templates_get_further_variables() -> None:
@@ -144,7 +146,7 @@ def test_a_conversation_in_tokens_is_the_template_of_all_its_messages() -> None:
     renderer = PromptRenderer(words)
     row = Row(0, 0, 0, "sums", "2", "1 + 1?", renderer.prompt("1 + 1?"))
     said = (*words.encode("3", add_special_tokens=False), words.convert_tokens_to_ids("<end>"))
-    row.speak(Completion(0, 0, said, (0.0,) * len(said), (0,) * len(said), "stop"), renderer)
+    row.append_response(Completion(0, 0, said, (0.0,) * len(said), (0,) * len(said), "stop"), renderer)
     row.read("Wrong.", reward=0.0, ended=False, facts={}, renderer=renderer)
     messages = [("user", "1 + 1?"), ("assistant", "3"), ("user", "Wrong.")]
     whole = words.apply_chat_template(
@@ -195,6 +197,6 @@ def test_a_response_ends_with_the_token_that_completes_a_stop_text() -> None:
     assert stopped.finish_reason == "stop"
     assert PromptRenderer(words, stop=["never"]).until_stop(completion) == completion
     row = Row(0, 0, 0, "", "", "question", ())
-    row.speak(completion, PromptRenderer(words, stop=["a ques"]))
+    row.append_response(completion, PromptRenderer(words, stop=["a ques"]))
     assert row.tokens == list(tokens[:kept])
     assert not row.cut_by_length

@@ -11,7 +11,7 @@ from worker_group import InThisProcess
 from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.samplers.hf import HFSampler
@@ -28,7 +28,7 @@ def simulators(layout: Layout, workers: int = 1) -> VectorRollout:
 
     env = EnvConfig("CartPole-v1", vectorization="sync")
     config = simulator_config(env, layout, seed=3, num_steps=16, groups=2, group_size=2)
-    made = [EnvWorker(config, part, policy) for part in lane_ranges(4, workers)]
+    made = [EnvWorker(config, part, policy) for part in env_ranges(4, workers)]
     return VectorRollout(InThisProcess(made), config)
 
 
@@ -65,7 +65,7 @@ def text(tasks: int) -> tuple[Batch, Batch, Batch]:
     return first, second, again
 
 
-def test_a_task_that_is_drawn_again_is_answered_anew() -> None:
+def test_a_task_that_is_drawn_again_is_answered_again() -> None:
     first, second, again = text(tasks=1)
     assert set(first.metadata["task_id"]) == set(second.metadata["task_id"]) == {0}
     assert first.metadata["response"] != second.metadata["response"]

@@ -37,7 +37,7 @@ def start(group: int = 0) -> Row:
 
 
 def say(row: Row, *tokens: int, reason: str = "stop") -> Row:
-    row.speak(Completion(0, 0, tokens, (-0.5,) * len(tokens), reason, (3,) * len(tokens)), RENDERER)
+    row.append_response(Completion(0, 0, tokens, (-0.5,) * len(tokens), reason, (3,) * len(tokens)), RENDERER)
     return row
 
 
@@ -85,7 +85,8 @@ def test_the_column_is_there_whenever_the_environment_splits_responses() -> None
 
 
 def test_process_supervision_of_placed_steps_by_hand() -> None:
-    """Steps 1, 0 | 1, 1: mean 3/4, std 1/2, so 1/2 and -3/2; a slot gets what still comes. The reward plays no part."""
+    """Steps 1, 0 | 1, 1: mean 3/4, std 1/2, so 1/2 and -3/2; a timestep gets what still comes. The reward plays no
+    part."""
     rows = [
         end(say(start(), 2, 3, 4, 5, EOS), reward=9.0, step_ends=[9, 19], step_rewards=[1.0, 0.0]),
         end(say(start(), 2, 3, 10, EOS), reward=0.0, step_ends=[9, 12], step_rewards=[1.0, 1.0]),
@@ -156,6 +157,6 @@ def test_a_conversation_without_room_for_an_answer_ends_where_the_policy_spoke_l
 def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
     one, same_words, other = anchor_ids([conversation(text) for text in ("7", "7", "8")], 6).tolist()
     assert one == same_words
-    assert [slot for slot, anchor in enumerate(one) if anchor >= 0] == [0, 5]
+    assert [timestep for timestep, anchor in enumerate(one) if anchor >= 0] == [0, 5]
     assert one[0] == other[0]
     assert one[5] != other[5]

@@ -1,4 +1,5 @@
-"""Slots finer than a decision, from the environment to the weights: hand-worked columns, and nothing counted twice."""
+"""Timesteps finer than a decision, from the environment to the weights: hand-worked columns, and nothing counted
+twice."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def build(observation_space, action_space, **levels):
 
 
 def collected(layout="fragments", *, truncates=False, decisions=4, **levels):
-    """The batch of one worker with one lane: chunks [1, 2], [3, 4], [5, -], then (fragments) [1, 2]."""
+    """The batch of one worker with one sub-environment: chunks [1, 2], [3, 4], [5, -], then (fragments) [1, 2]."""
     env = EnvConfig("rlinf_test/Counting-v0", kwargs={"truncates": truncates}, num_action_chunks=2)
     config = simulator_config(env, layout, num_steps=decisions)
     worker = EnvWorker(config, range(1), partial(build, **levels))
@@ -70,9 +71,9 @@ def collected(layout="fragments", *, truncates=False, decisions=4, **levels):
     return worker.collect(0, tasks).batch, worker._policy
 
 
-def test_the_finest_slots_by_hand():
+def test_the_finest_positions_by_hand():
     batch, policy = collected(reward_type="action_level", logprob_type="token_level")
-    assert (batch.decision_slots, batch.reward_slots, batch.num_slots) == (4, 2, 16)
+    assert (batch.positions_per_decision, batch.positions_per_reward, batch.num_positions) == (4, 2, 16)
     assert batch.mask.int().tolist() == [[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1]]
     assert batch.rewards.tolist() == [[1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 0, 0, 1, 0, 2, 0]]
     assert batch.terminated.nonzero()[:, 1].tolist() == [8, 9]
@@ -94,7 +95,7 @@ def test_the_finest_slots_by_hand():
         ("action_level", "action_level", [1, 1, 1, 1, 1, 0, 1, 1], [1, 2, 3, 4, 5, 0, 1, 2]),
     ],
 )
-def test_coarser_slots_by_hand(reward, logprob, mask, rewards):
+def test_coarser_positions_by_hand(reward, logprob, mask, rewards):
     batch, _ = collected(reward_type=reward, logprob_type=logprob)
     assert batch.mask.int().tolist() == [mask]
     assert batch.rewards.tolist() == [rewards]
@@ -109,7 +110,7 @@ def test_a_truncation_inside_a_chunk_bootstraps_from_the_final_observation():
 
 
 @pytest.mark.parametrize(("reward", "logprob"), COMBINATIONS)
-def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
+def test_advantages_are_those_of_the_rewards_own_positions(reward, logprob):
     batch, _ = collected(reward_type=reward, logprob_type=logprob)
     prepared, metrics = prepare_batch(
         batch, AlgorithmConfig(adv_type="gae", gamma=0.9, gae_lambda=0.8), AlgorithmState.of(AlgorithmConfig())
@@ -119,18 +120,18 @@ def test_advantages_are_those_of_the_rewards_own_slots(reward, logprob):
     values, rewards = coarse.old_values[0].tolist(), coarse.rewards[0].tolist()
     expected, carried = {}, 0.0
     following = float(coarse.bootstrap_values[0, -1])
-    for slot in reversed(real):
-        if coarse.terminated[0, slot]:
+    for timestep in reversed(real):
+        if coarse.terminated[0, timestep]:
             following, carried = 0.0, 0.0
-        delta = rewards[slot] + 0.9 * following - values[slot]
+        delta = rewards[timestep] + 0.9 * following - values[timestep]
         carried = delta + 0.9 * 0.8 * carried
-        expected[slot], following = carried, values[slot]
-    every = batch.reward_slots
-    for slot, advantage in expected.items():
-        parts = slice(slot * every, (slot + 1) * every)
+        expected[timestep], following = carried, values[timestep]
+    every = batch.positions_per_reward
+    for timestep, advantage in expected.items():
+        parts = slice(timestep * every, (timestep + 1) * every)
         acted = batch.mask[0, parts]
         close(prepared.advantages[0, parts][acted], torch.full((int(acted.sum()),), advantage))
-        close(prepared.returns[0, parts][acted], torch.full((int(acted.sum()),), advantage + values[slot]))
+        close(prepared.returns[0, parts][acted], torch.full((int(acted.sum()),), advantage + values[timestep]))
     assert prepared.advantages[~prepared.mask].eq(0).all()
     assert metrics["reward_mean"] == pytest.approx(18.0)
 
@@ -147,7 +148,7 @@ def test_an_episode_is_evaluated_as_its_decisions_at_every_level(reward, logprob
         )
         observation = torch.linspace(-1, 1, 6).view(6, 1)
         actions, said, _ = decide(policy, {"observation": observation}, seed=1)
-        parts = policy.granularity.decision_slots
+        parts = policy.granularity.positions_per_decision
         mask = torch.ones(2, 3 * parts, dtype=torch.bool)
         out = policy.evaluate(
             ObservationInputs({"observation": observation.view(2, 3, 1)}), actions.view(2, 3, 4), mask
@@ -205,9 +206,9 @@ def test_micro_batches_do_not_change_the_gradient(reward, logprob, agg):
         return collected(decisions=13, reward_type=reward, logprob_type=logprob, entropy_type="action_level")
 
     (one, first), (other, second) = (fresh(), fresh())
-    whole, told = learned(first, one, agg=agg)
+    whole, has_success = learned(first, one, agg=agg)
     parts, again = learned(second, other, micro=3, agg=agg)
-    assert told["grad_norm"] == pytest.approx(again["grad_norm"], rel=1e-5)
+    assert has_success["grad_norm"] == pytest.approx(again["grad_norm"], rel=1e-5)
     for name, tensor in whole.items():
         close(tensor, parts[name], rtol=0, atol=2e-5)
 
@@ -222,7 +223,7 @@ def test_the_critics_error_is_a_mean_over_values_not_over_the_parts_that_share_t
 
 
 @pytest.mark.parametrize(("reward", "logprob"), COMBINATIONS)
-def test_whole_episodes_have_the_same_slots(reward, logprob):
+def test_whole_episodes_have_the_same_positions(reward, logprob):
     batch, _ = collected("episodes", reward_type=reward, logprob_type=logprob)
     fragment, _ = collected(decisions=3, reward_type=reward, logprob_type=logprob)
     assert batch.num_rows == 2
@@ -238,6 +239,6 @@ def test_whole_episodes_have_the_same_slots(reward, logprob):
 def test_a_critic_of_chunks_is_not_taken_for_one_of_actions(tmp_path):
     build(Counting.observation_space, Counting.action_space).save_pretrained(str(tmp_path))
     fine = ActorCritic.from_pretrained(str(tmp_path), Levels(logprob_type="token_level"))
-    assert fine.granularity.decision_slots == 4
+    assert fine.granularity.positions_per_decision == 4
     with pytest.raises(ValueError, match="tells 1 values of a decision"):
         ActorCritic.from_pretrained(str(tmp_path), Levels("action_level", "action_level"))

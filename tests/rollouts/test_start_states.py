@@ -68,12 +68,12 @@ def test_without_a_seed_the_environments_own_stream_picks() -> None:
 def test_a_numbered_table_is_the_same_wherever_it_stands(isolation: Any) -> None:
     bare = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"num_states": 40, "image_size": 16})
     options = replace(bare, reset_state_ids=[7], isolation=isolation, python=sys.executable)
-    lanes = make_vec_env(replace(options, vectorization="sync"), 2)
+    vec_env = make_vec_env(replace(options, vectorization="sync"), 2)
     try:
-        assert not lanes.reset([0, 1], [1, 2])
-        tips = lanes.observations["observation.state"].copy()
+        assert not vec_env.reset([0, 1], [1, 2])
+        tips = vec_env.observations["observation.state"].copy()
     finally:
-        lanes.close()
+        vec_env.close()
     wanted, info = make_env(bare).reset(seed=9, options={"reset_state_id": 7})
     assert info["reset_state_id"] == 7
     np.testing.assert_array_equal(tips, np.stack([wanted["state"]] * 2))

@@ -61,7 +61,7 @@ class Echo:
 
 
 class Script:
-    """A sampler that says, turn by turn, what it was told."""
+    """A sampler that says, turn by turn, what it was reported."""
 
     def __init__(self, lines: Sequence[str], greedy: str = "") -> None:
         self.lines, self.greedy = lines, greedy
@@ -116,10 +116,10 @@ def test_sampler_and_learner_agree_in_every_turn() -> None:
     batch, metrics = rollout(sampler, Echo(turns=3), turns=3, max_new_tokens=120).collect(0)
     policy = CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=120))
     with torch.no_grad():
-        told = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
+        has_success = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
     spoken = batch.mask.sum(1)
     assert bool((batch.inputs.response_lengths > spoken).any()), "somebody must have been answered"
-    assert float(torch.where(batch.mask, told - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
+    assert float(torch.where(batch.mask, has_success - batch.rollout_logprobs, 0.0).abs().max()) < 1e-4
     assert float(batch.rollout_logprobs[~batch.mask].abs().max()) == 0.0
     assert batch.rewards.shape == batch.mask.shape
     assert not bool((batch.rewards != 0)[~batch.mask].any())
@@ -142,11 +142,11 @@ def tool_loop(path: str, max_turns: int) -> TextEnvWorker:
 def test_a_calculator_is_asked_and_answers(sums: str) -> None:
     script = Script(["<calc>3 + 4</calc>", "\\boxed{7}"])
     batch, metrics = rollout(script, tool_loop(sums, 3), turns=3, tasks=1, batch_size=1).collect(0)
-    first, told, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
-    assert batch.mask[0].tolist() == [True] * first + [False] * told + [True] * last
-    assert batch.rewards[0].nonzero().tolist() == [[first + told + last - 1]]
+    first, has_success, last = len(script.lines[0]) + 1, len("\n<result>7</result>\n"), len(script.lines[1]) + 1
+    assert batch.mask[0].tolist() == [True] * first + [False] * has_success + [True] * last
+    assert batch.rewards[0].nonzero().tolist() == [[first + has_success + last - 1]]
     assert batch.terminated is not None
-    assert batch.terminated[0].nonzero().tolist() == [[first + told + last - 1]]
+    assert batch.terminated[0].nonzero().tolist() == [[first + has_success + last - 1]]
     assert batch.metadata["verdict"] == ["correct"] * 2
     assert metrics["rollout/accuracy"] == 1.0
 
@@ -194,13 +194,13 @@ def test_turns_that_begin_in_the_same_state_are_compared() -> None:
     torch.testing.assert_close(prepared.advantages[batch.mask], 1.4142 * signs, atol=1e-3, rtol=0)
 
 
-def test_the_environment_hears_which_responses_the_length_limit_ended() -> None:
-    heard: list[Response] = []
+def test_the_environment_reads_which_responses_the_length_limit_ended() -> None:
+    received: list[Response] = []
 
     class Hears(Echo):
         def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
-            heard.extend(responses)
-            return super().grade(split, count, heard)
+            received.extend(responses)
+            return super().grade(split, count, received)
 
     class Halved(Script):
         def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
@@ -208,7 +208,7 @@ def test_the_environment_hears_which_responses_the_length_limit_ended() -> None:
                 yield replace(done, finish_reason="length") if done.sample_index else done
 
     rollout(Halved(["ab"]), Hears(1), turns=1).collect(0)
-    assert [response.cut for response in sorted(heard)] == [False, True] * 2
+    assert [response.cut for response in sorted(received)] == [False, True] * 2
 
 
 @pytest.mark.parametrize(

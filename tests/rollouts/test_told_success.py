@@ -19,7 +19,7 @@ from simulator_runs import summary
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.report.watch_simulator import _table
-from rlinf.rollouts.envs.native import told_of_success
+from rlinf.rollouts.envs.native import success_of_info
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.simulator.records import EpisodeRecord, episode_metrics
@@ -74,14 +74,14 @@ def test_a_success_that_nobody_tells_is_no_number(tmp_path: Path, kind: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])
-def test_a_success_told_as_false_is_a_rate_of_0(tmp_path: Path, kind: str) -> None:
+def test_a_success_reported_as_false_is_a_rate_of_0(tmp_path: Path, kind: str) -> None:
     said, lines, rows = telling(tmp_path / "run", kind, "false", "checkpoint.best_metric=eval/success_once")
     assert (said["metrics"]["eval/success_once"], said["metrics"]["eval/success_once/n"]) == (0.0, 4.0)
     assert lines[-1]["rollout/success_at_end"] == 0.0
     assert all(row[name] is False for row in rows for name in SUCCESS)
 
 
-def test_where_success_is_told_of_some_episodes_the_others_have_failed() -> None:
+def test_where_success_is_reported_of_some_episodes_the_others_have_failed() -> None:
     records = [EpisodeRecord(0, 1.0, 5, True, True), EpisodeRecord(1, 1.0, 5, None, None)]
     assert episode_metrics(records)["rollout/success_once"] == 0.5
     measured = record_metrics(records)
@@ -95,52 +95,52 @@ def test_the_best_checkpoint_by_a_success_that_nobody_tells_is_refused_at_once(t
 
 
 @pytest.mark.parametrize(("tells", "shown"), [(None, False), (False, True), (True, True)])
-def test_the_table_of_watch_has_a_column_where_success_is_told(tells: bool | None, shown: bool) -> None:
+def test_the_table_of_watch_has_a_column_where_success_is_reported(tells: bool | None, shown: bool) -> None:
     table = _table(3, [EpisodeRecord(0, 1.0, 5, tells, tells)])
     assert ("success" in [column.header for column in table.columns]) == shown
 
 
 @pytest.mark.parametrize("options", [{}, {"vectorization": "async"}, {"isolation": "process"}])
 @pytest.mark.parametrize("kind", ["silent", "telling"])
-def test_every_kind_of_lanes_knows_whether_success_was_told(options: dict[str, Any], kind: str) -> None:
+def test_every_kind_of_envs_knows_whether_success_was_reported(options: dict[str, Any], kind: str) -> None:
     key = {"silent": "success", "telling": "is_false"}[kind]
     given: dict[str, Any] = {"vectorization": "sync", **options}
-    lanes: VecEnv = make_vec_env(EnvConfig("told_env:ToldEnv-v0", success_key=key, **given), 2)
+    vec_env: VecEnv = make_vec_env(EnvConfig("reporting_env:ReportingEnv-v0", success_key=key, **given), 2)
     try:
-        lanes.reset([0, 1], [0, 1])
-        result = lanes.step([1], np.zeros(1, dtype=np.int64))
-        assert result.told.tolist() == [kind == "telling"]
+        vec_env.reset([0, 1], [0, 1])
+        result = vec_env.step([1], np.zeros(1, dtype=np.int64))
+        assert result.has_success.tolist() == [kind == "telling"]
         assert not result.success.any()
     finally:
-        lanes.close()
+        vec_env.close()
 
 
 @pytest.fixture(autouse=True)
-def told_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def reporting_env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module that other processes find in the working directory."""
-    (tmp_path / "told_env.py").write_text(
+    (tmp_path / "reporting_env.py").write_text(
         "import gymnasium\nfrom gymnasium.envs.classic_control.cartpole import CartPoleEnv\n"
-        "class ToldEnv(CartPoleEnv):\n"
+        "class ReportingEnv(CartPoleEnv):\n"
         "    def step(self, action):\n"
         "        return (*super().step(action)[:4], {'is_false': False})\n"
-        "gymnasium.register('ToldEnv-v0', ToldEnv)\n"
+        "gymnasium.register('ReportingEnv-v0', ReportingEnv)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_the_info_of_a_native_vector_env_says_which_lanes_told() -> None:
+def test_the_info_of_a_native_vector_env_says_which_envs_reported() -> None:
     info = {"success": np.array([True, False, True]), "_success": np.array([True, True, False])}
-    success, told = told_of_success(info, "success", 3)
+    success, has_success = success_of_info(info, "success", 3)
     assert success.tolist() == [True, False, False]
-    assert told.tolist() == [True, True, False]
-    assert not told_of_success({}, "success", 3)[1].any()
-    assert told_of_success({"success": np.zeros(3)}, "success", 3)[1].all()
+    assert has_success.tolist() == [True, True, False]
+    assert not success_of_info({}, "success", 3)[1].any()
+    assert success_of_info({"success": np.zeros(3)}, "success", 3)[1].all()
 
 
-def test_seeded_native_lanes_tell_no_success_of_cartpole() -> None:
-    lanes = make_vec_env(EnvConfig("CartPole-v1", vectorization="native"), 3)
-    lanes.reset([0, 1, 2], [0, 1, 2])
+def test_seeded_native_envs_tell_no_success_of_cartpole() -> None:
+    vec_env = make_vec_env(EnvConfig("CartPole-v1", vectorization="native"), 3)
+    vec_env.reset([0, 1, 2], [0, 1, 2])
     for some in ([0, 1, 2], [1]):
-        assert not lanes.step(some, np.zeros(len(some), dtype=np.int64)).told.any()
-    lanes.close()
+        assert not vec_env.step(some, np.zeros(len(some), dtype=np.int64)).has_success.any()
+    vec_env.close()

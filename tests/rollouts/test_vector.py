@@ -1,4 +1,4 @@
-"""Rollouts of simulators: workers and lanes have no influence, ends are right, and a run goes on exactly."""
+"""Rollouts of simulators: workers and sub-environments have no influence, ends are right, and a run goes on exactly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.make_env import EnvNotFoundError, make_env
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.types import WeightUpdate
 from tests.rollouts.simulator_config import simulator_config
 
@@ -30,11 +30,11 @@ def build_policy(observation_space, action_space, options=None):
 
 
 def rollout(
-    env_id="CartPole-v1", *, workers=1, lanes=4, layout="fragments", policy=None, env=None, num_steps=40, **options
+    env_id="CartPole-v1", *, workers=1, num_envs=4, layout="fragments", policy=None, env=None, num_steps=40, **options
 ):
     config = simulator_config(EnvConfig(env_id, **(env or {})), layout, seed=3, num_steps=num_steps, **options)
     build = partial(build_policy, options=policy)
-    group = InThisProcess([EnvWorker(config, part, build) for part in lane_ranges(lanes, workers)])
+    group = InThisProcess([EnvWorker(config, part, build) for part in env_ranges(num_envs, workers)])
     return VectorRollout(group, config)
 
 
@@ -55,10 +55,10 @@ def test_the_number_of_workers_has_no_influence(layout):
         same(one.collect(step)[0], two.collect(step)[0])
 
 
-def test_neither_do_lanes_nor_waves_on_whole_episodes():
-    few = rollout(lanes=2, layout="episodes", groups=4, group_size=2)
-    many = rollout(lanes=7, layout="episodes", groups=4, group_size=2)
-    waves = rollout(lanes=3, layout="episodes", groups=4, group_size=2, env={"auto_reset": False})
+def test_neither_do_envs_nor_waves_on_whole_episodes():
+    few = rollout(num_envs=2, layout="episodes", groups=4, group_size=2)
+    many = rollout(num_envs=7, layout="episodes", groups=4, group_size=2)
+    waves = rollout(num_envs=3, layout="episodes", groups=4, group_size=2, env={"auto_reset": False})
     expected = few.collect(0)[0]
     same(expected, many.collect(0)[0])
     same(expected, waves.collect(0)[0])
@@ -74,35 +74,36 @@ def test_members_of_a_group_start_alike_and_act_apart():
     assert len(lengths.unique()) > 1
     assert metrics["rollout/episode_len"] == pytest.approx(float(lengths.float().mean()))
     assert batch.rewards.sum(1).equal(lengths.float())
-    last = torch.nn.functional.one_hot(lengths - 1, batch.num_slots).bool()
+    last = torch.nn.functional.one_hot(lengths - 1, batch.num_positions).bool()
     assert (batch.terminated | batch.truncated).equal(last)
 
 
 def test_fragments_replay_exactly_in_a_plain_env():
-    """Each lane's rows are what the environment itself does, episode by episode, from the seeds that were given."""
-    it = rollout(lanes=2)
+    """Each sub-environment's rows are what the environment itself does, episode by episode, from the seeds that were
+    given."""
+    it = rollout(num_envs=2)
     batches = [it.collect(step)[0] for step in range(3)]
     observations = torch.cat([b.inputs.observations["observation"] for b in batches], 1).numpy()
     actions = torch.cat([b.actions for b in batches], 1).numpy()
     ended = torch.cat([b.terminated for b in batches], 1).numpy()
     collector = it._workers.workers[0]._fragments
-    for lane in range(2):
+    for env_index in range(2):
         env, episode = gymnasium.make("CartPole-v1"), 0
-        collector._episode[lane] = 0
-        now, _ = env.reset(seed=collector._episode_seed(lane) % 2**31)
-        for slot in range(120):
-            np.testing.assert_array_equal(observations[lane, slot], now)
-            now, _, terminated, _, _ = env.step(actions[lane, slot])
-            assert terminated == ended[lane, slot]
+        collector._episode[env_index] = 0
+        now, _ = env.reset(seed=collector._episode_seed(env_index) % 2**31)
+        for timestep in range(120):
+            np.testing.assert_array_equal(observations[env_index, timestep], now)
+            now, _, terminated, _, _ = env.step(actions[env_index, timestep])
+            assert terminated == ended[env_index, timestep]
             if terminated:
                 episode += 1
-                collector._episode[lane] = episode
-                now, _ = env.reset(seed=collector._episode_seed(lane) % 2**31)
+                collector._episode[env_index] = episode
+                now, _ = env.reset(seed=collector._episode_seed(env_index) % 2**31)
         assert episode > 2
 
 
 def test_truncation_bootstraps_from_the_final_observation():
-    it = rollout(lanes=3, env={"max_episode_steps": 7})
+    it = rollout(num_envs=3, env={"max_episode_steps": 7})
     batch, _ = it.collect(0)
     assert batch.truncated[:, 6].all()
     assert not batch.terminated.any()
@@ -110,12 +111,12 @@ def test_truncation_bootstraps_from_the_final_observation():
     env = make_env(EnvConfig("CartPole-v1"))
     worker._fragments._episode[0] = 0
     env.reset(seed=worker._fragments._episode_seed(0) % 2**31)
-    for slot in range(7):
-        final = env.step(int(batch.actions[0, slot]))[0]
+    for timestep in range(7):
+        final = env.step(int(batch.actions[0, timestep]))[0]
     value = worker._policy.values({"observation": torch.as_tensor(final)[None]}, torch.zeros(1, 0))
     torch.testing.assert_close(batch.bootstrap_values[0, 6], value[0])
     newest = worker._policy.values(
-        {"observation": torch.as_tensor(worker._lanes.observations["observation"])}, torch.zeros(3, 0)
+        {"observation": torch.as_tensor(worker._vec_env.observations["observation"])}, torch.zeros(3, 0)
     )
     torch.testing.assert_close(batch.bootstrap_values[:, -1], newest)
 
@@ -177,8 +178,8 @@ def test_too_many_failures_stop_with_a_clear_message():
         many_steps()
 
 
-def test_failures_of_all_workers_together_are_told_with_the_newest():
-    it = rollout(FAULTY, lanes=4, workers=2, env={"kwargs": {"raise_every": 8}, "max_failures": 3})
+def test_failures_of_all_workers_together_are_reported_with_the_newest():
+    it = rollout(FAULTY, num_envs=4, workers=2, env={"kwargs": {"raise_every": 8}, "max_failures": 3})
 
     def many_steps():
         for step in range(10):
@@ -188,14 +189,14 @@ def test_failures_of_all_workers_together_are_told_with_the_newest():
         many_steps()
 
 
-def test_a_process_per_lane_gives_the_same_and_survives_hangs():
+def test_a_process_per_env_gives_the_same_and_survives_hangs():
     env = {"kwargs": {"raise_every": 40}}
-    here = rollout(FAULTY, lanes=2, env={**env, "vectorization": "sync"})
-    there = rollout(FAULTY, lanes=2, env={**env, "vectorization": "async"})
+    here = rollout(FAULTY, num_envs=2, env={**env, "vectorization": "sync"})
+    there = rollout(FAULTY, num_envs=2, env={**env, "vectorization": "async"})
     same(here.collect(0)[0], there.collect(0)[0])
     there._workers.workers[0].close()
     hanging = rollout(
-        FAULTY, lanes=1, env={"kwargs": {"hang_every": 15}, "vectorization": "async", "step_timeout_s": 0.5},
+        FAULTY, num_envs=1, env={"kwargs": {"hang_every": 15}, "vectorization": "async", "step_timeout_s": 0.5},
         num_steps=20,
     )  # fmt: skip
     _, metrics = hanging.collect(0)
@@ -204,13 +205,13 @@ def test_a_process_per_lane_gives_the_same_and_survives_hangs():
 
 
 class UnknownVectorCartPole(CartPoleVectorEnv):
-    """A vector implementation that nobody knows how to seed lane by lane."""
+    """A vector implementation that nobody knows how to seed sub-environment by sub-environment."""
 
 
 def test_native_vector_envs_never_train_on_the_reset_step():
     if "UnknownCartPole-v0" not in gymnasium.registry:
         gymnasium.register("UnknownCartPole-v0", CartPoleEnv, vector_entry_point=UnknownVectorCartPole)
-    it = rollout("UnknownCartPole-v0", lanes=8, env={"vectorization": "native"}, num_steps=60)
+    it = rollout("UnknownCartPole-v0", num_envs=8, env={"vectorization": "native"}, num_steps=60)
     batch, metrics = it.collect(0)
     after_end = torch.zeros_like(batch.mask)
     after_end[:, 1:] = batch.terminated[:, :-1]
@@ -222,14 +223,15 @@ def test_native_vector_envs_never_train_on_the_reset_step():
 
 @pytest.mark.parametrize("recurrent", ["none", "gru"])
 @pytest.mark.parametrize("layout", ["fragments", "episodes"])
-def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_lane(layout, recurrent):
-    """Bit for bit, over ends, new starts and time limits, with lanes that are busy and lanes that are not.
+def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_env(layout, recurrent):
+    """Bit for bit, over ends, new starts and time limits, with sub-environments that are busy and sub-environments that
+    are not.
 
     A recurrent state carries the rounding of every product on, and so shows how observations lie in memory.
     """
     kinds = [
         rollout(
-            lanes=5,
+            num_envs=5,
             layout=layout,
             groups=3,
             group_size=3,
@@ -250,8 +252,8 @@ def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_lane(lay
     assert kinds[0].evaluate(3) == kinds[1].evaluate(3)
 
 
-def test_a_native_rollout_resumes_where_one_environment_a_lane_stopped():
-    """Replaying steps lanes one by one; the others must not move meanwhile."""
+def test_a_native_rollout_resumes_where_one_environment_a_env_stopped():
+    """Replaying steps sub-environments one by one; the others must not move meanwhile."""
     before = rollout(env={"vectorization": "sync"})
     before.collect(0)
     after = rollout(env={"vectorization": "native"})

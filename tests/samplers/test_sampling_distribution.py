@@ -56,7 +56,7 @@ def test_greedy_is_unfiltered_at_temperature_one() -> None:
     torch.testing.assert_close(probabilities(temperature=0.0, top_k=1, top_p=0.1), PROBABILITIES[0])
 
 
-def test_seen_tokens_of_each_slot() -> None:
+def test_seen_tokens_of_each_position() -> None:
     seen = seen_tokens(torch.tensor([2, 0, 1, 0]), start=2, length=2, vocabulary=4)
     assert seen.tolist() == [[True, False, True, False], [True, True, True, False]]
 

@@ -259,7 +259,7 @@ def test_a_server_that_lost_its_weights_is_noticed(stand_in: tuple[type[StandIn]
     (done,) = sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
     assert set(done.policy_version) == {3}
     handler.version = "default"
-    with pytest.raises(ServerError, match="has weights 'default' instead of 3: was it started anew"):
+    with pytest.raises(ServerError, match="has weights 'default' instead of 3: was it restarted"):
         sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
 
 

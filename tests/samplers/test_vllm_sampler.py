@@ -45,7 +45,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 one_engine = pytest.mark.parametrize("engine", [True], ids=["tied"], indirect=True)
-"""For tests that start engines anew, and have nothing to do with what their weights look like."""
+"""For tests that start engines again, and have nothing to do with what their weights look like."""
 
 
 @pytest.fixture
@@ -103,12 +103,12 @@ def test_filtered_logprobs_follow_the_sampling_distribution(sampler: VllmSampler
     request = make_requests(params, prompts=1, n=8)[0]
     for done in sampler.sample([request]):
         ids = torch.tensor(request.prompt_ids + done.token_ids)
-        start_slot, length = len(request.prompt_ids), len(done.token_ids)
+        start_position, length = len(request.prompt_ids), len(done.token_ids)
         with torch.no_grad():
-            logits = model(input_ids=ids[None]).logits[0, start_slot - 1 : -1]
-        seen = seen_tokens(ids, start_slot, length, VOCABULARY)
+            logits = model(input_ids=ids[None]).logits[0, start_position - 1 : -1]
+        seen = seen_tokens(ids, start_position, length, VOCABULARY)
         expected = processed_logits(logits, params, seen=seen).log_softmax(-1)
-        expected = expected.gather(-1, ids[start_slot:, None])[:, 0]
+        expected = expected.gather(-1, ids[start_position:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(done.logprobs), expected, atol=5e-5, rtol=0)
 
 

@@ -57,12 +57,12 @@ def forward_logprobs(
 
 
 def seen_tokens(sequence: Tensor, start: int, length: int, vocabulary: int) -> Tensor:
-    """Bool [length, V]: the tokens of ``sequence`` int64 [S] that come before slots ``start .. start + length``.
+    """Bool [length, V]: the tokens of ``sequence`` int64 [S] that come before positions ``start .. start + length``.
 
-    Slot ``start`` is the one that ``sequence[start]`` fills (for a response: the length of its prompt).
+    Position ``start`` is the one that ``sequence[start]`` fills (for a response: the length of its prompt).
     """
     first = torch.full((vocabulary,), sequence.numel(), dtype=torch.int64, device=sequence.device)
     positions = torch.arange(sequence.numel(), device=sequence.device)
     first.scatter_reduce_(0, sequence, positions, reduce="amin")
-    slots = torch.arange(start, start + length, device=sequence.device)
-    return first[None, :] < slots[:, None]
+    places = torch.arange(start, start + length, device=sequence.device)
+    return first[None, :] < places[:, None]

@@ -42,7 +42,7 @@ def test_an_actor_that_died_without_a_word_is_recorded_as_a_failure(
     assert "the worker died" in capsys.readouterr().out
 
 
-def test_a_failure_is_told_with_the_runs_own_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported_with_the_runs_own_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     events, trial, record = trial_of(tmp_path, "failed", "Traceback: it fell over")
     events.on_trial_error(1, [trial], trial)
     assert "it fell over" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What a searcher is told, and when, whatever trial is faster."""
+"""What a searcher is reported, and when, whatever trial is faster."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def settings(folder: Path, *, hurry: int, seeds: str = "[0]", fails: int | None 
 def test_the_same_settings_whichever_trial_is_faster(tmp_path: Path) -> None:
     once, again = (settings(tmp_path, hurry=hurry) for hurry in (1, 2))
     assert once == again
-    # After ten at random it goes by what it was told: small rates are better here.
+    # After ten at random it goes by what it was reported: small rates are better here.
     rates = [config["setting"][LR] for config in once]
     assert sorted(rates[12:])[6] < sorted(rates[:10])[5]
 

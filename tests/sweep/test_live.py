@@ -69,10 +69,10 @@ def test_the_table_has_what_failed_and_what_runs_on_top(tmp_path: Path, clock: C
     view.failed("0020", "no", again=False)
     view.started("0021", {})
     view.console.print(view)
-    told = printed(view)
-    assert told.index("0020") < told.index("0021") < told.index("0018") < told.index("0016")
-    assert "and 6 more; 8 not started" in told
-    assert "best so far: 0.19 by 0019" in told
+    output = printed(view)
+    assert output.index("0020") < output.index("0021") < output.index("0018") < output.index("0016")
+    assert "and 6 more; 8 not started" in output
+    assert "best so far: 0.19 by 0019" in output
 
 
 def test_a_paused_trial_takes_no_time(tmp_path: Path, clock: Clock) -> None:

@@ -57,7 +57,7 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "output"),
     [
         ("spce: {}", "spce is not a key. Did you mean space?"),
         ("space: {algorithm.gamma: {grid: [1.0], choice: [1.0]}}", "has grid and choice"),
@@ -75,38 +75,38 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
         ("scheduler: {name: pbt, quantile: 0.7}", "up to 0.5"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, text: str, told: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, text: str, output: str) -> None:
     path = write_sweep_file(tmp_path, text)
     with pytest.raises(ConfigErrors) as caught:
         load_sweep(path)
-    assert told in str(caught.value)
+    assert output in str(caught.value)
 
 
-def test_wrong_combinations_are_all_told_before_anything_starts(
+def test_wrong_combinations_are_all_reported_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = "space:\n  algorithm.group_size: {grid: [1, 4]}\n  learner.optimizer.lr: {grid: [-1.0, 1.0e-3]}\n"
     path = write_sweep_file(tmp_path, text)
     assert main(["sweep", str(path)]) == 2
-    told = capsys.readouterr().err
-    assert "sweep.yaml:5: adv_type: grpo" in told
-    assert "sweep.yaml:6: learner.optimizer.lr" in told
-    assert "Nothing was started" in told
+    output = capsys.readouterr().err
+    assert "sweep.yaml:5: adv_type: grpo" in output
+    assert "sweep.yaml:6: learner.optimizer.lr" in output
+    assert "Nothing was started" in output
     assert not (tmp_path / "out").exists()
 
 
-def test_mistakes_of_the_file_and_of_its_trials_are_told_together(
+def test_mistakes_of_the_file_and_of_its_trials_are_reported_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     space = "space:\n  algorithm.group_size: {grid: [1, 4]}\n  learner.optimzer.lr: {grid: [1.0e-3]}\n"
     path = write_sweep_file(tmp_path, f"{space}seeds: [0, 0]\nscheduler: hyperband\n")
     assert main(["sweep", str(path)]) == 2
-    told = capsys.readouterr().err
-    assert "sweep.yaml:5: adv_type: grpo" in told
-    assert "sweep.yaml:6: learner.optimzer is not a key" in told
-    assert "sweep.yaml:7: seeds must be different" in told
-    assert "sweep.yaml:8: scheduler must be one of none, asha, pbt" in told
-    assert "4 problems" in told
+    output = capsys.readouterr().err
+    assert "sweep.yaml:5: adv_type: grpo" in output
+    assert "sweep.yaml:6: learner.optimzer is not a key" in output
+    assert "sweep.yaml:7: seeds must be different" in output
+    assert "sweep.yaml:8: scheduler must be one of none, asha, pbt" in output
+    assert "4 problems" in output
 
 
 def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_clear_winner_is_named_and_sure(tmp_path: Path) -> None:
     assert summary.importance[0].matters
 
 
-def test_a_winner_by_luck_is_told_so(tmp_path: Path) -> None:
+def test_a_winner_by_luck_is_reported_so(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "s", FOUR, seeds=3, noise=0.05, result=lambda s: 0.5)
     summary = summarise(read_sweep(folder))
     assert "not distinguishable from noise" in summary.verdict
@@ -155,9 +155,9 @@ def test_damaged_lines_of_a_trial_are_named(tmp_path: Path) -> None:
         file.write('{"step": 21, "eval/acc')
     summary = summarise(read_sweep(folder))
     assert summary.notes == [f"{path}: 1 damaged line was skipped (line 22)"]
-    heard: list[str] = []
-    write_report([folder], say=heard.append)
-    assert heard == summary.notes
+    received: list[str] = []
+    write_report([folder], say=received.append)
+    assert received == summary.notes
     assert "1 damaged line was skipped" in (folder / "report.html").read_text()
 
 
@@ -183,7 +183,7 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
     assert (last["tokens"], last["minutes"], last["env_steps"]) == (21000, pytest.approx(21 * 0.5 / 60), None)
 
 
-def test_what_does_not_matter_is_not_told_from_chance() -> None:
+def test_what_does_not_matter_is_not_reported_from_chance() -> None:
     generator = np.random.default_rng(1)
     settings = [{"a": float(generator.uniform()), "b": str(generator.integers(3)), "c": 1} for _ in range(200)]
     found = importances(["a", "b", "c"], settings, [s["a"] + 0.05 * generator.normal() for s in settings])

@@ -45,20 +45,20 @@ class Command:
 
     def run(self, *overrides: str, expected: int = 0) -> str:
         process = self.start(*overrides)
-        told, _ = process.communicate(timeout=400)
-        assert process.returncode == expected, told
-        return told
+        output, _ = process.communicate(timeout=400)
+        assert process.returncode == expected, output
+        return output
 
     def kill_when(self, reached: Callable[[], object]) -> str:
-        """SIGKILL to the driver as soon as something is so; what it has told."""
+        """SIGKILL to the driver as soon as something is so; what it has printed."""
         process = self.start()
         deadline = time.monotonic() + 300
         while not reached() and process.poll() is None:
             assert time.monotonic() < deadline
             time.sleep(0.1)
         process.kill()
-        told, _ = process.communicate(timeout=60)
-        return told
+        output, _ = process.communicate(timeout=60)
+        return output
 
     @property
     def out(self) -> Path:
@@ -85,12 +85,12 @@ def has_copied(trial: TrialRecord) -> bool:
     return bool(trial.lineage) and max(steps, default=0) > trial.lineage[-1]["step"]
 
 
-def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
+def test_a_failing_trial_is_reported_and_stops_nothing(tmp_path: Path) -> None:
     command = Command(tmp_path, f"budget: {{steps: 3}}\nspace: {{{LR}: {{grid: [1.0e-3, 1.0e+38]}}}}")
-    told = command.run(expected=1)
-    assert "Traceback" in told
-    assert "failed, and will be tried again" in told
-    assert "failed for good" in told
+    output = command.run(expected=1)
+    assert "Traceback" in output
+    assert "failed, and will be tried again" in output
+    assert "failed for good" in output
     assert command.statuses() == ["failed", "finished"]
     assert [trial.failures for trial in command.sweep().trials] == [0, 2]
     assert (command.out / "report.html").exists()
@@ -99,10 +99,10 @@ def test_a_failing_trial_is_told_and_stops_nothing(tmp_path: Path) -> None:
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     command = Command(tmp_path, "budget: {steps: 60}\nset: {checkpoint.every: 5}\nseeds: [0, 1, 2]")
     command.kill_when(lambda: list(command.out.glob("trials/*/run/checkpoints/step_*")))
-    told = command.run()
+    output = command.run()
     assert command.statuses() == ["finished"] * 3
     assert "continuing from step_" in command.logs()
-    assert "Best:" in told
+    assert "Best:" in output
     assert "every trial is at its end already" in command.run()
 
 
@@ -115,9 +115,9 @@ def test_a_trial_whose_process_is_killed_is_tried_again(tmp_path: Path) -> None:
         time.sleep(0.1)
     listed = subprocess.run(["pgrep", "-f", f"trial_process {command.out}"], capture_output=True, text=True, check=True)
     os.kill(int(listed.stdout.split()[0]), signal.SIGKILL)
-    told, _ = process.communicate(timeout=400)
+    output, _ = process.communicate(timeout=400)
     assert process.returncode == 0
-    assert "the run was killed by SIGKILL" in told
+    assert "the run was killed by SIGKILL" in output
     [trial] = command.sweep().trials
     assert (trial.status, trial.failures) == ("finished", 1)
     assert "continuing from step_" in command.logs()
@@ -132,7 +132,7 @@ space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}}}
 budget: {{trials: 3, steps: 8}}
 """
     command = Command(tmp_path, text)
-    told = command.kill_when(lambda: command.out.exists() and any(map(has_copied, command.sweep().trials)))
+    output = command.kill_when(lambda: command.out.exists() and any(map(has_copied, command.sweep().trials)))
     command.run()
     trials = command.sweep().trials
     assert command.statuses() == ["finished"] * 3
@@ -144,7 +144,7 @@ budget: {{trials: 3, steps: 8}}
     for trial in trials:
         assert last_line(trial)["step"] == 8
         assert last_line(trial)["train/lr"] == pytest.approx(trial.setting[LR])
-    assert "goes on with" in told
+    assert "goes on with" in output
     assert "step " in (command.out / "trials.csv").read_text()
 
 
@@ -155,9 +155,9 @@ def test_a_sweep_out_of_time_goes_on_with_the_next_call(tmp_path: Path, schedule
     seconds = 20
     # As long as this machine needs for the first steps, and no longer than for all of them.
     while not list(command.out.glob("trials/*/run/checkpoints/step_*")):
-        told = command.run(f"budget.wall_time_s={seconds}")
+        output = command.run(f"budget.wall_time_s={seconds}")
         seconds += 6
-        assert "Out of time" in told
+        assert "Out of time" in output
     assert "out of time" in command.statuses()
     command.run()
     assert command.statuses() == ["finished"] * 2
@@ -175,7 +175,7 @@ def test_a_trial_of_several_processes_has_a_ray_of_its_own(tmp_path: Path) -> No
 
 
 def test_optuna_suggests_after_what_it_has_seen_also_after_a_kill(tmp_path: Path) -> None:
-    """Killed, and given a larger budget: still the settings of one who is asked anew with the same results."""
+    """Killed, and given a larger budget: still the settings of one who is asked again with the same results."""
     pytest.importorskip("optuna")
     from rlinf.sweep.search import searcher_of
 
@@ -190,10 +190,10 @@ resources: {{max_parallel: 2}}
     assert "finished" in command.statuses()
     path = tmp_path / "sweep.yaml"
     path.write_text(path.read_text().replace("trials: 11", "trials: 13"))
-    told = command.run()
+    output = command.run()
     trials = command.sweep().trials
     assert command.statuses() == ["finished"] * 13
-    assert "13/13 trials" in told
+    assert "13/13 trials" in output
     searcher, running = searcher_of(load_sweep(path)).searcher, list[TrialRecord]()
     for trial in trials:
         while (suggestion := searcher.suggest(trial.folder.name)) is None:

@@ -79,8 +79,8 @@ def start(sweep: Sweep, number: int) -> trainable.Trial:
 
 
 def test_a_trial_reports_its_last_and_best_value_and_ends(sweep: Sweep) -> None:
-    told = start(sweep, 0).step()
-    assert (told["objective"], told["best"], told["step"], told["done"]) == (-1.0, 0.0, 3, True)
+    output = start(sweep, 0).step()
+    assert (output["objective"], output["best"], output["step"], output["done"]) == (-1.0, 0.0, 3, True)
     assert [trial.status for trial in read_sweep(sweep.folder).trials] == ["finished"]
 
 
@@ -102,17 +102,17 @@ def test_a_failure_is_recorded_with_its_traceback_and_mended_by_the_next_attempt
     assert (record.status, record.failures, record.error) == ("finished", 1, None)
 
 
-def test_a_metric_that_no_evaluation_has_is_told_at_once(sweep: Sweep) -> None:
+def test_a_metric_that_no_evaluation_has_is_reported_at_once(sweep: Sweep) -> None:
     misspelt = replace(sweep, config=replace(sweep.config, metric="eval/acuracy"))
     with pytest.raises(TrialFailed, match=r"no metric of this run's evaluations: eval/accuracy$"):
         start(misspelt, 0).step()
 
 
-def test_a_sweep_by_a_success_that_no_environment_tells_is_told_why() -> None:
+def test_a_sweep_by_a_success_that_no_environment_tells_is_reported_why() -> None:
     numbers = {"step": 0, "eval/return": 20.0, "eval/return/n": 4.0, "eval/failures": 0.0}
-    told = missing_metric("eval/success_once", numbers, "is_success")
-    assert told is not None
-    assert "tells no success: no step's info has the key 'is_success' (env.success_key)" in told
+    output = missing_metric("eval/success_once", numbers, "is_success")
+    assert output is not None
+    assert "tells no success: no step's info has the key 'is_success' (env.success_key)" in output
     assert missing_metric("eval/success_once", {**numbers, "eval/success_once": 0.0}, "is_success") is None
 
 

@@ -1,4 +1,4 @@
-"""A run that can not learn says so on the terminal and in its report."""
+"""A run that cannot learn says so on the terminal and in its report."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.simulator.env_worker import EnvWorker
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Response
 from rlinf.train.build.simulator import make_policy
@@ -38,7 +38,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def build_simulators(config: Config, info: RankInfo) -> EnvWorker:
-    return EnvWorker(config, lane_ranges(4, info.size)[info.rank], partial(make_policy, config))
+    return EnvWorker(config, env_ranges(4, info.size)[info.rank], partial(make_policy, config))
 
 
 def test_a_simulator_that_hangs_costs_its_episode(tmp_path: Path, cluster: Cluster) -> None:

@@ -108,7 +108,7 @@ def test_instructions_are_collected_once_each() -> None:
     assert instructions_of(EnvConfig("CartPole-v1"), [0]) == []
 
 
-def test_an_environment_without_a_demonstrator_is_told() -> None:
+def test_an_environment_without_a_demonstrator_is_reported() -> None:
     with pytest.raises(NoDemonstrationsError, match="has no demonstrator"):
         play(EnvConfig("CartPole-v1"), 1)
     wrapped = EnvConfig(TABLETOP, wrappers=["rlinf.rollouts.wrappers:TokenizeText"])

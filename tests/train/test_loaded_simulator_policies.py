@@ -69,6 +69,6 @@ def test_off_policy_policies_are_compared_too(tmp_path: Path, kind: str) -> None
         make_policy(config_for(tmp_path, kind, "env.num_action_chunks=3"), BOX, ARM)
 
 
-def test_a_folder_that_is_no_policy_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_policy_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no exported policy of policy.name actor_critic: no .*policy.json"):
         make_policy(config_for(tmp_path, "ppo"), BOX, ARM)

@@ -73,8 +73,8 @@ def test_every_token_follows_the_weights_that_it_names() -> None:
         batch, _ = talk.step(step, step)
         assert batch.num_rows == PROMPTS * GROUP
         assert batch.group_ids.unique().numel() == PROMPTS
-        told = rows_of(batch)
-        for row, (_, tokens, versions) in enumerate(told):
+        output = rows_of(batch)
+        for row, (_, tokens, versions) in enumerate(output):
             assert versions == sorted(versions)
             assert tokens[-1] == EOS or len(tokens) == CAP
             mixed += len(set(versions)) > 1

@@ -14,7 +14,7 @@ from rlinf.train import run
 
 MODULE = '''
 from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
 def centred(x: AdvantageInputs, *, scale: float = 1.0) -> Advantages:
@@ -23,9 +23,9 @@ def centred(x: AdvantageInputs, *, scale: float = 1.0) -> Advantages:
     return Advantages(advantages, advantages)
 
 
-def strong(x: LossInputs, *, strength: float = 1.0) -> SlotLoss:
+def strong(x: LossInputs, *, strength: float = 1.0) -> TokenLoss:
     """The policy gradient, stronger."""
-    return SlotLoss(-strength * x.advantages * x.logprobs)
+    return TokenLoss(-strength * x.advantages * x.logprobs)
 '''
 
 

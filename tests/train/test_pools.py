@@ -1,4 +1,4 @@
-"""A worker that dies is started anew, its part is redone, and what comes back is complete and in order."""
+"""A worker that dies is restarted, its part is redone, and what comes back is complete and in order."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -210,7 +210,7 @@ class Doomed:
 
 
 @pytest.mark.parametrize(("restarts", "words"), [(1, "died"), (0, "has used up its restarts")])
-def test_an_environment_that_ends_its_worker_again_is_told_with_a_way_out(restarts: int, words: str) -> None:
+def test_an_environment_that_ends_its_worker_again_is_reported_with_a_way_out(restarts: int, words: str) -> None:
     pool = EnvPool(Doomed(restarts))  # type: ignore[arg-type]
     with pytest.raises(UserError, match=rf"(?s)rank 0 of 1 {words}.*env\.isolation: process"):
         pool.call("collect", 0)

@@ -37,11 +37,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_leaves_everything_behind(finished: Path) -> None:
     assert steps(finished) == [0, 1, 2, 3, 4]
-    told = summary(finished)
-    assert told["status"] == "completed"
+    output = summary(finished)
+    assert output["status"] == "completed"
     for name in ("eval/accuracy", "eval/accuracy/ci_low", "eval/accuracy/ci_high", "eval/accuracy/n"):
-        assert name in told["metrics"]
-        assert name in told["initial_metrics"]
+        assert name in output["metrics"]
+        assert name in output["initial_metrics"]
     lines = logged(finished)
     for name in ("reward/mean", "rollout/accuracy", "rollout/response_length", "train/grad_norm", "train/loss"):
         assert name in lines[-1]

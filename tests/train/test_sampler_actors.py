@@ -15,7 +15,7 @@ from simulator_runs import overrides, recipe, summary
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.served_env_pool import ServedEnvPool
@@ -39,8 +39,8 @@ class MortalEnv(SimulatorWorker):
 
 
 def build_env(config: Config, info: RankInfo) -> SimulatorWorker:
-    lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
-    return MortalEnv(config, lanes, partial(make_policy, config))
+    env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
+    return MortalEnv(config, env_indices, partial(make_policy, config))
 
 
 def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
@@ -88,7 +88,8 @@ def assert_same(one: Batch, other: Batch) -> None:
 def test_samplers_give_the_batches_of_acting_in_the_worker(tmp_path: Path, kind: str, stages: int) -> None:
     more = [] if kind == "sac" else ["env.num_workers=2"]
     config = settings(tmp_path / "run", kind, *more, "rollout.act_in=sampler", f"rollout.pipeline_stages={stages}")
-    # In the worker the lanes are cut alike: a matrix product may round differently for another number of rows.
+    # In the worker the sub-environments are cut alike: a matrix product may round differently for another number of
+    # rows.
     inside = collected(config, 3, sampled=False)
     for one, other in zip(inside, collected(config, 3, sampled=True), strict=True):
         assert_same(one, other)

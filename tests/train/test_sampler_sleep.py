@@ -57,7 +57,7 @@ def test_samplers_sleep_between_collecting_and_new_weights(tmp_path: Path, monke
         ("always", "separate", 1.0, 0, True),
     ],
 )
-def test_auto_is_where_a_card_is_shared(
+def test_auto_is_where_a_gpu_is_shared(
     tmp_path: Path, sleep: str, placement: str, gpus: float, ahead: int, expected: bool
 ) -> None:
     given = config(tmp_path)

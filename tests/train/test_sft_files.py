@@ -46,7 +46,7 @@ def written(folder: Path, *rows: object) -> str:
     return str(path)
 
 
-def heard(made: Any, one: Any) -> list[str]:
+def received(made: Any, one: Any) -> list[str]:
     """The imitated stretches of a conversation, as text."""
     stretches: list[list[int]] = []
     before = False
@@ -63,7 +63,7 @@ def test_only_the_assistants_turns_are_imitated_to_the_last_space(tmp_path: Path
     made = tokenizer()
     (talk,) = read_conversations(written(tmp_path, {"messages": TALK}))
     one = ConversationEncoder(made).encode(talk)
-    assert heard(made, one) == [" Four. <|im_end|>", "Yes\n<|im_end|>"]
+    assert received(made, one) == [" Four. <|im_end|>", "Yes\n<|im_end|>"]
     assert made.decode(one.prompt).startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2 + 2?")
     # As a sampler would have gone on: the template's own words stand between the answers, and none behind the last.
     assert made.decode([*one.prompt, *one.tokens]) == (
@@ -97,7 +97,7 @@ def test_a_weight_of_0_takes_an_answer_out_of_the_loss(tmp_path: Path) -> None:
     made = tokenizer()
     weighed = [{**m, "weight": 0} if m["content"] == " Four. " else m for m in TALK]
     (talk,) = read_conversations(written(tmp_path, {"messages": weighed}))
-    assert heard(made, ConversationEncoder(made).encode(talk)) == ["Yes\n<|im_end|>"]
+    assert received(made, ConversationEncoder(made).encode(talk)) == ["Yes\n<|im_end|>"]
 
 
 def test_without_a_template_turns_stand_on_lines_and_end_with_the_end_token(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_without_a_template_turns_stand_on_lines_and_end_with_the_end_token(tmp_
     (talk,) = read_conversations(written(tmp_path, {"messages": TALK}))
     one = ConversationEncoder(made).encode(talk)
     assert made.decode(one.prompt) == "Be brief.\n\n2 + 2?"
-    assert heard(made, one) == [" Four. <eos>", "Yes\n<eos>"]
+    assert received(made, one) == [" Four. <eos>", "Yes\n<eos>"]
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_rlinf_sft_needs_no_environment_and_measures_held_out_loss(tmp_path: Pat
     del made["run"]["max_steps"]  # as a file that reinforcement learning will go on with
     file.write_text(yaml.safe_dump(made))
     assert main(["sft", str(file)]) == 0
-    told = finished(folder)
-    assert told["metrics"]["eval/sft_loss"] < told["initial_metrics"]["eval/sft_loss"]
+    output = finished(folder)
+    assert output["metrics"]["eval/sft_loss"] < output["initial_metrics"]["eval/sft_loss"]
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [-4, -3, -2, -1, 0]
     assert all("sft/loss" in line for line in lines[:-1])
-    assert "epochs" in told["notes"]["sft.data"]
+    assert "epochs" in output["notes"]["sft.data"]
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model, split = (kind.from_pretrained(folder / "policy") for kind in (AutoModelForCausalLM, AutoTokenizer))
@@ -243,7 +243,7 @@ def test_check_shows_what_is_imitated(tmp_path: Path, capsys: pytest.CaptureFixt
     del made["run"]["max_steps"]  # 0 where there is no environment
     file.write_text(yaml.safe_dump(made))
     assert main(["check", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "4 of 4 conversations of at most 2048 tokens" in told
-    assert "24 conversations of" in told
-    assert "|  1<eos>" in told
+    output = capsys.readouterr().out
+    assert "4 of 4 conversations of at most 2048 tokens" in output
+    assert "24 conversations of" in output
+    assert "|  1<eos>" in output

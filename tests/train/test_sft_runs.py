@@ -27,10 +27,10 @@ def test_the_table_of_a_warm_start_has_an_evaluation_before_it_and_one_after(
 ) -> None:
     folder = tmp_path / "run"
     run_sft(config(folder, sft={"steps": 4, "lr": 0.05, "warmup_steps": 0}, logging={"progress": "plain"}))
-    told = capsys.readouterr().out
-    assert "before" in told
-    assert "after" in told
-    assert "samples" not in told.splitlines()[-2]
+    output = capsys.readouterr().out
+    assert "before" in output
+    assert "after" in output
+    assert "samples" not in output.splitlines()[-2]
     found, logged = summary(folder), lines(folder)
     assert [line["step"] for line in logged] == [-4, -3, -2, -1, 0]
     assert all("sft/loss" in line for line in logged[:-1])

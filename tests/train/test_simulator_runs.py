@@ -34,7 +34,7 @@ LEVELS = ("chunk_level", "action_level", "token_level")
 
 
 @pytest.mark.parametrize(("reward", "logprob"), [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)])
-def test_every_level_of_slots_trains(tmp_path: Path, reward: int, logprob: int) -> None:
+def test_every_level_of_positions_trains(tmp_path: Path, reward: int, logprob: int) -> None:
     levels = [f"algorithm.reward_type={LEVELS[reward]}", f"algorithm.logprob_type={LEVELS[logprob]}"]
     summary(tmp_path / "run", "chunks", 2, levels)
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -79,7 +79,7 @@ def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(
 def test_a_step_whose_groups_are_all_filtered_out_is_survived(tmp_path: Path) -> None:
     bounds = ["algorithm.filter_rewards=true", "algorithm.rewards_lower_bound=1000000"]
     summary(tmp_path / "run", "grpo", 2, bounds)
-    assert [line["step"] for line in told(tmp_path / "run")] == [0, 1, 2]
+    assert [line["step"] for line in output(tmp_path / "run")] == [0, 1, 2]
 
 
 def faults(raising: int, hanging: int) -> list[str]:
@@ -87,28 +87,28 @@ def faults(raising: int, hanging: int) -> list[str]:
     return [f"env.kwargs={{raise_every: {raising}, hang_every: {hanging}}}"]
 
 
-def told(folder: Path) -> list[dict[str, float]]:
+def output(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_a_randomly_failing_environment_trains_to_the_end_with_everything_counted(tmp_path: Path) -> None:
     done = summary(tmp_path / "run", "ppo_faulty", 6, faults(60, 200))
-    lines = told(tmp_path / "run")
+    lines = output(tmp_path / "run")
     assert [line["step"] for line in lines] == list(range(7))
     last = lines[-1]
     assert last["env/failures"] > 5
     assert last["env/timeouts"] > 0
     assert last["env/nan"] == 0
-    # Every slot that was stepped arrived or was dropped with its broken episode; the counts never go down.
-    slots = 4 * 64
+    # Every position that was stepped arrived or was dropped with its broken episode; the counts never go down.
+    positions = 4 * 64
     for before, after in itertools.pairwise(lines[1:]):
         assert after["rollout/env_steps_total"] - before["rollout/env_steps_total"] == after["rollout/env_steps"]
-        assert 0 < after["rollout/env_steps"] <= slots
+        assert 0 < after["rollout/env_steps"] <= positions
         assert after["env/failures"] >= before["env/failures"]
     assert done["metrics"]["eval/failures"] + done["metrics"].get("eval/return/n", 0) >= 4
 
 
-def test_an_environment_that_always_breaks_is_told_with_its_traceback(tmp_path: Path) -> None:
+def test_an_environment_that_always_breaks_is_reported_with_its_traceback(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=r"(?s)a simulated fault.*never made a single step: 5 steps failed"):
         summary(tmp_path / "run", "ppo_faulty", 2, ["env.kwargs={raise_every: 1}", "env.max_failures=100"])
 
@@ -119,7 +119,7 @@ def test_a_run_whose_environment_fails_once_in_hundreds_of_steps_still_learns(tm
     settings = [*faults(500, 2000), "env.num_envs=8", "rollout.num_steps=128", "policy.hidden_sizes=[64, 64]"]
     learner = ["learner.optimizer.lr=0.002", "learner.optimizer.grad_clip=0.5"]
     summary(tmp_path / "run", "ppo_faulty", 30, [*settings, *learner, "evaluation.size=0"])
-    lines = told(tmp_path / "run")
+    lines = output(tmp_path / "run")
     assert lines[-1]["step"] == 30
     steps = lines[-1]["rollout/env_steps_total"]
     assert steps > 29_000

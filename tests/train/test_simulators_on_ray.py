@@ -1,4 +1,4 @@
-"""Simulator runs over Ray actors: the numbers of one process, and a worker that dies is started anew."""
+"""Simulator runs over Ray actors: the numbers of one process, and a worker that dies is restarted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simulator_runs import overrides, recipe, summary
 
 from rlinf.cluster import Cluster, RankInfo
 from rlinf.config import Config, load
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.simulator_workers import SimulatorWorker
@@ -92,11 +92,11 @@ class Mortal(SimulatorWorker):
 
 
 def build(config: Config, info: RankInfo) -> SimulatorWorker:
-    lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
-    return Mortal(config, lanes, partial(make_policy, config))
+    env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
+    return Mortal(config, env_indices, partial(make_policy, config))
 
 
-def test_a_dead_env_worker_is_started_anew_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
+def test_a_dead_env_worker_is_started_again_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
     config = load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2))
     with ray_session.spawn("env", partial(build, config), n=WORKERS) as group:
         pool = EnvPool(group)

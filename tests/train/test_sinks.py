@@ -84,13 +84,13 @@ def test_services_are_sent_no_secret(tmp_path: Path, services: list[Any], monkey
     with MetricLog(tmp_path, wanted, from_step=0) as log:
         log.write(1, {"a": 1.0})
     assert "sk-" not in repr(services)
-    (told,) = [call[1] for call in services if call[0] == "config"]
-    assert told["cluster"]["env"]["API_KEY"] == "${oc.env:MY_SECRET}"
+    (output,) = [call[1] for call in services if call[0] == "config"]
+    assert output["cluster"]["env"]["API_KEY"] == "${oc.env:MY_SECRET}"
     (params,) = [call[1] for call in services if call[0] == "params"]
     assert params["cluster.env"]["OTHER_KEY"] == "***"
 
 
-def test_a_run_that_fails_is_told_so(tmp_path: Path, services: list[Any]) -> None:
+def test_a_run_that_fails_is_reported_so(tmp_path: Path, services: list[Any]) -> None:
     wanted = config(tmp_path, logging={"wandb_project": "p", "mlflow_experiment": "e"})
     with pytest.raises(KeyError), MetricLog(tmp_path, wanted, from_step=0):
         raise KeyError

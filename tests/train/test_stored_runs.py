@@ -39,8 +39,8 @@ def same(one: Path, other: Path, file: str = "model.safetensors") -> bool:
 def test_an_older_checkpoint_is_evaluated_as_it_was_then(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logged = (finished / "metrics.jsonl").read_bytes()
     assert main(["eval", str(finished), "--step", "1"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "after step 1" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "after step 1" in output
     saved = json.loads((finished / "evaluations" / "step_000001.json").read_text())
     at_the_time = {name: value for name, value in lines(finished)[1].items() if name.startswith("eval/")}
     assert saved["metrics"] == at_the_time
@@ -77,9 +77,9 @@ def test_a_checkpoint_that_is_not_there_is_named_in_a_sentence(
     }
     assert main(arguments[command]) == 2
     caught = capsys.readouterr()
-    told = caught.out + caught.err
-    assert words in told
-    assert "Traceback" not in told
+    output = caught.out + caught.err
+    assert words in output
+    assert "Traceback" not in output
     assert not (tmp_path / "out").exists()
 
 

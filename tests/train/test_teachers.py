@@ -93,8 +93,8 @@ class Echo(BaseHTTPRequestHandler):
         ids = torch.tensor([body["prompt"]])
         with torch.no_grad():
             scores = self.model(ids).logits[0].log_softmax(-1)
-        told = scores[:-1].gather(1, ids[0, 1:, None])[:, 0].tolist()
-        self._answer({"choices": [{"logprobs": {"token_logprobs": [None, *told, -0.5]}}]})
+        output = scores[:-1].gather(1, ids[0, 1:, None])[:, 0].tolist()
+        self._answer({"choices": [{"logprobs": {"token_logprobs": [None, *output, -0.5]}}]})
 
     def _answer(self, content: object, status: int = 200) -> None:
         text = json.dumps(content).encode()
@@ -151,8 +151,8 @@ def test_another_tokenizer_is_refused(
     file = tmp_path / "opd.yaml"
     file.write_text(yaml.safe_dump(mapping(tmp_path / "run", **made)))
     assert main(["check", str(file)]) == 2
-    told = capsys.readouterr()
-    assert "has another tokenizer than the policy" in told.out + told.err
+    output = capsys.readouterr()
+    assert "has another tokenizer than the policy" in output.out + output.err
     with pytest.raises(UserError, match=r"teacher\.path: .* has another tokenizer than the policy"):
         run(config(tmp_path / "run", **made), report=False)
     with pytest.raises(UserError, match=r"teacher\.base_url: .* has another tokenizer than the policy"):

@@ -75,7 +75,7 @@ def test_the_folder_is_listed_with_what_is_in_it(tmp_path: Path) -> None:
     ("values", "line"),
     [([math.nan, 1.0, 2.0], " █"), ([math.inf], ""), ([], ""), ([1e308, -1e308], "█ "), ([1.0] * 3, "   ")],
 )
-def test_a_course_of_numbers_that_are_not_all_finite(values: list[float], line: str) -> None:
+def test_a_trajectory_of_numbers_that_are_not_all_finite(values: list[float], line: str) -> None:
     assert sparkline(values) == line
 
 
@@ -97,7 +97,7 @@ def test_a_transcript_names_its_speakers_and_sets_the_environment_apart() -> Non
 
 
 def conversation() -> Batch:
-    """One row of six tokens, the middle three of the environment, in eight slots."""
+    """One row of six tokens, the middle three of the environment, in eight positions."""
     mask = torch.tensor([[True, True, False, False, False, True, False, False]])
     return Batch(
         inputs=named_inputs(

@@ -150,6 +150,6 @@ def gap(version: int, requests: Any, completions: Any) -> float:
     model.load_state_dict(weights_of(version), strict=False)
     model.tie_weights()
     prompts = {request.request_id: request.prompt_ids for request in requests}
-    told = [torch.tensor(done.logprobs) for done in completions]
+    output = [torch.tensor(done.logprobs) for done in completions]
     expected = [forward_logprobs(model, prompts[done.request_id], done.token_ids) for done in completions]
-    return max(float((one - other).abs().max()) for one, other in zip(told, expected, strict=True))
+    return max(float((one - other).abs().max()) for one, other in zip(output, expected, strict=True))

@@ -18,7 +18,7 @@ from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
 from rlinf_envs.math.rows import Fields, tasks_of
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import on_side
+from rlinf_envs.splits import in_split
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
@@ -113,7 +113,7 @@ class MathEnv(TextTaskEnv):
             warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
         if selection.by_hash:
             tasks = [
-                task for task in tasks if on_side(task.question, "eval" if split == "eval" else "train", eval_fraction)
+                task for task in tasks if in_split(task.question, "eval" if split == "eval" else "train", eval_fraction)
             ]
         if not tasks:
             raise DatasetError(f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)")

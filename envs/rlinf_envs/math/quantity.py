@@ -152,7 +152,7 @@ def same_quantity(given: Quantity, wanted: Quantity) -> bool:
 def split_unit(text: str) -> tuple[str, Quantity | None]:
     """ "2\\sqrt{5} cm" as the expression and one of its unit; (text, None) where it ends in no unit.
 
-    Numbers with a unit are quantities already; this is for the expressions that are none.
+    Numbers with a unit are quantities already; this is for the expressions that are not.
     """
     found = _UNIT.search(text) if len(text) <= _MAX_CHARS else None
     while found is not None:

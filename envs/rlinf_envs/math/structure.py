@@ -36,7 +36,7 @@ _CHOICE_PREFIX = re.compile(r"^(?:\(\s*[A-J]\s*\)|[A-J]\s*[.:)])\s*(?=\S)")
 
 @dataclass(frozen=True)
 class Container:
-    """Bracketed members: a tuple, an interval, a set or a vector, told apart by the brackets."""
+    """Bracketed members: a tuple, an interval, a set or a vector, distinguished by the brackets."""
 
     opening: str
     closing: str

@@ -14,7 +14,7 @@ from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
 from rlinf_envs.reasoning_gym.worked import DemonstrationStyles
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import check_side
+from rlinf_envs.splits import check_split
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
@@ -52,11 +52,11 @@ class ReasoningGymEnv(TextTaskEnv):
         """
         Args:
             task: one family by name; ``tasks``: a mixture, ``[{task, weight, params, curriculum}, ...]``.
-            size: number of tasks on this side (eval: at most; all different).
+            size: number of tasks in this split (eval: at most; all different).
             seed: seed of the generators.
             params: parameters of the family's config.
             curriculum: ``{level: n}`` or levels by attribute.
-            split: "train", "eval" or "all". A question's side depends on its text alone, so train and eval share no
+            split: "train", "eval" or "all". A question's split depends on its text alone, so train and eval share no
                 question whatever their seeds and sizes.
             eval_fraction: share of all questions reserved for evaluation; the same on both sides.
             answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
@@ -79,12 +79,12 @@ class ReasoningGymEnv(TextTaskEnv):
         if cut_responses not in ("strict", "lenient"):
             raise SettingError(unknown("cut_responses", cut_responses, ("strict", "lenient")))
         reward_sum = RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout)
-        side = check_side(split, eval_fraction)
+        checked_split = check_split(split, eval_fraction)
         if size < 1:
             raise SettingError(f"size must be at least 1, got {size}")
-        span = positions(size, side, eval_fraction)
+        span = positions(size, checked_split, eval_fraction)
         components = make_components(task, tasks, seed=seed, size=span, params=params, curriculum=curriculum)
-        source = GeneratedTasks(components, seed=seed, size=size, side=side, eval_fraction=eval_fraction)
+        source = GeneratedTasks(components, seed=seed, size=size, split=checked_split, eval_fraction=eval_fraction)
         super().__init__(
             num_envs,
             source,

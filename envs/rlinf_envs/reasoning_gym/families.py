@@ -42,7 +42,7 @@ def make_family(
 
     Args:
         task: its name in reasoning-gym.
-        seed: seed of its generator; ``size``: the size it is told to have (indices beyond it work all the same).
+        seed: seed of its generator; ``size``: the size it is reported to have (indices beyond it work all the same).
         params: parameters of its config.
         curriculum: ``level`` sets all attributes of its curriculum, an attribute's name sets that one; ``params``
             overrides what the levels imply.

@@ -1,4 +1,4 @@
-"""Tasks by id, drawn from one family or a weighted mixture, on one side of the train/eval divide."""
+"""Tasks by id, drawn from one family or a weighted mixture, of one split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reasoning_gym.families import generate
 from rlinf_envs.reasoning_gym.scoring import FamilySpec
-from rlinf_envs.splits import Side, on_side
+from rlinf_envs.splits import Split, in_split
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
 
@@ -20,14 +20,14 @@ _CACHE = 65_536
 _EVAL_DRAWS = 4
 """Evaluation questions are looked for in so many times the number of positions that should hold ``size`` of them."""
 _UNLUCKY = 1e-9
-"""Share of training tasks that may find no question on their side."""
+"""Share of training tasks that may have no question in their split."""
 
 
-def positions(size: int, side: Side, eval_fraction: float) -> int:
-    """How many source positions are drawn on for ``size`` tasks: the size that the families are told to have."""
-    if side == "all":
+def positions(size: int, split: Split, eval_fraction: float) -> int:
+    """How many source positions are drawn on for ``size`` tasks: the size that the families are reported to have."""
+    if split == "all":
         return size
-    if side == "eval":
+    if split == "eval":
         return math.ceil(size * _EVAL_DRAWS / eval_fraction)
     return size * math.ceil(math.log(_UNLUCKY) / math.log(eval_fraction))
 
@@ -74,23 +74,23 @@ def make_components(
 
 
 class GeneratedTasks:
-    """``size`` tasks of a mixture on one side.
+    """``size`` tasks of a mixture in one split.
 
     Training tasks are generated when they are asked for: id k tries the source positions k, k + size, k + 2 size, ...
-    until a question falls on the training side. Evaluation tasks are generated at once and are all different, so that
+    until a question falls on the training split. Evaluation tasks are generated at once and are all different, so that
     an accuracy counts every question once; a small family may have fewer than ``size`` of them.
     """
 
     def __init__(
-        self, components: Sequence[Component], *, seed: int, size: int, side: Side, eval_fraction: float
+        self, components: Sequence[Component], *, seed: int, size: int, split: Split, eval_fraction: float
     ) -> None:
         self._components = list(components)
         self._weights = [component.weight for component in components]
-        self._seed, self._size, self._side, self._eval_fraction = seed, size, side, eval_fraction
-        self._positions = positions(size, side, eval_fraction)
+        self._seed, self._size, self._split, self._eval_fraction = seed, size, split, eval_fraction
+        self._positions = positions(size, split, eval_fraction)
         # Per instance: a cache on the method itself would keep every environment alive.
         self._lazy = lru_cache(maxsize=_CACHE)(self._search)
-        self._fixed = self._distinct() if side == "eval" else None
+        self._fixed = self._distinct() if split == "eval" else None
 
     def __len__(self) -> int:
         return self._size if self._fixed is None else len(self._fixed)
@@ -105,17 +105,17 @@ class GeneratedTasks:
     def _search(self, task_id: int) -> Task:
         for position in range(task_id, self._positions, self._size):
             task = self._generate(position, mixture_key=task_id)
-            if on_side(task.question, self._side, self._eval_fraction):
+            if in_split(task.question, self._split, self._eval_fraction):
                 return task
         raise SettingError(
-            f"found no {self._side} question for task {task_id}: the family has too few different questions"
+            f"found no {self._split} question for task {task_id}: the family has too few different questions"
         )
 
     def _distinct(self) -> list[Task]:
         tasks: dict[str, Task] = {}
         for position in range(self._positions):
             task = self._generate(position, mixture_key=position)
-            if on_side(task.question, self._side, self._eval_fraction):
+            if in_split(task.question, self._split, self._eval_fraction):
                 tasks.setdefault(task.question, task)
             if len(tasks) == self._size:
                 break

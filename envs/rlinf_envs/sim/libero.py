@@ -1,4 +1,4 @@
-"""LIBERO: manipulation tasks told in language and seen by cameras, with start states from the benchmark's own files.
+"""LIBERO: manipulation tasks given in language and seen by cameras, with start states from the benchmark's own files.
 
 Its pins (robosuite 1.4, bddl, robomimic) clash with ours, so it lives in a virtual environment of its own:
 `env.isolation: process`. Its assets come from a hub and are the user's to download; nothing is fetched or asked here.

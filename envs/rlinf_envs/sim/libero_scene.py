@@ -25,7 +25,7 @@ class LiberoScene:
 
     Two things of LIBERO's are not used. Its renderer draws with the OpenGL context that was made last in this process,
     be it another env's: `Camera` draws, when LIBERO would. Its `reset` has a `continue` in a `finally`, so that no
-    exception gets out, not even one that breaks off a hang; and it compiles the model anew.
+    exception gets out, not even one that breaks off a hang; and it compiles the model again.
     """
 
     def __init__(self, bddl_file: str, image_size: int, *, shadows: bool) -> None:

@@ -20,7 +20,7 @@ from rlinf_envs.spaces import FreeText
 
 
 class NoVulkanError(RuntimeError):
-    """ManiSkill can not be made, most likely for want of a Vulkan device."""
+    """ManiSkill cannot be made, most likely for want of a Vulkan device."""
 
 
 class ManiSkillEnv(gymnasium.Env):

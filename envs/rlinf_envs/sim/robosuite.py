@@ -63,7 +63,7 @@ class RobosuiteEnv(gymnasium.Env):
             use_camera_obs=False,
             reward_shaping=dense,
             ignore_done=True,
-            hard_reset=False,  # a hard one compiles the model anew: 2 s instead of 2 ms
+            hard_reset=False,  # a hard one compiles the model again: 2 s instead of 2 ms
             seed=_MODEL_SEED,
         )
         low, high = self._env.action_spec

@@ -45,7 +45,8 @@ def compute_advantages(
 ) -> Advantages:
     """Advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
 
-    ``rewards`` [B] (the outcome, which stands at the row's last true slot) or [B, T] (the outcome is the row's sum);
+    ``rewards`` [B] (the outcome, which stands at the row's last valid position) or [B, T] (the outcome is the row's
+    sum);
     ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T].
 
     A row without a valid token gets 0, but its reward counts in its group's statistics: it was answered. Where a filter
@@ -94,7 +95,7 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
     kl = _token_kl(algorithm, entry, x)
     clip_after = clips_after_norm(algorithm)
     kl_after = entry.normalises_rows and algorithm.kl_after_norm
-    slot_rewards = token_rewards(
+    position_rewards = token_rewards(
         x.rewards,
         mask,
         kl=None if kl_after else kl,
@@ -102,13 +103,13 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
         reward_clip=None if clip_after else algorithm.reward_clip,
     )
     if algorithm.whiten_rewards:
-        slot_rewards = whiten(slot_rewards, mask)
+        position_rewards = whiten(position_rewards, mask)
     task_outcomes = row_outcomes(x.rewards, mask if x.acted is None else x.acted)
     unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
     inputs = AdvantageInputs(
-        outcomes=slot_rewards.sum(dim=1) + unanswered,
+        outcomes=position_rewards.sum(dim=1) + unanswered,
         task_outcomes=task_outcomes,
-        rewards=slot_rewards,
+        rewards=position_rewards,
         mask=mask,
         group_ids=x.group_ids,
         values=_clean(x.values, mask),
@@ -138,8 +139,8 @@ def _after_norm(advantages: Tensor, mask: Tensor, algorithm: AlgorithmConfig, kl
     """
     bound = algorithm.reward_clip if algorithm.clip_after_norm else None
     rows = clip_rewards(torch.where(last_true(mask), advantages, 0.0).sum(dim=1), bound)
-    slots = token_rewards(rows, mask, kl=kl, kl_coef=algorithm.kl_coef, reward_clip=bound)
-    return discounted_sum(slots, mask, torch.ones_like(slots))
+    positions = token_rewards(rows, mask, kl=kl, kl_coef=algorithm.kl_coef, reward_clip=bound)
+    return discounted_sum(positions, mask, torch.ones_like(positions))
 
 
 def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:

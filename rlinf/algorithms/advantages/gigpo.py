@@ -28,9 +28,10 @@ def gigpo(
 ) -> Advantages:
     """Episode advantage (as ``grpo``) plus ``step_weight`` times the step advantage.
 
-    A step begins in a true slot whose ``anchor_ids`` is 0 or more and goes on through the slots with -1 (the further
-    tokens of a turn). Its value is the reward-to-go at its first slot, discounted by ``gamma`` from step to step. It
-    is compared with all steps of the group that begin in the same anchor state; a step that is alone there gets 0.
+    A step begins in a valid position whose ``anchor_ids`` is 0 or more and goes on through the positions with -1 (the
+    further tokens of a turn). Its value is the reward-to-go at its first position, discounted by ``gamma`` from step to
+    step. It is compared with all steps of the group that begin in the same anchor state; a step that is alone there
+    gets 0.
 
     Two rows of two steps, both from state 5, then apart; R = 1 and 0: episode +-0.7071, first steps +-0.7071 more.
 
@@ -58,6 +59,6 @@ def gigpo(
 
     started = begins.long().cumsum(dim=1)
     first = torch.where(begins, torch.arange(x.mask.shape[1], device=x.mask.device), 0).cummax(dim=1).values
-    of_slot = torch.where(started > 0, steps.gather(1, first), 0.0)
-    advantages = (episode[:, None] + step_weight * of_slot) * x.mask
+    of_position = torch.where(started > 0, steps.gather(1, first), 0.0)
+    advantages = (episode[:, None] + step_weight * of_position) * x.mask
     return Advantages(advantages, returns)

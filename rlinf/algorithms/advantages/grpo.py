@@ -25,7 +25,7 @@ def grpo(
     normalize_by_std: bool = True,
     singleton_group: SingletonGroup = "error",
 ) -> Advantages:
-    """``(R_i - mean_g) / (std_g + 1e-6)``, the same for every true slot of the row.
+    """``(R_i - mean_g) / (std_g + 1e-6)``, the same for every valid position of the row.
 
     ``std_ddof`` 0 is the paper's form; ``normalize_by_std: false`` that of Dr. GRPO (arXiv:2503.20783). A constant
     group gives exactly 0; a group of one is a ValueError unless ``singleton_group`` says otherwise.

@@ -16,7 +16,7 @@ def grpo_process(
     normalize_by_std: bool = True,
     singleton_group: SingletonGroup = "error",
 ) -> Advantages:
-    """``A_{i,t}`` = the sum of the normalised rewards of the steps of row i that end at slot t or later.
+    """``A_{i,t}`` = the sum of the normalised rewards of the steps of row i that end at position t or later.
 
     Mean and deviation are over all steps of all members of the group. A row alone in its group is a ValueError unless
     ``singleton_group`` is ``zero``, or ``raw``: the sum of its step rewards as they are. Without step rewards a

@@ -52,7 +52,7 @@ class AdvantageInputs:
     task_outcomes: Tensor
     """[B] the same before the token-level KL, clipping and whitening of token rewards."""
     rewards: Tensor
-    """The reward of every slot; an outcome stands at the row's last true slot."""
+    """The reward of every position; an outcome stands at the row's last valid position."""
     mask: Tensor
     group_ids: Tensor
     """[B] int64."""
@@ -67,17 +67,17 @@ class AdvantageInputs:
     greedy_rewards: Tensor | None = None
     """[B] the reward of the greedy response to the row's prompt."""
     anchor_ids: Tensor | None = None
-    """int64: which state a step starts from; -1 in the slots that continue a step."""
+    """int64: which state a step starts from; -1 in the positions that continue a step."""
 
     def outcome_statistics(self, *, std_ddof: int = 1) -> GroupStatistics:
         """Of the outcomes, over the rows of each group; [B]."""
         return group_statistics(self.outcomes, self.group_ids, ddof=std_ddof)
 
     def per_row(self, advantages: Tensor) -> Tensor:
-        """[B] -> [B, T]: the same for every true slot of the row."""
+        """[B] -> [B, T]: the same for every valid position of the row."""
         return advantages[:, None] * self.mask
 
     def settle_singletons(self, advantages: Tensor, raw: Tensor, singleton_group: SingletonGroup) -> Tensor:
-        """:func:`settle_singletons` for the rows that have a true slot (the others get no advantage anyway)."""
+        """:func:`settle_singletons` for the rows that have a valid position (the others get no advantage anyway)."""
         present = self.mask.any(dim=1)
         return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present)

@@ -9,7 +9,7 @@ from rlinf.algorithms.statistics import SingletonGroup, group_statistics
 
 
 def opo(x: AdvantageInputs, *, singleton_group: SingletonGroup = "error") -> Advantages:
-    """``R_i - sum_g l R / sum_g l`` with l the row's number of true slots.
+    """``R_i - sum_g l R / sum_g l`` with l the row's number of valid positions.
 
     R = [1, 0], lengths 3 and 1 -> baseline 3/4:
 

@@ -6,7 +6,7 @@ from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 
 
 def raw(x: AdvantageInputs) -> Advantages:
-    """``A = R``, the same for every true slot of the row.
+    """``A = R``, the same for every valid position of the row.
 
     >>> import torch
     >>> from rlinf.algorithms import compute_advantages

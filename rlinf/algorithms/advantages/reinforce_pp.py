@@ -7,7 +7,7 @@ from rlinf.algorithms.advantages.reinforce import reinforce
 
 
 def reinforce_pp(x: AdvantageInputs, *, gamma: float = 1.0) -> Advantages:
-    """Reward-to-go of (R at the last true slot, minus the token KL).
+    """Reward-to-go of (R at the last valid position, minus the token KL).
 
     ``compute_advantages`` subtracts the KL (``kl_coef``) before and whitens over the global batch after; ``returns``
     are not whitened.

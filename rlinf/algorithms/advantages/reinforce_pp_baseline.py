@@ -13,7 +13,7 @@ from rlinf.algorithms.statistics import SingletonGroup, group_statistics
 def reinforce_pp_baseline(
     x: AdvantageInputs, *, gamma: float = 1.0, singleton_group: SingletonGroup = "error"
 ) -> Advantages:
-    """``reinforce_pp`` with the group's mean outcome (before the token KL) subtracted at the row's last true slot.
+    """``reinforce_pp`` with the group's mean outcome (before the token KL) subtracted at the row's last valid position.
 
     A group of one is a ValueError unless ``singleton_group`` says otherwise (``raw``: no baseline, ``zero``: no
     reward).

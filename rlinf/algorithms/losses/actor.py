@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip, clipped_surrogate
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
 def actor(
     x: LossInputs,
     *,
     clip: Clip = PPO_CLIP,
-) -> SlotLoss:
+) -> TokenLoss:
     """``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T]; with the dual clip (arXiv:1912.09729) at most
     c |A| where A < 0.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms.losses.actor import actor
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 from rlinf.algorithms.losses.value import value_loss
 
 
@@ -15,7 +15,7 @@ def actor_critic(
     value_coef: float = 0.5,
     value_clip: float | None = None,
     huber_delta: float | None = None,
-) -> SlotLoss:
+) -> TokenLoss:
     """``actor`` plus ``value_coef`` times the value loss, each [B, T]. Without ``values`` or ``returns`` a ValueError.
 
     >>> import torch
@@ -40,4 +40,4 @@ def actor_critic(
         "value_error_squared": error.square(),
         "value_clip_fraction": clipped,
     }
-    return SlotLoss(policy.policy, value_coef * cost, {**policy.metrics, **moments})
+    return TokenLoss(policy.policy, value_coef * cost, {**policy.metrics, **moments})

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
 def cispo(
     x: LossInputs,
     *,
     clip: Clip = PPO_CLIP,
-) -> SlotLoss:
-    """``-sg(clip(rho, 1-lo, 1+hi)) A logp`` [B, T]: the clip bounds the weight, never the gradient of a slot.
+) -> TokenLoss:
+    """``-sg(clip(rho, 1-lo, 1+hi)) A logp`` [B, T]: the clip bounds the weight, never the gradient of a position.
 
     logp = -1, old = -2 -> rho = 2.718, clipped to 1.2:
 
@@ -24,4 +24,4 @@ def cispo(
     """
     ratio = x.ratio.detach()
     metrics = {"clip_fraction_low": ratio < 1 - clip.low, "clip_fraction_high": ratio > 1 + clip.high}
-    return SlotLoss(-ratio.clamp(1 - clip.low, 1 + clip.high) * x.advantages * x.logprobs, metrics=metrics)
+    return TokenLoss(-ratio.clamp(1 - clip.low, 1 + clip.high) * x.advantages * x.logprobs, metrics=metrics)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.losses.inputs import SlotLoss
+from rlinf.algorithms.losses.inputs import TokenLoss
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ PPO_CLIP = Clip.of()
 """The range of the paper: 0.2 on either side."""
 
 
-def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip: Clip) -> SlotLoss:
+def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip: Clip) -> TokenLoss:
     """``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T]; with the dual clip at most ``c |A|`` where A < 0.
 
     >>> clipped_surrogate(torch.tensor([1.5, 0.5, 9.0]), torch.tensor([1., -1., -1.]), Clip(0.2, 0.2, dual=3.0)).policy
@@ -58,4 +58,4 @@ def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip: Clip) -> SlotLoss
         bound = clip.dual * advantages.abs()
         metrics["clip_fraction_dual"] = (advantages < 0) & (loss > bound)
         loss = torch.where(advantages < 0, torch.minimum(loss, bound), loss)
-    return SlotLoss(loss, metrics=metrics)
+    return TokenLoss(loss, metrics=metrics)

@@ -1,19 +1,19 @@
-"""Clip-Cov: no gradient on a few slots of high covariance (Cui et al., arXiv:2505.22617)."""
+"""Clip-Cov: no gradient on a few positions of high covariance (Cui et al., arXiv:2505.22617)."""
 
 from __future__ import annotations
 
 import torch
 
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip, clipped_surrogate
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
 def clip_cov(
     x: LossInputs,
     *,
     clip: Clip = PPO_CLIP,
-) -> SlotLoss:
-    """``actor``, with 0 on the ``selected`` slots (see ``covariance.in_band``), [B, T].
+) -> TokenLoss:
+    """``actor``, with 0 on the ``selected`` positions (see ``covariance.in_band``), [B, T].
 
     >>> one = torch.ones(1, 2)
     >>> x = LossInputs.clean(one.bool(), logprobs=one, old_logprobs=one, advantages=one,
@@ -22,7 +22,7 @@ def clip_cov(
     tensor([[ 0., -1.]])
     """
     if x.selected is None:
-        raise ValueError("loss_type clip_cov leaves out the selected slots: give them (Objective.select)")
+        raise ValueError("loss_type clip_cov leaves out the selected positions: give them (Objective.select)")
     surrogate = clipped_surrogate(x.ratio, x.advantages, clip)
     policy = torch.where(x.selected, 0.0, surrogate.policy)
-    return SlotLoss(policy, metrics={**surrogate.metrics, "selected_fraction": x.selected})
+    return TokenLoss(policy, metrics={**surrogate.metrics, "selected_fraction": x.selected})

@@ -1,4 +1,5 @@
-"""Which slots drive the entropy down: the covariance of log-probability and advantage (Cui et al., arXiv:2505.22617).
+"""Which positions drive the entropy down: the covariance of log-probability and advantage (Cui et al.,
+arXiv:2505.22617).
 
 The choice is made once for an optimiser step, over its whole minibatch, from the log-probabilities before the step and
 the advantages: so micro-batches and ranks never change it. (The paper takes the current log-probabilities; in the first
@@ -27,7 +28,8 @@ def covariance(logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
 
 
 def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor) -> Tensor:
-    """The eligible slots [B, T] with the lowest keys, at most ``share`` of all true slots and at least one of them."""
+    """The eligible positions [B, T] with the lowest keys, at most ``share`` of all valid positions and at least one
+    of them."""
     candidates = keys[eligible]
     wanted = min(max(1, int(share * float(mask.sum().double()))), len(candidates))
     if wanted == 0 or share <= 0:
@@ -44,7 +46,7 @@ def in_band(
     cov_lower_bound: float = 1.0,
     cov_upper_bound: float = 5.0,
 ) -> Tensor:
-    """bool [B, T]: ``cov_ratio`` of all true slots, drawn from those with ``lb < covariance < ub``.
+    """bool [B, T]: ``cov_ratio`` of all valid positions, drawn from those with ``lb < covariance < ub``.
 
     >>> in_band(torch.tensor([[-4., 0.]]), torch.tensor([[-1., 1.]]), torch.ones(1, 2).bool(),
     ...     cov_ratio=1.0).tolist()
@@ -56,7 +58,7 @@ def in_band(
 
 
 def highest(logprobs: Tensor, advantages: Tensor, mask: Tensor, *, cov_ratio: float = 0.0002) -> Tensor:
-    """bool [B, T]: the ``cov_ratio`` of all true slots with the highest covariance.
+    """bool [B, T]: the ``cov_ratio`` of all valid positions with the highest covariance.
 
     >>> highest(torch.tensor([[-4., 0., -1.]]), torch.tensor([[-1., 0., 1.]]), torch.ones(1, 3).bool(),
     ...     cov_ratio=0.4).tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms.losses.actor import actor
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped
 
 
 def decoupled(
@@ -12,10 +12,10 @@ def decoupled(
     *,
     clip: Clip = PPO_CLIP,
     behave_weight_threshold: float | None = None,
-) -> SlotLoss:
+) -> TokenLoss:
     """``actor`` against the proximal policy (``old_logprobs``) times ``exp(proximal - behaviour)``, [B, T].
 
-    A slot whose weight exceeds ``behave_weight_threshold`` has loss 0; it still counts in the denominators, so that
+    A position whose weight exceeds ``behave_weight_threshold`` has loss 0; it still counts in the denominators, so that
     these do not depend on how stale the data are. Without ``rollout_logprobs`` (the behaviour policy's) a ValueError.
 
     proximal - behaviour = log 2, ratio 1, A = 1 -> -2:
@@ -33,4 +33,4 @@ def decoupled(
     weight = exp_clamped(x.old_logprobs - x.rollout_logprobs).detach()
     kept = weight <= behave_weight_threshold if behave_weight_threshold is not None else weight >= 0
     metrics = {"behave_weight": weight, "behave_kept_fraction": kept}
-    return SlotLoss(surrogate.policy * weight * kept, metrics={**surrogate.metrics, **metrics})
+    return TokenLoss(surrogate.policy * weight * kept, metrics={**surrogate.metrics, **metrics})

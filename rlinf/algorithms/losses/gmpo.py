@@ -5,18 +5,19 @@ from __future__ import annotations
 import torch
 
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped, row_mean
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped, row_mean
 
 
 def gmpo(
     x: LossInputs,
     *,
     clip: Clip = PPO_CLIP,
-) -> SlotLoss:
-    """``-A g`` [B, T] with g the geometric mean over the row's true slots of the clipped ratios.
+) -> TokenLoss:
+    """``-A g`` [B, T] with g the geometric mean over the row's valid positions of the clipped ratios.
 
     The clip is in log space, as in the paper: a log-ratio is at most ``hi`` where A > 0 and at least ``-lo`` where A
-    < 0. The gradient of a slot's loss reaches all slots of the row. Rows must be whole. (The paper's range is 0.4.)
+    < 0. The gradient of a position's loss reaches all positions of the row. Rows must be whole. (The paper's range is
+    0.4.)
 
     log-ratios 0.2 and 1.0, hi = 0.4 -> g = exp(0.3) = 1.3499:
 
@@ -30,4 +31,4 @@ def gmpo(
     clipped = torch.where(x.advantages > 0, log_ratio.clamp(max=clip.high), log_ratio.clamp(min=-clip.low))
     mean = row_mean(clipped, x.mask)
     metrics = {"clip_fraction_low": clipped > log_ratio, "clip_fraction_high": clipped < log_ratio}
-    return SlotLoss(-x.advantages * exp_clamped(mean), metrics=metrics)
+    return TokenLoss(-x.advantages * exp_clamped(mean), metrics=metrics)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from rlinf.algorithms.losses.clip import PPO_CLIP, Clip, clipped_surrogate
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss, exp_clamped, row_mean
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped, row_mean
 
 
 def gspo(
     x: LossInputs,
     *,
     clip: Clip = PPO_CLIP,
-) -> SlotLoss:
-    """The surrogate [B, T] of the sequence ratio ``s = exp(mean over true slots of (logp - old))``.
+) -> TokenLoss:
+    """The surrogate [B, T] of the sequence ratio ``s = exp(mean over true positions of (logp - old))``.
 
-    Every slot of the row has the value of s; the gradient of slot t flows through logp_t alone (stop-gradient form),
-    so that with ``seq-mean-token-mean`` it is that of s. Rows must be whole.
+    Every position of the row has the value of s; the gradient of position t flows through logp_t alone (stop-gradient
+    form), so that with ``seq-mean-token-mean`` it is that of s. Rows must be whole.
 
     log-ratios 0.1 and 0.3 -> s = exp(0.2) = 1.2214, clipped at 1.2:
 

@@ -34,7 +34,8 @@ class LossInputs:
     mask: Tensor
     """bool."""
     whole: bool = False
-    """Every slot is true, so there is nothing to hide: most of the cost of small minibatches is in hiding nothing."""
+    """Every position is true, so there is nothing to hide: most of the cost of small minibatches is in hiding
+    nothing."""
     rollout_logprobs: Tensor | None = None
     """The behaviour policy's, as the sampler reported them."""
     values: Tensor | None = None
@@ -42,7 +43,7 @@ class LossInputs:
     old_values: Tensor | None = None
     returns: Tensor | None = None
     selected: Tensor | None = None
-    """bool: the slots that a covariance loss treats apart."""
+    """bool: the positions that a covariance loss treats apart."""
 
     @classmethod
     def clean(cls, mask: Tensor, **columns: Tensor | None) -> LossInputs:
@@ -53,7 +54,7 @@ class LossInputs:
         return cls(mask=mask, whole=whole, **cleaned)
 
     def only_true(self, column: Tensor) -> Tensor:
-        """``column`` [B, T] with 0 under a false mask; as it is where there is no such slot."""
+        """``column`` [B, T] with 0 under a false mask; as it is where there is no such position."""
         return column if self.whole else torch.where(self.mask, column, 0.0)
 
     @functools.cached_property
@@ -81,7 +82,7 @@ def zeroed(column: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def row_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """The mean over the true slots of each row [B, 1]; 0 for an empty row. ``values`` are 0 under a false mask.
+    """The mean over the valid positions of each row [B, 1]; 0 for an empty row. ``values`` are 0 under a false mask.
 
     >>> row_mean(torch.tensor([[1., 3., 0.]]), torch.tensor([[True, True, False]]))
     tensor([[2.]])
@@ -90,10 +91,10 @@ def row_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class SlotLoss:
-    """Per-slot losses [B, T], before weights and aggregation. What stands under a false mask is not read."""
+class TokenLoss:
+    """Per-position losses [B, T], before weights and aggregation. What stands under a false mask is not read."""
 
     policy: Tensor
     value: Tensor | None = None
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
-    """Per-slot facts [B, T], reported as their mean over true slots."""
+    """Per-position facts [B, T], reported as their mean over valid positions."""

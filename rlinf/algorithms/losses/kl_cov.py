@@ -1,12 +1,12 @@
-"""KL-Cov: a KL penalty on the slots of highest covariance (Cui et al., arXiv:2505.22617)."""
+"""KL-Cov: a KL penalty on the positions of highest covariance (Cui et al., arXiv:2505.22617)."""
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
-def kl_cov(x: LossInputs, *, cov_kl_coef: float = 1.0) -> SlotLoss:
-    """``-A rho``, plus ``cov_kl_coef |logp - old|`` on the ``selected`` slots (see ``covariance.highest``), [B, T].
+def kl_cov(x: LossInputs, *, cov_kl_coef: float = 1.0) -> TokenLoss:
+    """``-A rho``, plus ``cov_kl_coef |logp - old|`` on the ``selected`` positions (see ``covariance.highest``), [B, T].
 
     >>> import torch
     >>> x = LossInputs.clean(torch.ones(1, 2).bool(), logprobs=torch.full((1, 2), 2.).log(),
@@ -16,6 +16,6 @@ def kl_cov(x: LossInputs, *, cov_kl_coef: float = 1.0) -> SlotLoss:
     tensor([[-1.3069, -2.0000]])
     """
     if x.selected is None:
-        raise ValueError("loss_type kl_cov penalises the selected slots: give them (Objective.select)")
+        raise ValueError("loss_type kl_cov penalises the selected positions: give them (Objective.select)")
     penalty = cov_kl_coef * x.log_ratio.abs() * x.selected
-    return SlotLoss(penalty - x.advantages * x.ratio, metrics={"selected_fraction": x.selected})
+    return TokenLoss(penalty - x.advantages * x.ratio, metrics={"selected_fraction": x.selected})

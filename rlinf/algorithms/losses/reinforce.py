@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
-def reinforce(x: LossInputs) -> SlotLoss:
+def reinforce(x: LossInputs) -> TokenLoss:
     """``-A logp`` [B, T].
 
     >>> import torch
@@ -13,4 +13,4 @@ def reinforce(x: LossInputs) -> SlotLoss:
     >>> reinforce(LossInputs.clean(one.bool(), logprobs=-2 * one, old_logprobs=one, advantages=3 * one)).policy
     tensor([[6.]])
     """
-    return SlotLoss(-x.advantages * x.logprobs)
+    return TokenLoss(-x.advantages * x.logprobs)

@@ -41,7 +41,8 @@ def correction_of(
 
 
 def correction_weight(x: LossInputs, correction: RolloutCorrectionConfig) -> Tensor:
-    """The weight of every slot [B, T], without gradient. Sequence level: the product over the row's true slots. Above
+    """The weight of every position [B, T], without gradient. Sequence level: the product over the row's valid
+    positions. Above
     ``cap`` it is ``cap`` (truncate) or 0 (mask).
 
     old - rollout = log 2 and log 1.5, sequence: 3, over the cap of 2:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
-def sapo(x: LossInputs, *, sapo_tau_positive: float = 1.0, sapo_tau_negative: float = 1.05) -> SlotLoss:
+def sapo(x: LossInputs, *, sapo_tau_positive: float = 1.0, sapo_tau_negative: float = 1.05) -> TokenLoss:
     """``-A sigmoid(tau (rho - 1)) 4 / tau`` [B, T], tau = ``sapo_tau_positive`` where A > 0, else the other.
 
     At rho = 1 the gradient is that of ``-A rho``; away from it the gate closes smoothly. rho = 1, tau = 1 -> gate 2:
@@ -18,4 +18,4 @@ def sapo(x: LossInputs, *, sapo_tau_positive: float = 1.0, sapo_tau_negative: fl
     """
     tau = torch.where(x.advantages > 0, sapo_tau_positive, sapo_tau_negative)
     gate = torch.sigmoid(tau * (x.ratio - 1)) * 4 / tau
-    return SlotLoss(-x.advantages * gate, metrics={"gate": gate.detach()})
+    return TokenLoss(-x.advantages * gate, metrics={"gate": gate.detach()})

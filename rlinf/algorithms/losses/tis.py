@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
-def tis(x: LossInputs, *, tis_cap: float = 2.0) -> SlotLoss:
+def tis(x: LossInputs, *, tis_cap: float = 2.0) -> TokenLoss:
     """``-sg(min(rho, tis_cap)) A logp`` [B, T].
 
     logp = -1, old = -2 -> rho = 2.718, cut to 2:
@@ -19,4 +19,4 @@ def tis(x: LossInputs, *, tis_cap: float = 2.0) -> SlotLoss:
     """
     ratio = x.ratio.detach()
     weight = ratio.clamp(max=tis_cap)
-    return SlotLoss(-weight * x.advantages * x.logprobs, metrics={"clip_fraction_high": ratio > tis_cap})
+    return TokenLoss(-weight * x.advantages * x.logprobs, metrics={"clip_fraction_high": ratio > tis_cap})

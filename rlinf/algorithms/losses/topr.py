@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.losses.inputs import LossInputs, SlotLoss
+from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 
-def topr(x: LossInputs) -> SlotLoss:
+def topr(x: LossInputs) -> TokenLoss:
     """``-A logp`` where A > 0, ``-sg(clip(rho, 0, 1)) A logp`` elsewhere, [B, T].
 
     logp = -1, old = 0 -> rho = 0.3679 for the bad one:
@@ -20,4 +20,4 @@ def topr(x: LossInputs) -> SlotLoss:
     """
     tapered = x.ratio.detach().clamp(0.0, 1.0)
     weight = torch.where(x.advantages > 0, torch.ones_like(tapered), tapered)
-    return SlotLoss(-weight * x.advantages * x.logprobs, metrics={"taper_weight": weight})
+    return TokenLoss(-weight * x.advantages * x.logprobs, metrics={"taper_weight": weight})

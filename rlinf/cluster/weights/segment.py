@@ -34,7 +34,7 @@ def available() -> bool:
 
 
 class SegmentWriter:
-    """The learner's side: one piece of memory, written anew for every update."""
+    """The learner's side: one piece of memory, written again for every update."""
 
     def __init__(self) -> None:
         self._file = -1

@@ -1,4 +1,4 @@
-"""Cross-field checks: one small file a topic. Each reads a :class:`Context` and reports what can not work."""
+"""Cross-field checks: one small file a topic. Each reads a :class:`Context` and reports what cannot work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one process can not do, and what only a cluster reads."""
+"""What one process cannot do, and what only a cluster reads."""
 
 from __future__ import annotations
 

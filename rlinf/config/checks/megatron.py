@@ -91,7 +91,7 @@ def _check_context_parallel(context: Context, layout: MegatronConfig, decoder: D
     shared = decoder.kv_heads // layout.tensor_parallel
     if heads % ranks == 0 and (shared % ranks == 0 or ranks % shared == 0):
         return
-    message = f"{_SECTION}.context_parallel {ranks} can not share {heads} heads and {shared} key-value heads of a rank:"
+    message = f"{_SECTION}.context_parallel {ranks} cannot share {heads} heads and {shared} key-value heads of a rank:"
     fits = [n for n in range(1, heads + 1) if heads % n == 0 and (shared % n == 0 or n % shared == 0)]
     fix = f"use one of {', '.join(map(str, fits))}."
     reads = (f"{_SECTION}.tensor_parallel", "policy.architecture", "policy.path")

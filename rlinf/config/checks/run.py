@@ -11,7 +11,7 @@ def check_run(context: Context) -> None:
     """A name is one path component; a directory has only placeholders that can be filled in."""
     name = context.config.run.name
     if name in ("", ".", "..") or not name.isprintable() or any(separator in name for separator in "/\\"):
-        message = f"run.name {name!r} can not be the name of a folder."
+        message = f"run.name {name!r} cannot be the name of a folder."
         fix = "Take separators and control characters out; run.dir says where the run directory is."
         context.error("run.name", message, fix)
         return

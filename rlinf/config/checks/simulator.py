@@ -84,7 +84,7 @@ def _check_native(context: Context) -> None:
         return
     reads = ("env.vectorization", "algorithm.adv_type")
     if collects_episodes(config):
-        message = "env.vectorization: native can not start episodes from given seeds, which whole episodes need."
+        message = "env.vectorization: native cannot start episodes from given seeds, which whole episodes need."
         context.error("env.vectorization", message, "Set it to auto.", reads=reads)
     for key in _NATIVE:
         if context.changed(key):
@@ -99,7 +99,7 @@ def _check_isolation(context: Context) -> None:
         context.unread("env.python", why, "Set env.isolation: process.", reads=reads)
         return
     if env.vectorization == "native":
-        message = "env.vectorization: native vector environments can not be isolated: they step in the env worker."
+        message = "env.vectorization: native vector environments cannot be isolated: they step in the env worker."
         context.error("env.vectorization", message, "Set it to auto.", reads=reads)
     if env.python is not None and not os.access(env.python, os.X_OK):
         message = f"env.python: {env.python} is no program that can be started."
@@ -133,7 +133,7 @@ def _check_warm_start(context: Context) -> None:
 
 
 def _check_levels(context: Context) -> None:
-    """An advantage must have a slot to go to; with one action a decision, an action is a chunk."""
+    """An advantage must have a position to go to; with one action a decision, an action is a chunk."""
     algorithm, chunk = context.config.algorithm, context.config.env.num_action_chunks
     if chunk > 1 and algorithm.reward_type == "action_level" and algorithm.logprob_type == "chunk_level":
         message = (

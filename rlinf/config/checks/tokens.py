@@ -21,7 +21,7 @@ def check_tokens(context: Context) -> None:
     _check_conversation(context)
     if total > config.learner.micro_batch_tokens:
         limit = config.learner.micro_batch_tokens
-        message = f"learner.micro_batch_tokens {limit} can not hold one row of {sum_words}."
+        message = f"learner.micro_batch_tokens {limit} cannot hold one row of {sum_words}."
         fix = f"Set learner.micro_batch_tokens to {total} or more, or shorten the rows."
         context.error("learner.micro_batch_tokens", message, fix, reads=_LENGTHS)
     positions = read_architecture(config.policy).get("max_position_embeddings")
@@ -31,7 +31,7 @@ def check_tokens(context: Context) -> None:
         context.error(key, message, fix, reads=(*_LENGTHS, "policy.architecture"))
     longest = config.rollout.vllm.max_model_len
     if longest is not None and total > longest:
-        message = f"rollout.vllm.max_model_len {longest} can not hold {sum_words}."
+        message = f"rollout.vllm.max_model_len {longest} cannot hold {sum_words}."
         context.error("rollout.vllm.max_model_len", message, f"Set it to {total}, or to null.", reads=_LENGTHS)
     _check_overlong(context)
 

@@ -1,4 +1,4 @@
-"""Vision-language-action policies: what their towers are made of, and what they can not do."""
+"""Vision-language-action policies: what their towers are made of, and what they cannot do."""
 
 from __future__ import annotations
 

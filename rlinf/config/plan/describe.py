@@ -47,10 +47,10 @@ class Plan:
 
 
 def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) -> Plan:
-    """The plan on this machine, on one with so many cores and cards, or on the cards that the configuration names."""
+    """The plan on this machine, on one with so many cores and GPUs, or on the GPUs that the configuration names."""
     cpus, gpus = cpus or cpu_count(), gpu_count() if gpus is None else gpus
     if not gpus and config.cluster.gpu_memory_gb is not None:
-        # Planned here, run elsewhere: on a card for each learner rank.
+        # Planned here, run elsewhere: on a GPU for each learner rank.
         gpus = config.learner.num_workers
     text = is_text(config)
     memory, memory_warnings = _memory(config, gpus) if text else ([], [])
@@ -203,9 +203,9 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     here = memory.peak * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
     if gpus == 0 and here > memory_bytes():
         return rows, [f"about {size_text(here)} are needed and this machine has {size_text(memory_bytes())} of memory"]
-    card = config.cluster.gpu_memory_gb
-    if gpus and card is not None:
-        return _card(config, memory, card, rows)
+    gpu = config.cluster.gpu_memory_gb
+    if gpus and gpu is not None:
+        return _gpu_row(config, memory, gpu, rows)
     return rows, []
 
 
@@ -226,14 +226,14 @@ def _named(parts: dict[str, int]) -> str:
     return f" ({', '.join(f'{name} {size_text(size)}' for name, size in parts.items() if size)})"
 
 
-def _card(config: Config, memory: Memory, card: float, rows: Rows) -> tuple[Rows, list[str]]:
-    """Whether learner and sampler fit their card, together where they share one and neither leaves it."""
+def _gpu_row(config: Config, memory: Memory, gpu: float, rows: Rows) -> tuple[Rows, list[str]]:
+    """Whether learner and sampler fit their GPU, together where they share one and neither leaves it."""
     both = shares_gpus(config) and not (config.learner.offload.weights and config.learner.offload.optimizer)
     needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
     words = "learner and sampler together" if both else "the larger of learner and sampler"
-    verdict = f"{size_text(needed)} of {card:g} GB: {'fits' if needed <= card * 1e9 else 'does not fit'} ({words})"
-    warnings = [] if needed <= card * 1e9 else [f"a card of {card:g} GB does not hold {size_text(needed)}: {words}"]
-    return [*rows, ("a card", verdict)], warnings
+    verdict = f"{size_text(needed)} of {gpu:g} GB: {'fits' if needed <= gpu * 1e9 else 'does not fit'} ({words})"
+    warnings = [] if needed <= gpu * 1e9 else [f"a GPU of {gpu:g} GB does not hold {size_text(needed)}: {words}"]
+    return [*rows, ("a GPU", verdict)], warnings
 
 
 def _traffic(config: Config, gpus: int) -> Rows:

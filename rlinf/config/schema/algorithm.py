@@ -29,9 +29,9 @@ class OverlongPenaltyConfig:
 @dataclass(frozen=True)
 class RolloutCorrectionConfig:
     level: Literal["none", "token", "sequence"] = "none"
-    """Weight slots by exp(old - sampler log-prob), per token or per sequence."""
+    """Weight positions by exp(old - sampler log-prob), per token or per sequence."""
     mode: Literal["truncate", "mask"] = "truncate"
-    """Weights above `cap` are cut to it, or their slots are masked out."""
+    """Weights above `cap` are cut to it, or their positions are masked out."""
     cap: float = 2.0
     """Largest weight."""
 
@@ -47,7 +47,7 @@ class AlgorithmConfig:
     options: dict[str, object] = field(default_factory=dict)
     """Options of an estimator or loss of your own that are no key of this section, by name."""
     loss_agg_func: str = "token-mean"
-    """How per-slot losses become one number (`rlinf list aggregations`)."""
+    """How per-position losses become one number (`rlinf list aggregations`)."""
     group_size: int = 8
     """Responses per prompt, or episodes per start state."""
     singleton_group: Literal["error", "zero", "raw"] = "error"
@@ -65,7 +65,7 @@ class AlgorithmConfig:
     std_ddof: Literal[0, 1] = 1
     """1 is the unbiased standard deviation (ROLL and RLinf), 0 the GRPO paper's."""
     normalize_advantages: bool = False
-    """Whiten over all true slots of the global batch."""
+    """Whiten over all valid positions of the global batch."""
     whiten_rewards: bool = False
     """Bring token rewards to mean 0 and standard deviation 1 before advantages are estimated."""
     keep_zero_groups: bool = False
@@ -139,15 +139,15 @@ class AlgorithmConfig:
     sapo_tau_negative: float = 1.05
     """sapo: temperature of the soft clip where the advantage is negative."""
     cov_ratio: float = 0.0002
-    """clip_cov, kl_cov: share of slots whose covariance is limited."""
+    """clip_cov, kl_cov: share of positions whose covariance is limited."""
     cov_kl_coef: float = 1.0
-    """kl_cov: weight of the KL term on those slots."""
+    """kl_cov: weight of the KL term on those positions."""
     cov_lower_bound: float = 1.0
-    """clip_cov: only slots with a covariance between the bounds are clipped."""
+    """clip_cov: only positions with a covariance between the bounds are clipped."""
     cov_upper_bound: float = 5.0
     """clip_cov: likewise."""
     behave_weight_threshold: float | None = None
-    """decoupled: slots whose proximal/behaviour ratio exceeds this do not count."""
+    """decoupled: positions whose proximal/behaviour ratio exceeds this do not count."""
     rollout_correction: RolloutCorrectionConfig = field(default_factory=RolloutCorrectionConfig)
     sum_norm_divide_by_batch: bool = True
     """seq-mean-token-sum-norm: divide by the number of sequences as well."""

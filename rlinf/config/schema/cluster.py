@@ -19,7 +19,7 @@ class ClusterConfig:
     gpus_per_sampler: float | None = None
     """null: as placement says."""
     gpu_memory_gb: float | None = None
-    """Of one card: `rlinf check` then says whether the plan fits."""
+    """Of one GPU: `rlinf check` then says whether the plan fits."""
     gpus_per_node: int = 8
     """Of the machines that the run will be on: one sampler's tensor parallelism stays on one of them."""
     cpus_per_worker: float = 0.5
@@ -36,6 +36,6 @@ class ClusterConfig:
     """How long a worker's process may stand still: it does not answer, and uses no processor time (SIGSTOP, a frozen
     container). One that computes without a pause is never taken for that, however long it is silent."""
     max_restarts: int = 1
-    """How often a sampler or env worker that died is started anew."""
+    """How often a sampler or env worker that died is restarted."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of the workers."""

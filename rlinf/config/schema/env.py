@@ -38,7 +38,7 @@ class EnvConfig:
     max_turns: int = 1
     """Text: responses of the policy within one conversation; the environment answers all but the last of them."""
     auto_reset: bool = True
-    """Simulators: a finished env starts anew at once, so that every step of a rollout counts."""
+    """Simulators: a finished env restarts at once, so that every step of a rollout counts."""
     ignore_terminations: bool = False
     """Only truncation ends an episode."""
     num_action_chunks: int = 1

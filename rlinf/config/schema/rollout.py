@@ -11,7 +11,7 @@ class VllmConfig:
     tensor_parallel_size: int = 1
     """GPUs that one sampler splits each layer over."""
     gpu_memory_utilization: float = 0.5
-    """Share of the card's memory for weights and key-value cache."""
+    """Share of the GPU's memory for weights and key-value cache."""
     kv_cache_memory_mb: int | None = None
     """Exact size of the key-value cache instead of a share (CPU default: 64)."""
     max_num_seqs: int = 256
@@ -49,7 +49,7 @@ class RolloutConfig:
 
     `auto`: shared memory where all of them are on one node, otherwise a broadcast."""
     sleep: Literal["auto", "always", "never"] = "auto"
-    """Text samplers free their GPU memory while the learner works; `auto`: where they share its card."""
+    """Text samplers free their GPU memory while the learner works; `auto`: where they share its GPU."""
     batch_size: int = 32
     """Prompts (text), or groups of start states (simulators with grpo), per step.
 

@@ -16,7 +16,7 @@ class RunConfig:
     seed: int = 0
     """The one seed; every random stream is derived from it by component, step and sample."""
     max_steps: int = 100
-    """Optimiser steps (one rollout and its update each); 0 leaves it at the warm start, as `rlinf sft` does."""
+    """Training iterations (one rollout and its updates each); 0 leaves it at the warm start, as `rlinf sft` does."""
     resume: Literal["auto", "never", "must"] = "auto"
     """`auto` continues what is in the directory, `never` demands an empty one, `must` demands a checkpoint."""
 

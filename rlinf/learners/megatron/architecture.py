@@ -26,7 +26,7 @@ _VOCABULARY_UNIT = 128
 
 
 class UnsupportedModel(ValueError):
-    """A model or option that this learner can not train; the message says which."""
+    """A model or option that this learner cannot train; the message says which."""
 
 
 def padded_vocabulary(size: int, tensor_parallel: int) -> int:

@@ -18,7 +18,7 @@ from torch import nn
 
 from rlinf.learners.moments import own_options
 
-# In this form the optimizer's state can be cut anew for other numbers of tensor, pipeline and data ranks.
+# In this form the optimizer's state can be cut again for other numbers of tensor, pipeline and data ranks.
 _SHARDING = "fully_reshardable"
 
 

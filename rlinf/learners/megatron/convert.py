@@ -92,7 +92,7 @@ LAYERS: Mapping[str, tuple[Entry, ...]] = {
 """What one decoder layer is made of, by ``model_type``; the names of Hugging Face follow ``model.layers.<number>.``"""
 
 
-class Book:
+class WeightMap:
     """The names and shapes of one model: from a transformers configuration."""
 
     def __init__(self, source: Any) -> None:
@@ -180,7 +180,7 @@ def part_of(entry: Entry, place: Place) -> tuple[int, int]:
     return place.tensor, place.tensor_size
 
 
-def mark_split(chunks: Iterable[nn.Module], book: Book) -> None:
+def mark_split(chunks: Iterable[nn.Module], weight_map: WeightMap) -> None:
     """Marks the parameters of which every tensor-parallel rank holds another part, and those of experts.
 
     megatron does the first only where it draws the weights itself; without the mark the gradient norm would leave them
@@ -189,22 +189,22 @@ def mark_split(chunks: Iterable[nn.Module], book: Book) -> None:
     """
     for name, parameter in named_parameters(chunks):
         # Whole experts on ranks of one tensor group are different experts: none of them is a copy either.
-        entry = book.entry(name) if book.is_exported(name) else None
+        entry = weight_map.entry(name) if weight_map.is_exported(name) else None
         parameter.tensor_model_parallel = entry is not None and entry.split != "whole"  # type: ignore[attr-defined]
         parameter.allreduce = entry is None or not entry.of_expert  # type: ignore[attr-defined]
 
 
 @torch.no_grad()
-def load_weights(chunks: Iterable[nn.Module], read: Read, book: Book, place: Place) -> None:
+def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap, place: Place) -> None:
     """Fills this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""
     for name, parameter in named_parameters(chunks):
-        if not book.is_exported(name):
+        if not weight_map.is_exported(name):
             parameter.zero_()
             continue
-        entry = book.entry(name)
+        entry = weight_map.entry(name)
         tensors = [read(source) for source in entry.sources]
         rank, size = part_of(entry, place)
-        part = book.take(entry, tensors, rank=rank, size=size)
+        part = weight_map.take(entry, tensors, rank=rank, size=size)
         if part.shape != parameter.shape:
             raise ValueError(f"{name} is {tuple(parameter.shape)} here, but {tuple(part.shape)} in the checkpoint")
         parameter.copy_(part)

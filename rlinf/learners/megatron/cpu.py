@@ -3,7 +3,7 @@
 megatron-core 0.16 names the CUDA device in its source and has no option for another one. :func:`prepare` puts an import
 hook in front of ``megatron.core`` that exchanges those few spellings as the modules are compiled. Neither torch nor any
 file is changed. Two slips of the path without Transformer Engine and Apex, on any device, are mended the same way.
-A test asserts that every rule still finds its text, so that a new version of megatron-core can not pass unnoticed.
+A test asserts that every rule still finds its text, so that a new version of megatron-core cannot pass unnoticed.
 """
 
 from __future__ import annotations

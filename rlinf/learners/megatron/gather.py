@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlinf.learners.megatron.convert import Book, Entry, named_parameters, part_of
+from rlinf.learners.megatron.convert import Entry, WeightMap, named_parameters, part_of
 from rlinf.learners.megatron.layout import Place
 
 # isort: split
@@ -35,14 +35,14 @@ class _Held:
 class Gatherer:
     """Knows where every part of every parameter is. All ranks must make one, and call its methods together."""
 
-    def __init__(self, chunks: Iterable[nn.Module], book: Book, place: Place) -> None:
-        self.book, self.place = book, place
+    def __init__(self, chunks: Iterable[nn.Module], weight_map: WeightMap, place: Place) -> None:
+        self.weight_map, self.place = weight_map, place
         # A tied embedding has two names and stands on the first and the last stage: it goes by the first one's.
         self.mine: dict[str, Tensor] = {}
         facts = []
         for name, parameter in named_parameters(chunks):
-            if book.is_exported(name):
-                entry = book.entry(name)
+            if weight_map.is_exported(name):
+                entry = weight_map.entry(name)
                 self.mine[entry.name] = parameter
                 facts.append((name, tuple(parameter.shape), parameter.dtype, *part_of(entry, place)))
         world: list[Any] = [None] * dist.get_world_size()
@@ -50,7 +50,7 @@ class Gatherer:
         self.held: dict[str, _Held] = {}
         for rank, facts in enumerate(world):
             for name, shape, dtype, part, parts in facts:
-                entry = book.entry(name)
+                entry = weight_map.entry(name)
                 held = self.held.setdefault(entry.name, _Held(entry, shape, dtype, parts))
                 held.owners.setdefault(part, rank)
 
@@ -68,7 +68,7 @@ class Gatherer:
             held = self.held[name]
             parts = self._collect(self.mine.get(name), held)
             if self.place.rank == 0:
-                yield from zip(held.entry.sources, self.book.give(held.entry, parts), strict=True)
+                yield from zip(held.entry.sources, self.weight_map.give(held.entry, parts), strict=True)
 
     def _collect(self, mine: Tensor | None, held: _Held) -> Sequence[Tensor]:
         """On rank 0 all parts, on the CPU; their owners send, the others have nothing to do."""

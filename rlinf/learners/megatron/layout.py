@@ -46,7 +46,7 @@ class Place:
         return self.is_last_stage and self.tensor == 0 and self.context == 0
 
     @property
-    def speaker(self) -> int:
+    def broadcast_source(self) -> int:
         """The global rank that speaks for all: the first of the last stage."""
         return (self.stages - 1) * self.tensor_size * self.context_size * self.data_size
 

@@ -1,7 +1,7 @@
 """The megatron-core learner: the torch learner's methods and numbers, over tensor, pipeline and data-parallel ranks.
 
 Every rank is given the whole batch. Data-parallel ranks take shares of it, the ranks of one share work on the same
-rows. Slot weights are fixed before the first forward pass, so losses are sums and gradients only add up.
+rows. Position weights are fixed before the first forward pass, so losses are sums and gradients only add up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
-from rlinf.learners.megatron.convert import Book, Read, load_weights, mark_split, named_parameters
+from rlinf.learners.megatron.convert import Read, WeightMap, load_weights, mark_split, named_parameters
 from rlinf.learners.megatron.critic import take_values
 from rlinf.learners.megatron.experts import collect_load, load_metrics, remember_load
 from rlinf.learners.megatron.gather import Gatherer
@@ -78,11 +78,11 @@ class MegatronLearner(Offloadable):
         self.offload = offload
         self.device, self.dtype, self.layout, self.sampling = torch.device(device), dtype, layout, sampling
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
-        self.source, self.book = source, Book(source)
+        self.source, self.weight_map = source, WeightMap(source)
         self.config = transformer_config(source, layout, dtype)
         self.place = arrange(layout, seed=seed)
         self.chunks = self._wrapped(read, value_head)
-        self.gatherer = Gatherer(self.chunks, self.book, self.place)
+        self.gatherer = Gatherer(self.chunks, self.weight_map, self.place)
         self.packer = Packer(self.place, self.device, self.config.sequence_parallel)
         self.config.finalize_model_grads_func = add_up_gradients
         self._reference: dict[str, Tensor] | None = None
@@ -94,8 +94,8 @@ class MegatronLearner(Offloadable):
     def _wrapped(self, read: Read, value_head: bool) -> list[Any]:
         """The chunks with their weights, in the wrappers that sum gradients."""
         chunks: list[Any] = build_chunks(self.source, self.config, self.layout, self.device, value_head=value_head)
-        mark_split(chunks, self.book)
-        load_weights(chunks, read, self.book, self.place)
+        mark_split(chunks, self.weight_map)
+        load_weights(chunks, read, self.weight_map, self.place)
         if self.dtype == torch.bfloat16:
             chunks = [Float16Module(self.config, chunk) for chunk in chunks]
         options = DistributedDataParallelConfig(
@@ -152,7 +152,7 @@ class MegatronLearner(Offloadable):
                     yield from (value for value in state.values() if isinstance(value, Tensor))
 
     def forget_gradients(self) -> None:
-        """They lie in flat buffers, which :meth:`wake` makes anew and each optimiser step clears."""
+        """They lie in flat buffers, which :meth:`wake` recreates and each optimiser step clears."""
         self.optimizer.zero_grad()
         storages = [buffer.untyped_storage() for buffer in gradient_buffers(self.chunks)]
         self._gradient_bytes = [(storage, storage.nbytes()) for storage in storages]
@@ -180,7 +180,7 @@ class MegatronLearner(Offloadable):
         """
         costs = self.costs(batch)
         pieces, count = self._cut(torch.arange(batch.num_rows), costs)
-        empty = torch.zeros(0, batch.num_slots)
+        empty = torch.zeros(0, batch.num_positions)
         nothing = torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty)
         with self._as_reference() if reference else nullcontext():
             outputs = run_forward(self.chunks, self._packed(batch, pieces, count), self._score)
@@ -228,7 +228,7 @@ class MegatronLearner(Offloadable):
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 
-        Raises NonFiniteUpdate, on every rank alike, before a number that is none can reach the weights.
+        Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
         costs = self.costs(batch)
         metrics = train_on(
@@ -268,7 +268,7 @@ class MegatronLearner(Offloadable):
             ranks = TorchRanks(parallel_state.get_data_parallel_group(), device=self.device)
             merged = reduce_metrics(partial, ranks=ranks)
         box = [merged]
-        dist.broadcast_object_list(box, src=self.place.speaker)
+        dist.broadcast_object_list(box, src=self.place.broadcast_source)
         return box[0]
 
     def _step(self, loss: float) -> float:
@@ -291,7 +291,7 @@ class MegatronLearner(Offloadable):
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser and reference, every rank its part; any layout can load them."""
-        # An optimiser that has taken no step has no state, and megatron can not save that.
+        # An optimiser that has taken no step has no state, and megatron cannot save that.
         save_state(folder / "megatron", self.chunks, self.optimizer if self.optimizer_steps else None)
         if self._reference is not None:
             with self._as_reference():

@@ -48,25 +48,25 @@ class MicroBatch:
         """
         packing, context = self.packed.packing, parallel_state.get_context_parallel_group()
         tensor = parallel_state.get_tensor_model_parallel_group()
-        acted = self.part.mask[packing.slot_rows, packing.slot_columns]
+        acted = self.part.mask[packing.target_rows, packing.target_columns]
 
-        def slots(first: int, size: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-            """(tokens, (rows, columns)) of the slots that ``size`` packed tokens from ``first`` predict."""
-            here = acted & (packing.slot_index >= first) & (packing.slot_index < first + size)
-            return packing.slot_index[here] - first, (packing.slot_rows[here], packing.slot_columns[here])
+        def positions(first: int, size: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+            """(tokens, (rows, columns)) of the positions that ``size`` packed tokens from ``first`` predict."""
+            here = acted & (packing.target_index >= first) & (packing.target_index < first + size)
+            return packing.target_index[here] - first, (packing.target_rows[here], packing.target_columns[here])
 
         def spread(column: Tensor, where: tuple[Tensor, Tensor], *groups: dist.ProcessGroup) -> Tensor:
             blank = torch.zeros(self.part.mask.shape, device=logits.device)
             return together(blank.index_put(where, column), groups)
 
-        tokens, where = slots(self.first, logits.shape[1])
+        tokens, where = positions(self.first, logits.shape[1])
         logprobs, entropy = score_tokens(
             logits[0, tokens], self.part.actions[where], vocabulary=vocabulary, temperature=temperature, group=tensor
         )
         judged = None
         if values is not None:
             cut = values.shape[0] < logits.shape[1]
-            tokens, there = slots(self.first + cut * place.tensor * values.shape[0], values.shape[0])
+            tokens, there = positions(self.first + cut * place.tensor * values.shape[0], values.shape[0])
             judged = spread(values[tokens], there, context, *([tensor] if cut else []))
         return PolicyOutput(spread(logprobs, where, context), spread(entropy, where, context), judged)
 

@@ -91,4 +91,4 @@ def convert_pickled_spaces(folder: Path) -> None:
             observation_space, action_space = _SpacesOnly(file).load()
         save_spaces(folder, (observation_space, action_space))
     except (OSError, pickle.UnpicklingError, ImportError, TypeError, ValueError, EOFError) as error:
-        raise UserError(f"{folder / _PICKLED} can not be converted: {error}") from error
+        raise UserError(f"{folder / _PICKLED} cannot be converted: {error}") from error

@@ -4,7 +4,7 @@ Inputs: leaves named as in `spaces.py`. While acting they are [N, ...]; in :meth
 C decisions. Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first decision) and
 ``episode_start`` [B, C] bool; chunks of K actions ``executed`` [B, C, K] bool (without it: all of them).
 
-A decision may have several slots (`rlinf.granularity`): T = C times `granularity.decision_slots`.
+A decision may have several positions (`rlinf.granularity`): T = C times `granularity.positions_per_decision`.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class ActorCritic(nn.Module):
         return self.options.embedding_size * (2 if self.options.recurrent == "lstm" else 1)
 
     @property
-    def slots_independent(self) -> bool:
-        """Whether a slot can be evaluated without the slots before it."""
+    def positions_independent(self) -> bool:
+        """Whether a position can be evaluated without the positions before it."""
         return self.cell is None
 
     @property
@@ -100,8 +100,8 @@ class ActorCritic(nn.Module):
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
-        slots = self.granularity
-        decided = slots.decisions(mask)
+        positions = self.granularity
+        decided = positions.decisions(mask)
         whole = self.cell is not None or bool(decided.all())
         # A policy without memory needs no padding: only the true decisions are computed, then put in their places.
         places = None if whole else decided.nonzero(as_tuple=True)
@@ -110,19 +110,19 @@ class ActorCritic(nn.Module):
         actor, critic, _ = self._features(flat, given, decided.shape)
         parameters = self.head(actor)
         # From here on every decision is a row with one chunk: [n, 1, K, D].
-        chunks = (len(parameters), 1, slots.actions, slots.dimensions)
-        executed = given.executed if slots.actions > 1 else None
+        chunks = (len(parameters), 1, positions.actions, positions.dimensions)
+        executed = given.executed if positions.actions > 1 else None
         acted = None if executed is None else _picked(executed, places)[:, None]
         logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
-            logprobs=self._in_place(slots.logprobs(logprobs, acted), places, mask),
-            entropy=None if entropy is None else self._in_place(slots.entropy(entropy, acted), places, mask),
-            values=self._in_place(slots.spread(self.value_head(critic)), places, mask),
+            logprobs=self._in_place(positions.logprobs(logprobs, acted), places, mask),
+            entropy=None if entropy is None else self._in_place(positions.entropy(entropy, acted), places, mask),
+            values=self._in_place(positions.spread(self.value_head(critic)), places, mask),
         )
 
     def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
-        """The slots [n, P] of flat decisions as [B, T]."""
+        """The positions [n, P] of flat decisions as [B, T]."""
         rows, parts = mask.shape[0], column.shape[1]
         if places is None:
             table = column.reshape(mask.shape)
@@ -162,7 +162,7 @@ class ActorCritic(nn.Module):
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """True decisions of each row; a recurrent policy pays for the padding too."""
         decided = self.granularity.decisions(mask)
-        count = decided.sum(dim=1) if self.slots_independent else torch.full((len(mask),), decided.shape[1])
+        count = decided.sum(dim=1) if self.positions_independent else torch.full((len(mask),), decided.shape[1])
         return Costs(count.clamp(min=1))
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -209,7 +209,8 @@ class ActorCritic(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Last hidden layers of actor and critic [n, F], and recurrent states [n, S], for observations [n, ...].
 
-        Recurrent policies need all slots of ``shape`` = [B, T] in ``flat``, and where they start from in ``inputs``.
+        Recurrent policies need all positions of ``shape`` = [B, T] in ``flat``, and where they start from in
+        ``inputs``.
         """
         features = self.encoder(flat)
         states = features.new_zeros(len(features), 0)
@@ -221,14 +222,14 @@ class ActorCritic(nn.Module):
         return actor, self.critic_body(self.critic_encoder(flat)), states
 
     def _unroll(self, features: Tensor, inputs: ObservationInputs) -> tuple[Tensor, Tensor]:
-        """The cell over slots [B, T, F], its state zeroed where an episode starts."""
+        """The cell over positions [B, T, F], its state zeroed where an episode starts."""
         state, starts = inputs.recurrent_state, inputs.episode_starts
         if state is None or starts is None:
             raise BatchError("a recurrent policy needs the batch's recurrent_state and episode_starts")
         outputs, states = [], []
-        for slot in range(features.shape[1]):
-            state = state * (~starts[:, slot])[:, None].to(state.dtype)
-            output, state = self._advance(features[:, slot], state)
+        for position in range(features.shape[1]):
+            state = state * (~starts[:, position])[:, None].to(state.dtype)
+            output, state = self._advance(features[:, position], state)
             outputs.append(output)
             states.append(state)
         return torch.stack(outputs, 1).flatten(0, 1), torch.stack(states, 1).flatten(0, 1)

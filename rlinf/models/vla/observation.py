@@ -95,7 +95,7 @@ class StateToken(nn.Module):
         return self.project(torch.cat(parts, dim=1))[:, None]
 
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Running statistics of the true slots [B, T, ...]."""
+        """Running statistics of the valid positions [B, T, ...]."""
         for name, encoder in zip(self.names, self.encoders, strict=True):
             if isinstance(encoder, VectorEncoder):
                 encoder.observe(inputs[name][mask])

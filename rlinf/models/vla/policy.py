@@ -5,7 +5,7 @@ value where there is a critic. All tokens of a decision are read off their queri
 unlike its first version, which draws one after the other), so acting and evaluating cost the same one pass.
 
 Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in :meth:`VlaPolicy.evaluate`
-for C decisions of T / C slots (`rlinf.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
+for C decisions of T / C positions (`rlinf.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class VlaPolicy(nn.Module):
     """An `interfaces.ActorCriticPolicy`. Without ``language`` and ``vision`` the towers have random weights."""
 
     state_size = 0
-    slots_independent = True
+    positions_independent = True
     noise_kind = "uniform"
     action_dtype = np.int64
 
@@ -100,8 +100,10 @@ class VlaPolicy(nn.Module):
         parts = []
         for at in torch.arange(len(chosen), device=mask.device).split(max(1, size)):
             if len(at):
-                logits, told = self._read({name: leaf[at] for name, leaf in leaves.items()})
-                parts.append(self._slots(logits, told, chosen[at], None if acted is None else acted[at], with_entropy))
+                logits, critic = self._read({name: leaf[at] for name, leaf in leaves.items()})
+                parts.append(
+                    self._positions_of(logits, critic, chosen[at], None if acted is None else acted[at], with_entropy)
+                )
         logprobs, entropy, values = ([part[column] for part in parts] for column in range(3))
         return PolicyOutput(
             logprobs=_in_place(logprobs, places, mask),
@@ -109,20 +111,20 @@ class VlaPolicy(nn.Module):
             values=_in_place(values, places, mask) if self.value_head is not None else None,
         )
 
-    def _slots(
-        self, logits: Tensor, told: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
+    def _positions_of(
+        self, logits: Tensor, critic: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, ...]:
-        """Log-probabilities, entropy and values [n, P] of n decisions with P slots each (`rlinf.granularity`).
+        """Log-probabilities, entropy and values [n, P] of n decisions with P positions each (`rlinf.granularity`).
 
         ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for what is not asked for or not there.
         """
-        slots = self.granularity
-        chunks = (-1, 1, slots.actions, slots.dimensions)
+        positions = self.granularity
+        chunks = (-1, 1, positions.actions, positions.dimensions)
         executed = None if acted is None else acted[:, None]
-        logprobs = slots.logprobs(self.head.log_prob(logits, chosen).view(chunks), executed)
+        logprobs = positions.logprobs(self.head.log_prob(logits, chosen).view(chunks), executed)
         nothing = torch.zeros_like(logprobs)
-        entropy = slots.entropy(self.head.entropy(logits).view(chunks), executed) if with_entropy else nothing
-        return logprobs, entropy, nothing if told is None else slots.spread(told)
+        entropy = positions.entropy(self.head.entropy(logits).view(chunks), executed) if with_entropy else nothing
+        return logprobs, entropy, nothing if critic is None else positions.spread(critic)
 
     @torch.no_grad()
     def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
@@ -138,7 +140,7 @@ class VlaPolicy(nn.Module):
 
     @torch.no_grad()
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Takes the states of the true slots into the running statistics, where there are any."""
+        """Takes the states of the valid positions into the running statistics, where there are any."""
         if self.state is not None:
             self.state.observe(ObservationInputs.of(inputs).observations, self.granularity.decisions(mask))
 
@@ -225,7 +227,7 @@ class VlaPolicy(nn.Module):
 
 
 def _in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:
-    """The slots [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
+    """The positions [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
     if not parts:
         return torch.zeros(mask.shape, device=mask.device)
     column = torch.cat(parts)

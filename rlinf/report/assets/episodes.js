@@ -1,4 +1,4 @@
-/** The course of an episode or of a simulator's row, decision by decision. */
+/** The steps of an episode or of a simulator's row, decision by decision. */
 function tracePlot(trace, shown = ["reward", "advantage"]) {
   const node = el("div");
   // Choices among a few are points: lines between them would only be a fence.

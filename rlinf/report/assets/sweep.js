@@ -135,7 +135,7 @@ function parametersPanel(section, data) {
   }
   const ranked = [...data.importance].reverse();
   section.append(el("div", { class: "card" }, bars), el("p", { class: "dim" }, data.importance.map((one) =>
-    `${one.key} ${one.matters ? `explains ${(100 * one.share).toFixed(0)}% of the variance` : "can not be told from chance"}`).join("; ") + ". Main effects only: what two parameters do together is not shown."));
+    `${one.key} ${one.matters ? `explains ${(100 * one.share).toFixed(0)}% of the variance` : "cannot be distinguished from chance"}`).join("; ") + ". Main effects only: what two parameters do together is not shown."));
   plot(bars, [
     { type: "bar", orientation: "h", x: ranked.map((one) => one.share), y: ranked.map((one) => one.key), marker: { color: ranked.map((one) => (one.matters ? PALETTE[0] : PALETTE[8])) }, name: "share of the variance", showlegend: false },
     { x: ranked.map((one) => one.noise), y: ranked.map((one) => one.key), mode: "markers", marker: { symbol: "line-ns-open", size: 18, color: PALETTE[1], line: { width: 2 } }, name: "what chance reaches in 5% of cases" },

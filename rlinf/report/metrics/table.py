@@ -68,8 +68,8 @@ _HEAD = """# Metrics
 Generated from `rlinf/report/metrics/` by `make docs`; `rlinf list metrics` prints the same.
 
 A run writes one line a training iteration to `metrics.jsonl`, and the same numbers to TensorBoard, Weights & Biases and
-MLflow. A *slot* is a valid token of a response, or a decision in a simulator. `{k}` is a number and `{term}` a name of
-yours. Behind a metric of an evaluation, `/ci_low` and `/ci_high` are its 95% interval and `/n` is how many tasks or
+MLflow. A *position* is a valid token of a response, or a decision in a simulator. `{k}` is a number and `{term}` a name
+of yours. Behind a metric of an evaluation, `/ci_low` and `/ci_high` are its 95% interval and `/n` is how many tasks or
 episodes it is the mean of.
 
 "Healthy" is where runs that learn usually lie, no law. A flat curve: [my run does not learn](my_run_does_not_learn.md).

@@ -31,7 +31,7 @@ ALGORITHM: Mapping[str, Metric] = {
         "wider filters (rewards_lower_bound, difficulty_*), or no max_len_mask",
     ),
     "algorithm/advantage_mean": Metric(
-        "mean advantage of the valid slots",
+        "mean advantage of the valid positions",
         "mean A",
         REWARD,
         "about 0 where advantages are centred",
@@ -77,14 +77,14 @@ TRAIN: Mapping[str, Metric] = {
     ),
     "train/kl_ref": Metric(
         "KL divergence to the reference policy",
-        "mean over valid slots of the estimate kl_penalty_type",
+        "mean over valid positions of the estimate kl_penalty_type",
         NATS,
         "below 0.5; rises slowly",
         "a larger kl_beta, or a smaller learning rate",
     ),
     "train/entropy": Metric(
         "how undecided the policy is",
-        "-sum p log p per slot (continuous actions: differential, may be negative)",
+        "-sum p log p per position (continuous actions: differential, may be negative)",
         NATS,
         "falls slowly; not below a tenth of its start",
         "entropy_bonus, clip_ratio_high above clip_ratio_low, a KL term, a smaller learning rate",
@@ -101,27 +101,27 @@ TRAIN: Mapping[str, Metric] = {
     ),
     "train/ratio": Metric("mean importance ratio", "mean exp(logp - old)", "", "0.95 to 1.05", _SMALLER),
     "train/ratio_max": Metric(
-        "the largest ratio of any slot", "max exp(logp - old)", "", "below 10", f"{_SMALLER}; early_stop_imp_ratio"
+        "the largest ratio of any position", "max exp(logp - old)", "", "below 10", f"{_SMALLER}; early_stop_imp_ratio"
     ),
     "train/clip_fraction_low": Metric(
-        "slots whose ratio was clipped from below: they lost their gradient",
-        "clipped / valid slots",
+        "positions whose ratio was clipped from below: they lost their gradient",
+        "clipped / valid positions",
         SHARE,
         "below 0.15",
         _SMALLER,
     ),
     "train/clip_fraction_high": Metric(
-        "slots whose ratio was clipped from above", "clipped / valid slots", SHARE, "below 0.15", _SMALLER
+        "positions whose ratio was clipped from above", "clipped / valid positions", SHARE, "below 0.15", _SMALLER
     ),
     "train/clip_fraction_dual": Metric(
-        "slots with a negative advantage at the bound of the dual clip",
-        "clipped / valid slots",
+        "positions with a negative advantage at the bound of the dual clip",
+        "clipped / valid positions",
         SHARE,
         "below 0.02",
         _SMALLER,
     ),
     "train/value_clip_fraction": Metric(
-        "values whose loss the clip decided", "clipped / valid slots", SHARE, "below 0.3", "a larger value_clip"
+        "values whose loss the clip decided", "clipped / valid positions", SHARE, "below 0.3", "a larger value_clip"
     ),
     "train/value": Metric(
         "mean of the critic's values", "mean V", REWARD, "near train/return", "see explained_variance"
@@ -171,14 +171,14 @@ TRAIN: Mapping[str, Metric] = {
         "sapo: mean weight of the soft gate", "mean sigmoid(tau (rho - 1)) 4 / tau", "", "about 2", _SMALLER
     ),
     "train/selected_fraction": Metric(
-        "clip_cov, kl_cov: slots that are treated apart",
-        "selected / valid slots",
+        "clip_cov, kl_cov: positions that are treated apart",
+        "selected / valid positions",
         SHARE,
         "about cov_ratio",
         "the covariance bounds",
     ),
     "train/taper_weight": Metric(
-        "topr: mean weight of the slots", "mean of 1 or clip(rho, 0, 1)", "", "above 0.5", _SMALLER
+        "topr: mean weight of the positions", "mean of 1 or clip(rho, 0, 1)", "", "above 0.5", _SMALLER
     ),
     "train/behave_weight": Metric(
         "decoupled: mean weight of proximal over behaviour policy",
@@ -188,8 +188,8 @@ TRAIN: Mapping[str, Metric] = {
         "less off-policy data (rollout.ahead: 0)",
     ),
     "train/behave_kept_fraction": Metric(
-        "decoupled: slots below behave_weight_threshold",
-        "kept / valid slots",
+        "decoupled: positions below behave_weight_threshold",
+        "kept / valid positions",
         SHARE,
         "above 0.9",
         "a larger behave_weight_threshold",

@@ -35,7 +35,7 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     while isinstance(env, _ADDED_BY_MAKE):
         env = env.env
     found: list[Remark] = []
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             check_env(env, skip_render_check=True, skip_close_check=True)
@@ -44,7 +44,7 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
     found += _walk(env)
     env.close()
-    said = [str(warning.message) for warning in heard]
+    said = [str(warning.message) for warning in caught]
     found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
     # A Dict has the same remark for each of its parts.
     return list(dict.fromkeys(found))
@@ -53,40 +53,42 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
 def _walk(env: gymnasium.Env) -> list[Remark]:
     """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal."""
     found: list[Remark] = []
-    courses = []
+    trajectories = []
     for _ in range(2):
         env.action_space.seed(_SEEDS[0])
-        course: list[Any] = []
+        trajectory: list[Any] = []
         try:
-            _random_course(env, course, found)
+            _random_trajectory(env, trajectory, found)
         except Exception as error:
-            told = f"step {len(course)} with random actions raised {type(error).__name__}: {error}"
-            return [*found, Remark(told, True)]
-        courses.append(course)
+            text = f"step {len(trajectory)} with random actions raised {type(error).__name__}: {error}"
+            return [*found, Remark(text, True)]
+        trajectories.append(trajectory)
         if found:
             return found
     if env.spec is not None and env.spec.nondeterministic:
         return found
-    for index, (first, second) in enumerate(zip(*courses, strict=False)):
+    for index, (first, second) in enumerate(zip(*trajectories, strict=False)):
         if not data_equivalence(first, second, exact=True):
             close = data_equivalence(first, second)
             how = "are not equivalent" if not close else "are not equal although similar"
-            found.append(Remark(f"two courses {how} for the same seed and the same actions at step {index}", not close))
+            found.append(
+                Remark(f"two trajectories {how} for the same seed and the same actions at step {index}", not close)
+            )
             break
     return found
 
 
-def _random_course(env: gymnasium.Env, course: list[Any], found: list[Remark]) -> None:
+def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Remark]) -> None:
     """Appends (observation, reward, terminated, truncated) of every step, and remarks; stops at the first of these."""
     for seed in _SEEDS:
         observation, _ = env.reset(seed=seed)
-        course.append((_copied(observation), 0.0, False, False))
+        trajectory.append((_copied(observation), 0.0, False, False))
         _check_observation(env, observation, f"reset({seed=})", found)
         for step in range(1, _STEPS + 1):
             if found:
                 return
             observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            course.append((_copied(observation), float(reward), bool(terminated), bool(truncated)))
+            trajectory.append((_copied(observation), float(reward), bool(terminated), bool(truncated)))
             _check_observation(env, observation, f"step {step} after reset({seed=})", found)
             if not np.isfinite(float(reward)):
                 found.append(Remark(f"the reward of step {step} after reset({seed=}) is {reward}", True))

@@ -33,58 +33,60 @@ class NativeVecEnv:
     * DISABLED: :meth:`reset` resets those that are named (``options={"reset_mask": ...}``).
     """
 
-    def __init__(self, options: EnvConfig, num_lanes: int) -> None:
+    def __init__(self, options: EnvConfig, num_envs: int) -> None:
         self._options = options
-        self._env = make_native_env(options, num_lanes)
+        self._env = make_native_env(options, num_envs)
         self._mode = _autoreset_mode(options.id, self._env.metadata)
-        self.num_lanes = num_lanes
+        self.num_envs = num_envs
         self.last_failure = ""
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.observations = stacked_leaves(self._env.observation_space.sample())
-        self._over = np.zeros(num_lanes, dtype=bool)
+        self._over = np.zeros(num_envs, dtype=bool)
         self._begun: Arrays = {}
         """SAME_STEP: the newest observations with the first ones of new episodes."""
         self._started = False
 
-    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """The first call seeds the environment's stream with the first seed; later episodes follow from that."""
         if not self._started:
             observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
             self._take(observations)
             self._started = True
-        elif self._mode is AutoresetMode.DISABLED and len(lanes):
-            mask = np.zeros(self.num_lanes, dtype=bool)
-            mask[list(lanes)] = True
+        elif self._mode is AutoresetMode.DISABLED and len(env_indices):
+            mask = np.zeros(self.num_envs, dtype=bool)
+            mask[list(env_indices)] = True
             observations, _ = self._env.reset(options={"reset_mask": mask})
             self._take(observations, mask)
         elif self._mode is AutoresetMode.SAME_STEP:
             for name, leaf in self._begun.items():
-                self.observations[name][list(lanes)] = leaf[list(lanes)]
+                self.observations[name][list(env_indices)] = leaf[list(env_indices)]
         return {}
 
-    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
         """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._take(observations)
         over = np.asarray(terminated | truncated, dtype=bool)
-        success, told = told_of_success(info, self._options.success_key, self.num_lanes)
+        success, has_success = success_of_info(info, self._options.success_key, self.num_envs)
         if self._mode is AutoresetMode.SAME_STEP and over.any():
             self._show_final(info, over)
-            at_end = told_of_success(info.get("final_info", {}), self._options.success_key, self.num_lanes)
-            success, told = np.where(over, at_end[0], success), np.where(over, at_end[1], told)
+            at_end = success_of_info(info.get("final_info", {}), self._options.success_key, self.num_envs)
+            success, has_success = np.where(over, at_end[0], success), np.where(over, at_end[1], has_success)
         idle = self._over if self._mode is AutoresetMode.NEXT_STEP else None
         self._over = over
         result = StepResult(
-            np.asarray(rewards, dtype=np.float64), terminated, truncated, success, told, failed={}, idle=idle
+            np.asarray(rewards, dtype=np.float64), terminated, truncated, success, has_success, failed={}, idle=idle
         )
-        wrong = mark_not_a_number(result.failed, lanes, self.observations, result.rewards)
+        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
         if wrong:
-            raise UserError(f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one lane")
+            raise UserError(
+                f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one sub-environment"
+            )
         return result
 
-    def restart(self, lane: int) -> None:
-        raise RuntimeError(f"{self._options.id}: a native vector env cannot restart one of its lanes")
+    def restart(self, env_index: int) -> None:
+        raise RuntimeError(f"{self._options.id}: a native vector env cannot restart one of its sub-environments")
 
     def close(self) -> None:
         self._env.close()
@@ -106,17 +108,17 @@ class NativeVecEnv:
                 'episode in info["final_obs"], from which truncated episodes are valued: use env.vectorization: sync'
             )
         self._begun = {name: leaf.copy() for name, leaf in self.observations.items()}
-        for lane in np.nonzero(over)[0].tolist():
-            final = stacked_leaves(_at(finals, lane))
+        for env_index in np.nonzero(over)[0].tolist():
+            final = stacked_leaves(_at(finals, env_index))
             for name, leaf in self.observations.items():
-                leaf[lane] = final[name]
+                leaf[env_index] = final[name]
 
 
-def _at(finals: Any, lane: int) -> Any:
+def _at(finals: Any, env_index: int) -> Any:
     """One sub-environment's observation in ``final_obs``: an array of objects, or a batch like any observation."""
     if isinstance(finals, Mapping):
-        return {name: _at(leaf, lane) for name, leaf in finals.items()}
-    return tuple(_at(leaf, lane) for leaf in finals) if isinstance(finals, tuple) else finals[lane]
+        return {name: _at(leaf, env_index) for name, leaf in finals.items()}
+    return tuple(_at(leaf, env_index) for leaf in finals) if isinstance(finals, tuple) else finals[env_index]
 
 
 def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
@@ -134,12 +136,12 @@ def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
         ) from error
 
 
-def told_of_success(info: Mapping[str, Any], key: str, num_lanes: int) -> tuple[np.ndarray, np.ndarray]:
-    """(success, whether the lane told it), bool [N] each, of a vector env's info.
+def success_of_info(info: Mapping[str, Any], key: str, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
+    """(success, whether the sub-environment reported it), bool [N] each, of a vector env's info.
 
-    Beside what its lanes say under ``key``, gymnasium keeps under ``_key`` which of them said anything.
+    Beside what its sub-environments say under ``key``, gymnasium keeps under ``_key`` which of them said anything.
     """
     if key not in info:
-        return np.zeros(num_lanes, dtype=bool), np.zeros(num_lanes, dtype=bool)
-    told = np.array(info.get(f"_{key}", np.ones(num_lanes, dtype=bool)), dtype=bool)
-    return np.asarray(info[key]).astype(bool) & told, told
+        return np.zeros(num_envs, dtype=bool), np.zeros(num_envs, dtype=bool)
+    has_success = np.array(info.get(f"_{key}", np.ones(num_envs, dtype=bool)), dtype=bool)
+    return np.asarray(info[key]).astype(bool) & has_success, has_success

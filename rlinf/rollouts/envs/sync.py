@@ -33,7 +33,7 @@ class SyncVecEnv:
     """
 
     def __init__(
-        self, options: EnvConfig, num_lanes: int, make: Callable[[EnvConfig], gymnasium.Env] = make_env
+        self, options: EnvConfig, num_envs: int, make: Callable[[EnvConfig], gymnasium.Env] = make_env
     ) -> None:
         if options.step_timeout_s and not can_interrupt():
             raise RuntimeError("env.step_timeout_s works in a process's main thread: use IsolatedVecEnv here")
@@ -41,48 +41,48 @@ class SyncVecEnv:
         self._success_key = options.success_key
         self._timeout_s = options.step_timeout_s
         self.last_failure = ""
-        self._envs = [self._build() for _ in range(num_lanes)]
-        self.num_lanes = num_lanes
+        self._envs = [self._build() for _ in range(num_envs)]
+        self.num_envs = num_envs
         self.observation_space = self._envs[0].observation_space
         self.action_space = self._envs[0].action_space
-        for lane, env in enumerate(self._envs):
+        for env_index, env in enumerate(self._envs):
             spaces = env.observation_space, env.action_space
-            require_alike((self.observation_space, self.action_space), spaces, f"environment {lane}")
+            require_alike((self.observation_space, self.action_space), spaces, f"environment {env_index}")
         self.metadata = self._envs[0].metadata
-        self.observations = empty_leaves(self.observation_space, (num_lanes,))
+        self.observations = empty_leaves(self.observation_space, (num_envs,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
         self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
 
-    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         failed: dict[int, str] = {}
-        for position, (lane, seed) in enumerate(zip(lanes, seeds, strict=True)):
+        for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
             try:
                 with deadline(self._timeout_s):
-                    returned = self._envs[lane].reset(seed=int(seed) % 2**31)
+                    returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
                 observation, _ = _parts(returned, "reset", "observation, info")
-                self._keep(lane, observation)
+                self._keep(env_index, observation)
             except _RAISED as error:
                 failed[position] = self._account(error)
-        self.last_failure = mark_not_a_number(failed, lanes, self.observations) or self.last_failure
+        self.last_failure = mark_not_a_number(failed, env_indices, self.observations) or self.last_failure
         return failed
 
-    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
-        count = len(lanes)
+    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+        count = len(env_indices)
         rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
         key = self._success_key
         position = 0
         while position < count:
             try:
                 with deadline(self._timeout_s):
-                    # One timer for all lanes of a step: it is re-armed only after a failure.
+                    # One timer for all sub-environments of a step: it is re-armed only after a failure.
                     while position < count:
-                        lane = lanes[position]
-                        returned = self._envs[lane].step(actions[position])
+                        env_index = env_indices[position]
+                        returned = self._envs[env_index].step(actions[position])
                         observation, reward, terminated, truncated, info = _parts(returned, "step", _STEP)
                         if self._single is not None:
-                            self._single[lane] = observation
+                            self._single[env_index] = observation
                         else:
-                            self._keep(lane, observation)
+                            self._keep(env_index, observation)
                         rewards[position] = reward if isinstance(reward, float) else _number(reward)
                         flags[0, position] = terminated
                         flags[1, position] = truncated
@@ -93,17 +93,17 @@ class SyncVecEnv:
                 failed[position] = self._account(error)
                 position += 1
         result = StepResult(rewards, *flags, failed=failed)
-        self.last_failure = mark_not_a_number(failed, lanes, self.observations, rewards) or self.last_failure
+        self.last_failure = mark_not_a_number(failed, env_indices, self.observations, rewards) or self.last_failure
         return result
 
-    def render(self, lane: int) -> Any:
+    def render(self, env_index: int) -> Any:
         """What the environment draws of itself, in the render mode that it was built with."""
         with deadline(self._timeout_s):
-            return self._envs[lane].render()
+            return self._envs[env_index].render()
 
-    def restart(self, lane: int) -> None:
-        close_quietly(self._envs[lane])
-        self._envs[lane] = self._build()
+    def restart(self, env_index: int) -> None:
+        close_quietly(self._envs[env_index])
+        self._envs[env_index] = self._build()
 
     def _build(self) -> gymnasium.Env:
         limit = self._options.start_timeout_s if can_interrupt() else 0.0
@@ -127,8 +127,8 @@ class SyncVecEnv:
         self.last_failure = account_of(error)
         return "failures"
 
-    def _keep(self, lane: int, observation: object) -> None:
-        write_observation(self.observations, lane, observation)
+    def _keep(self, env_index: int, observation: object) -> None:
+        write_observation(self.observations, env_index, observation)
 
 
 def _parts(returned: Any, method: str, names: str) -> Any:

@@ -1,4 +1,5 @@
-"""Environments side by side. A lane is one environment with its running number; lanes never reset by themselves.
+"""Environments side by side. A sub-environment is one environment with its running number; sub-environments never reset
+by themselves.
 
 Explicit resets are what makes a rollout a function of the seed: the caller names the seed of every episode, so an
 episode depends on its seed and its actions alone, whatever steps beside it. They make restarts and resuming simple:
@@ -19,12 +20,13 @@ from rlinf.errors import UserError
 from rlinf.spaces import Arrays, observation_leaves
 
 FAILURE_KINDS = ("failures", "timeouts", "nan")
-"""What can go wrong with an episode: the env raised, hung past its deadline, or returned a number that is none."""
+"""What can go wrong with an episode: the env raised, hung past its deadline, or returned a non-finite value."""
 
 
 @dataclass
 class StepResult:
-    """What one step of some lanes gave; n is the number of lanes stepped, in the order asked for."""
+    """What one step of some sub-environments gave; n is the number of sub-environments stepped, in the order asked
+    for."""
 
     rewards: np.ndarray
     """[n] float64."""
@@ -34,19 +36,19 @@ class StepResult:
     """[n] bool."""
     success: np.ndarray
     """[n] bool, what the env's info says under the success key (false where it says nothing)."""
-    told: np.ndarray
+    has_success: np.ndarray
     """[n] bool, whether it says anything there: many environments know no success."""
     _: KW_ONLY
     failed: dict[int, str]
-    """Position within the lanes stepped -> kind of failure. The other columns mean nothing there."""
+    """Position within the sub-environments stepped -> kind of failure. The other columns mean nothing there."""
     idle: np.ndarray | None = None
     """[n] bool, where the step was spent on a reset and the action ignored; None: nowhere."""
 
 
 class VecEnv(Protocol):
-    """N environments; ``observations`` holds the newest observation of every lane ([N, ...] per leaf)."""
+    """N environments; ``observations`` holds the newest observation of every sub-environment ([N, ...] per leaf)."""
 
-    num_lanes: int
+    num_envs: int
     observation_space: spaces.Space
     action_space: spaces.Space
     observations: Arrays
@@ -55,14 +57,14 @@ class VecEnv(Protocol):
     def last_failure(self) -> str:
         """What was raised, or went wrong, in the newest failure; empty before the first."""
 
-    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
-        """Starts an episode in each of ``lanes``; returns position -> kind for those that failed to."""
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        """Starts an episode in each of ``env_indices``; returns position -> kind for those that failed to."""
 
-    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
-        """One step of each of ``lanes`` with actions [n, ...]."""
+    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+        """One step of each of ``env_indices`` with actions [n, ...]."""
 
-    def restart(self, lane: int) -> None:
-        """Throws the environment of a lane away and makes a new one. It must be reset next."""
+    def restart(self, env_index: int) -> None:
+        """Throws the environment of a sub-environment away and makes a new one. It must be reset next."""
 
     def close(self) -> None: ...
 
@@ -107,36 +109,37 @@ def _layout(leaf: spaces.Space | None) -> object:
 
 
 def mark_not_a_number(
-    failed: dict[int, str], lanes: Sequence[int], observations: Arrays, rewards: np.ndarray | None = None
+    failed: dict[int, str], env_indices: Sequence[int], observations: Arrays, rewards: np.ndarray | None = None
 ) -> str:
-    """Enters a failure for every lane whose newest reward or observation is not finite; says what the first one gave.
+    """Enters a failure for every sub-environment whose newest reward or observation is not finite; says what the first
+    one gave.
 
-    ``rewards`` [n] are those of ``lanes``; None after a reset.
+    ``rewards`` [n] are those of ``env_indices``; None after a reset.
     """
-    bad = np.zeros(len(lanes), dtype=bool) if rewards is None else ~np.isfinite(rewards)
+    bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
     for leaf in observations.values():
         if leaf.dtype.kind == "f":
             # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
             total = leaf.reshape(len(leaf), -1).sum(axis=1)
             if not np.isfinite(total).all():
-                bad |= ~np.isfinite(total)[list(lanes)]
+                bad |= ~np.isfinite(total)[list(env_indices)]
     news = [position for position in np.nonzero(bad)[0].tolist() if position not in failed]
     failed.update(dict.fromkeys(news, "nan"))
     if not news:
         return ""
-    return _not_finite(lanes[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
+    return _not_finite(env_indices[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
 
 
-def _not_finite(lane: int, observations: Arrays, reward: float) -> str:
-    """Which number of a lane is none, in words."""
+def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
+    """Which number of a sub-environment is none, in words."""
     if not np.isfinite(reward):
         return f"the environment returned the reward {reward}"
     for name, leaf in observations.items():
-        bad = np.argwhere(~np.isfinite(leaf[lane]))
+        bad = np.argwhere(~np.isfinite(leaf[env_index]))
         if len(bad):
             place = tuple(bad[0].tolist())
             where = f"{name}[{', '.join(map(str, place))}]" if place else name
-            return f"the environment returned an observation with {where} = {leaf[(lane, *place)]}"
+            return f"the environment returned an observation with {where} = {leaf[(env_index, *place)]}"
     return "the environment returned an observation whose sum overflows"
 
 

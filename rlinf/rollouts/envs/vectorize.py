@@ -1,4 +1,5 @@
-"""Which kind of lanes: in this process, a process each, another interpreter, or the environment's own vector kind."""
+"""Which kind of sub-environments: in this process, a process each, another interpreter, or the environment's own
+vector kind."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv, close_quietly
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
 
-# What a message to a process and back costs, measured at 30 to 60 microseconds a lane; below ten times that, processes
-# can not win even on many cores.
+# What a message to a process and back costs, measured at 30 to 60 microseconds a sub-environment; below ten times that,
+# processes cannot win even on many cores.
 _WORTH_A_PROCESS_S = 500e-6
 _PROBE_STEPS = 30
-# Sub-environments that are probed one after the other: their cost per lane does not depend on how many there are.
-_PROBE_LANES = 8
+# Sub-environments that are probed one after the other: their cost per sub-environment does not depend on how many there
+# are.
+_PROBE_ENVS = 8
 
 
 @dataclass(frozen=True)
@@ -31,90 +33,92 @@ class VectorizationChoice:
 
     kind: Vectorization
     step_us: dict[str, float] = field(default_factory=dict)
-    """Microseconds of one step of one lane, for each kind that was measured."""
+    """Microseconds of one step of one sub-environment, for each kind that was measured."""
     reason: str = ""
 
     def __str__(self) -> str:
         figures = ", ".join(f"{kind} {us:.1f}" for kind, us in self.step_us.items())
-        measured = f" (microseconds a step and lane: {figures})" if figures else ""
+        measured = f" (microseconds a step and sub-environment: {figures})" if figures else ""
         return f"{self.kind}{measured}{': ' if self.reason else ''}{self.reason}"
 
 
-def make_vec_env(options: EnvConfig, num_lanes: int, *, cores: int = 1) -> VecEnv:
-    """``num_lanes`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_vec_env` finds).
+def make_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv:
+    """``num_envs`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_vec_env` finds).
 
     `sync` ones share a process: this one, or one of their own where that is needed (:func:`needs_process`).
     """
     kind = options.vectorization
     if kind == "auto":
-        kind = choose_vec_env(options, num_lanes, cores=cores).kind
+        kind = choose_vec_env(options, num_envs, cores=cores).kind
     if kind == "async":
-        return IsolatedVecEnv(options, num_lanes, processes=num_lanes)
+        return IsolatedVecEnv(options, num_envs, processes=num_envs)
     if kind == "native":
         if takes_env_as_it_is(options) and can_be_seeded(options):
-            return SeededNativeVecEnv(options, num_lanes)
-        return NativeVecEnv(options, num_lanes)
-    return IsolatedVecEnv(options, num_lanes) if needs_process(options) else SyncVecEnv(options, num_lanes)
+            return SeededNativeVecEnv(options, num_envs)
+        return NativeVecEnv(options, num_envs)
+    return IsolatedVecEnv(options, num_envs) if needs_process(options) else SyncVecEnv(options, num_envs)
 
 
-def choose_vec_env(options: EnvConfig, num_lanes: int, *, cores: int = 1) -> VectorizationChoice:
+def choose_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VectorizationChoice:
     """The fastest kind by measurement, among those that give the same episodes.
 
-    A native vector env is a candidate only where its lanes take seeds, and where its episodes were just seen to be
-    those of single environments: so the choice has no influence on the result.
+    A native vector env is a candidate only where its sub-environments take seeds, and where its episodes were just seen
+    to be those of single environments: so the choice has no influence on the result.
     """
     if options.vectorization != "auto":
         return VectorizationChoice(options.vectorization, reason="as configured")
     if options.isolation == "process":
-        return VectorizationChoice("sync", reason="isolated: the lanes of a worker share one process")
+        return VectorizationChoice("sync", reason="isolated: the sub-environments of a worker share one process")
     if takes_env_as_it_is(options) and can_be_seeded(options):
-        return _native_or_not(options, num_lanes)
-    if cores == 1 or num_lanes == 1:
+        return _native_or_not(options, num_envs)
+    if cores == 1 or num_envs == 1:
         return VectorizationChoice("sync", reason="one core or one environment")
     spent = step_seconds(options)
     return VectorizationChoice("async" if spent > _WORTH_A_PROCESS_S else "sync", {"sync": spent * 1e6})
 
 
-def _native_or_not(options: EnvConfig, num_lanes: int) -> VectorizationChoice:
-    """Plays the same episodes on both kinds of lanes, with random actions, and compares what came and how long it took.
+def _native_or_not(options: EnvConfig, num_envs: int) -> VectorizationChoice:
+    """Plays the same episodes on both kinds of sub-environments, with random actions, and compares what came and how
+    long it took.
 
-    Native lanes are timed together and the others one by one, which is how their costs grow.
+    Native sub-environments are timed together and the others one by one, which is how their costs grow.
     """
-    probed = min(num_lanes, _PROBE_LANES)
+    probed = min(num_envs, _PROBE_ENVS)
     # What gets here is an environment of gymnasium's own, which needs no time limit.
     single = SyncVecEnv(replace(options, step_timeout_s=0.0), probed)
-    native = make_vec_env(replace(options, vectorization="native"), num_lanes)
+    native = make_vec_env(replace(options, vectorization="native"), num_envs)
     try:
         native_s, seen_native = _play(native, probed)
         single_s, seen_single = _play(single, probed)
     finally:
         native.close()
         single.close()
-    figures = {"sync": single_s / probed * 1e6, "native": native_s / num_lanes * 1e6}
+    figures = {"sync": single_s / probed * 1e6, "native": native_s / num_envs * 1e6}
     if not all(np.array_equal(one, other) for one, other in zip(seen_native, seen_single, strict=True)):
         return VectorizationChoice("sync", figures, "the environment's own vector implementation gives other episodes")
     return VectorizationChoice("native" if figures["native"] < figures["sync"] else "sync", figures)
 
 
-def _play(lanes: VecEnv, watched: int) -> tuple[float, list[np.ndarray]]:
-    """Seconds of the fastest step (slower ones had to wait for something) of all lanes together, and all that the
+def _play(vec_env: VecEnv, watched: int) -> tuple[float, list[np.ndarray]]:
+    """Seconds of the fastest step (slower ones had to wait for something) of all sub-environments together, and all
+    that the
     first ``watched`` of them gave, ends and new starts included.
     """
     generator = np.random.default_rng(0)
-    everyone = range(lanes.num_lanes)
-    lanes.reset(everyone, list(everyone))
+    everyone = range(vec_env.num_envs)
+    vec_env.reset(everyone, list(everyone))
     seen, fastest = [], math.inf
     for step in range(_PROBE_STEPS):
-        played = _random_actions(lanes.action_space, watched, generator)
-        actions = np.concatenate([played, np.repeat(played[:1], lanes.num_lanes - watched, axis=0)])
+        played = _random_actions(vec_env.action_space, watched, generator)
+        actions = np.concatenate([played, np.repeat(played[:1], vec_env.num_envs - watched, axis=0)])
         began = time.perf_counter()
-        result = lanes.step(everyone, actions)
+        result = vec_env.step(everyone, actions)
         fastest = min(fastest, time.perf_counter() - began)
-        seen += [leaf[:watched].copy() for leaf in lanes.observations.values()]
+        seen += [leaf[:watched].copy() for leaf in vec_env.observations.values()]
         seen += [column[:watched].copy() for column in (result.rewards, result.terminated, result.truncated)]
         over = np.nonzero(result.terminated | result.truncated)[0].tolist()
-        lanes.reset(over, [1_000 * step + lane for lane in over])
-        seen += [leaf[:watched].copy() for leaf in lanes.observations.values()]
+        vec_env.reset(over, [1_000 * step + env_index for env_index in over])
+        seen += [leaf[:watched].copy() for leaf in vec_env.observations.values()]
     return fastest, seen
 
 

@@ -3,8 +3,8 @@
     PYTHON child.py SOCKET NAME=FOLDER ...
 
 SOCKET is an inherited file descriptor; the packages NAME are lent by path, without their neighbours: what
-the run has installed (torch, another numpy) must not get in here. The process holds some lanes and answers one message
-at a time until the socket closes.
+the run has installed (torch, another numpy) must not get in here. The process holds some sub-environments and answers
+one message at a time until the socket closes.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Lender(MetaPathFinder):
 
 
 class Host:
-    """The lanes of this process, and what each message does to them."""
+    """The sub-environments of this process, and what each message does to them."""
 
     def __init__(self) -> None:
-        self.lanes: SyncVecEnv | None = None
+        self.vec_env: SyncVecEnv | None = None
 
     def answer(self, message: Message) -> Message:
         return getattr(self, f"_{message.kind}")(message)
@@ -61,37 +61,37 @@ class Host:
         from rlinf.space_description import describe
 
         make = _drawing() if message.fields["draws"] else make_env
-        self.lanes = SyncVecEnv(_options(message), message.fields["num_lanes"], make)
+        self.vec_env = SyncVecEnv(_options(message), message.fields["num_envs"], make)
         arrays: dict[str, Any] = {}
         spaces = {
-            "observation": describe(self.lanes.observation_space, "observation", arrays),
-            "action": describe(self.lanes.action_space, "action", arrays),
+            "observation": describe(self.vec_env.observation_space, "observation", arrays),
+            "action": describe(self.vec_env.action_space, "action", arrays),
         }
         # The rest of the metadata may be anything.
-        fps = float(self.lanes.metadata.get("render_fps") or 0.0)
+        fps = float(self.vec_env.metadata.get("render_fps") or 0.0)
         return Message("made", {**spaces, "render_fps": fps}, arrays)
 
     def _reset(self, message: Message) -> Message:
-        lanes = self._held()
-        return self._told(message, lanes.reset(message.fields["lanes"], message.fields["seeds"]), {})
+        vec_env = self._held()
+        return self._answer(message, vec_env.reset(message.fields["env_indices"], message.fields["seeds"]), {})
 
     def _step(self, message: Message) -> Message:
         import numpy as np
 
-        result = self._held().step(message.fields["lanes"], message.arrays["actions"])
-        flags = np.stack([result.terminated, result.truncated, result.success, result.told])
-        return self._told(message, result.failed, {"rewards": result.rewards, "flags": flags})
+        result = self._held().step(message.fields["env_indices"], message.arrays["actions"])
+        flags = np.stack([result.terminated, result.truncated, result.success, result.has_success])
+        return self._answer(message, result.failed, {"rewards": result.rewards, "flags": flags})
 
     def _restart(self, message: Message) -> Message:
         from rlinf.rollouts.isolation.wire import Message
 
-        self._held().restart(message.fields["lane"])
+        self._held().restart(message.fields["env_index"])
         return Message("restarted")
 
     def _render(self, message: Message) -> Message:
         from rlinf.rollouts.isolation.wire import Message
 
-        return Message("rendered", arrays={"frame": self._held().render(message.fields["lane"])})
+        return Message("rendered", arrays={"frame": self._held().render(message.fields["env_index"])})
 
     def _film(self, message: Message) -> Message:
         """Whether pictures can be drawn here."""
@@ -109,23 +109,24 @@ class Host:
         found = remarks_on(make_env(_options(message)))
         return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
 
-    def _told(self, message: Message, failed: dict[int, str], arrays: dict[str, Any]) -> Message:
-        """The answer to a reset or a step: failures by position, and the observations of the lanes that were asked."""
+    def _answer(self, message: Message, failed: dict[int, str], arrays: dict[str, Any]) -> Message:
+        """The answer to a reset or a step: failures by position, and the observations of the sub-environments that
+        were asked."""
         from rlinf.rollouts.isolation.wire import Message
 
-        lanes = self._held()
-        asked = message.fields["lanes"]
-        everyone = asked == list(range(lanes.num_lanes))
-        leaves = {name: leaf if everyone else leaf[asked] for name, leaf in lanes.observations.items()}
+        vec_env = self._held()
+        asked = message.fields["env_indices"]
+        everyone = asked == list(range(vec_env.num_envs))
+        leaves = {name: leaf if everyone else leaf[asked] for name, leaf in vec_env.observations.items()}
         fields: dict[str, Any] = {"failed": {str(position): kind for position, kind in failed.items()}}
         if failed:
-            fields["last_failure"] = lanes.last_failure
+            fields["last_failure"] = vec_env.last_failure
         return Message(message.kind, fields, {**arrays, **leaves})
 
     def _held(self) -> SyncVecEnv:
-        if self.lanes is None:
+        if self.vec_env is None:
             raise RuntimeError("the first message must be 'make'")
-        return self.lanes
+        return self.vec_env
 
 
 def _options(message: Message) -> Any:
@@ -163,8 +164,8 @@ def serve(connection: socket.socket) -> None:
         except (Exception, SystemExit):
             answer = Message("error", {"traceback": traceback.format_exc()})
         send(connection, answer)
-    if host.lanes is not None:
-        host.lanes.close()
+    if host.vec_env is not None:
+        host.vec_env.close()
 
 
 def main(arguments: Sequence[str]) -> None:

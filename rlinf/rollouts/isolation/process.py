@@ -48,7 +48,7 @@ class EnvProcess:
             )
         except OSError as error:
             here.close()
-            raise EnvProcessError(f"env.python: {self.python} can not be started: {error}") from error
+            raise EnvProcessError(f"env.python: {self.python} cannot be started: {error}") from error
         finally:
             there.close()
         self._connection = here

@@ -16,8 +16,8 @@ from rlinf.rollouts.isolation.wire import Message
 from rlinf.space_description import rebuild
 from rlinf.spaces import Arrays, empty_leaves
 
-# The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other lanes. Only what no
-# signal reaches in there is killed from here, after twice that time and a moment for the message.
+# The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other sub-environments. Only
+# what no signal reaches in there is killed from here, after twice that time and a moment for the message.
 _PATIENCE, _MOMENT_S = 2.0, 5.0
 
 
@@ -28,21 +28,23 @@ def needs_process(options: EnvConfig) -> bool:
 
 
 class IsolatedVecEnv:
-    """Fits `VecEnv`. ``processes`` share the lanes evenly; they step at the same time, the lanes of one in turn.
+    """Fits `VecEnv`. ``processes`` share the sub-environments evenly; they step at the same time, the sub-environments
+    of one in turn.
 
-    When a process dies, every lane in it fails once and begins a new episode. With ``draws`` lanes can be rendered.
+    When a process dies, every sub-environment in it fails once and begins a new episode. With ``draws``
+    sub-environments can be rendered.
     """
 
-    def __init__(self, options: EnvConfig, num_lanes: int, *, processes: int = 1, draws: bool = False) -> None:
+    def __init__(self, options: EnvConfig, num_envs: int, *, processes: int = 1, draws: bool = False) -> None:
         self._options, self._draws = options, draws
-        self.num_lanes = num_lanes
+        self.num_envs = num_envs
         self.last_failure = ""
-        edges = np.linspace(0, num_lanes, processes + 1).round().astype(int)
+        edges = np.linspace(0, num_envs, processes + 1).round().astype(int)
         self._shares = [range(first, last) for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
-        self._home = {lane: index for index, share in enumerate(self._shares) for lane in share}
+        self._home = {env_index: index for index, share in enumerate(self._shares) for env_index in share}
         self._processes = [self._start() for _ in self._shares]
         # Sub-environments that were made and never reset: a restart has nothing to do.
-        self._untouched = set(range(num_lanes))
+        self._untouched = set(range(num_envs))
         try:
             for index in range(processes):
                 self._post_make(index)
@@ -55,56 +57,56 @@ class IsolatedVecEnv:
         self.observation_space, self.action_space = (
             rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
         )
-        self.observations: Arrays = empty_leaves(self.observation_space, (num_lanes,))
+        self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
 
-    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         messages = {
             index: Message(
                 "reset",
                 {
-                    "lanes": [lanes[at] - self._shares[index][0] for at in places],
+                    "env_indices": [env_indices[at] - self._shares[index][0] for at in places],
                     "seeds": [int(seeds[at]) % 2**31 for at in places],
                 },
             )
-            for index, places in self._places(lanes).items()
+            for index, places in self._places(env_indices).items()
         }
-        self._untouched.difference_update(lanes)
-        return self._ask(lanes, messages)[1]
+        self._untouched.difference_update(env_indices)
+        return self._ask(env_indices, messages)[1]
 
-    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
-        places = self._places(lanes)
+    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+        places = self._places(env_indices)
         messages = {
             index: Message(
                 "step",
-                {"lanes": [lanes[at] - self._shares[index][0] for at in mine]},
+                {"env_indices": [env_indices[at] - self._shares[index][0] for at in mine]},
                 {"actions": np.asarray(actions)[mine]},
             )
             for index, mine in places.items()
         }
-        answers, failed = self._ask(lanes, messages)
-        rewards, flags = np.zeros(len(lanes)), np.zeros((4, len(lanes)), dtype=bool)
+        answers, failed = self._ask(env_indices, messages)
+        rewards, flags = np.zeros(len(env_indices)), np.zeros((4, len(env_indices)), dtype=bool)
         for index, answer in answers.items():
             rewards[places[index]] = answer.arrays["rewards"]
             flags[:, places[index]] = answer.arrays["flags"]
         return StepResult(rewards, *flags, failed=failed)
 
-    def restart(self, lane: int) -> None:
-        """A new environment for the lane; in a new process, where the old one is dead."""
-        index = self._home[lane]
+    def restart(self, env_index: int) -> None:
+        """A new environment for the sub-environment; in a new process, where the old one is dead."""
+        index = self._home[env_index]
         if not self._processes[index].alive:
             self._processes[index] = self._start()
             self._untouched.update(self._shares[index])
             self._post_make(index)
             self._processes[index].answer(self._options.start_timeout_s)
-        elif lane not in self._untouched:
-            message = Message("restart", {"lane": lane - self._shares[index][0]})
+        elif env_index not in self._untouched:
+            message = Message("restart", {"env_index": env_index - self._shares[index][0]})
             self._processes[index].ask(message, self._options.start_timeout_s)
-            self._untouched.add(lane)
+            self._untouched.add(env_index)
 
-    def render(self, lane: int) -> np.ndarray:
+    def render(self, env_index: int) -> np.ndarray:
         """What the environment draws of itself, [H, W, 3] uint8."""
-        index = self._home[lane]
-        message = Message("render", {"lane": lane - self._shares[index][0]})
+        index = self._home[env_index]
+        message = Message("render", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["frame"]
 
     def close(self) -> None:
@@ -119,20 +121,22 @@ class IsolatedVecEnv:
     def _start(self) -> EnvProcess:
         return EnvProcess(self._options.python, self._options.start_timeout_s)
 
-    def _places(self, lanes: Sequence[int]) -> dict[int, list[int]]:
-        """Process -> positions within ``lanes`` of those that live there."""
+    def _places(self, env_indices: Sequence[int]) -> dict[int, list[int]]:
+        """Process -> positions within ``env_indices`` of those that live there."""
         places: dict[int, list[int]] = {}
-        for position, lane in enumerate(lanes):
-            places.setdefault(self._home[lane], []).append(position)
+        for position, env_index in enumerate(env_indices):
+            places.setdefault(self._home[env_index], []).append(position)
         return places
 
     def _post_make(self, index: int) -> None:
-        fields = {"options": asdict(self._options), "num_lanes": len(self._shares[index]), "draws": self._draws}
+        fields = {"options": asdict(self._options), "num_envs": len(self._shares[index]), "draws": self._draws}
         self._processes[index].post(Message("make", fields), self._options.start_timeout_s)
 
-    def _ask(self, lanes: Sequence[int], messages: dict[int, Message]) -> tuple[dict[int, Message], dict[int, str]]:
+    def _ask(
+        self, env_indices: Sequence[int], messages: dict[int, Message]
+    ) -> tuple[dict[int, Message], dict[int, str]]:
         """One message per process, all of them before the first answer is waited for; observations are entered."""
-        places = self._places(lanes)
+        places = self._places(env_indices)
         answers: dict[int, Message] = {}
         failed: dict[int, str] = {}
         asked = []
@@ -149,7 +153,7 @@ class IsolatedVecEnv:
                 self._lose(error, places[index], failed)
                 continue
             answers[index] = answer
-            rows = [lanes[position] for position in places[index]]
+            rows = [env_indices[position] for position in places[index]]
             for name, leaf in self.observations.items():
                 leaf[rows] = answer.arrays[name]
             for position, kind in answer.fields["failed"].items():
@@ -158,7 +162,7 @@ class IsolatedVecEnv:
         return answers, failed
 
     def _lose(self, error: EnvProcessError, positions: list[int], failed: dict[int, str]) -> None:
-        """A process that gave no answer takes all of its lanes with it."""
+        """A process that gave no answer takes all of its sub-environments with it."""
         kind = "timeouts" if isinstance(error, EnvProcessTimeoutError) else "failures"
         failed.update(dict.fromkeys(positions, kind))
         self.last_failure = str(error)
@@ -170,7 +174,7 @@ def remarks_in_process(options: EnvConfig) -> list[Remark]:
 
 
 def filming_problem_in_process(options: EnvConfig) -> str | None:
-    """Why the environment can not be filmed in its own interpreter; None where it can."""
+    """Why the environment cannot be filmed in its own interpreter; None where it can."""
     problem: str | None = _asked_once(options, "film").fields["problem"]
     return problem
 

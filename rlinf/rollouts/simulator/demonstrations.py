@@ -27,7 +27,7 @@ from rlinf.types import Batch, ObservationInputs
 
 
 class NoDemonstrationsError(ValueError):
-    """An environment that can not demonstrate, or whose demonstrator never succeeds."""
+    """An environment that cannot demonstrate, or whose demonstrator never succeeds."""
 
 
 @dataclass
@@ -111,13 +111,13 @@ class Demonstrator:
 
 def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
     """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy."""
-    count, slots = len(rows), pool.granularity
+    count, timesteps = len(rows), pool.granularity
     executed = torch.from_numpy(pool.executed[rows])[:, None]
     inputs = ObservationInputs(
         {name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()},
-        executed=executed if slots.actions > 1 else None,
+        executed=executed if timesteps.actions > 1 else None,
     )
-    mask = slots.mask(executed)
+    mask = timesteps.mask(executed)
     return Batch(
         inputs=inputs,
         actions=torch.from_numpy(pool.actions[rows])[:, None],
@@ -127,8 +127,8 @@ def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
         group_ids=torch.arange(count),
         policy_version=torch.zeros(mask.shape, dtype=torch.int32),
         advantages=torch.ones(mask.shape),
-        decision_slots=slots.decision_slots,
-        reward_slots=slots.reward_slots,
+        positions_per_decision=timesteps.positions_per_decision,
+        positions_per_reward=timesteps.positions_per_reward,
     )
 
 

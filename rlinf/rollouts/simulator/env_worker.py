@@ -47,32 +47,32 @@ class EnvWorker:
     Where the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect` and
     the others do, with questions and answers as messages.
 
-    ``lane_ids`` are the numbers of this worker's lanes among all of the run.
+    ``global_indices`` are the numbers of this worker's sub-environments among all of the run.
     """
 
-    def __init__(self, config: Config, lane_ids: range, build_policy: BuildPolicy) -> None:
+    def __init__(self, config: Config, global_indices: range, build_policy: BuildPolicy) -> None:
         self._config, self._env = config, training_env(config)
         if config.evaluation.video_every:
             os.environ.update(offscreen())  # before MuJoCo chooses how to draw
         self._cores = config.cluster.threads_per_worker
-        self._choice = choose_vec_env(self._env, len(lane_ids), cores=self._cores)
-        self._lanes: VecEnv = make_vec_env(replace(self._env, vectorization=self._choice.kind), len(lane_ids))
+        self._choice = choose_vec_env(self._env, len(global_indices), cores=self._cores)
+        self._vec_env: VecEnv = make_vec_env(replace(self._env, vectorization=self._choice.kind), len(global_indices))
         self._build_policy = build_policy
         self._version = 0
         self._arrived: set[str] = set()
-        self._evaluation_lanes: EpisodeCollector | None = None
-        self._course: PipelinedRollout[Any] | None = None
+        self._evaluation_envs: EpisodeCollector | None = None
+        self._trajectory: PipelinedRollout[Any] | None = None
         self._filmed: tuple[FilmedVecEnv, EpisodeCollector] | None = None
         self._stepped = False
         """Whether environments made a step before this process took over."""
         env, seed = config.env, config.run.seed
         self._fragments: FragmentCollector | None = None
         if collects_episodes(config):
-            self._episodes = self._collector(self._lanes, auto_reset=env.auto_reset)
+            self._episodes = self._collector(self._vec_env, auto_reset=env.auto_reset)
         else:
             self._fragments = FragmentCollector(
-                self._lanes,
-                lane_ids,
+                self._vec_env,
+                global_indices,
                 seed=seed,
                 num_steps=config.rollout.num_steps,
                 chunk=env.num_action_chunks,
@@ -85,7 +85,7 @@ class EnvWorker:
     @functools.cached_property
     def _policy(self) -> ActingPolicy:
         """Made when it is first needed: what it is built from may come from the environments."""
-        return self._build_policy(self._lanes.observation_space, self._lanes.action_space).eval()
+        return self._build_policy(self._vec_env.observation_space, self._vec_env.action_space).eval()
 
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights and statistics; every later decision follows them."""
@@ -122,34 +122,34 @@ class EnvWorker:
 
         What was under way before is forgotten.
         """
-        courses: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
-        courses = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
-        self._course = courses[method](facts, version, *arguments)
-        return self._course.begin()
+        trajectories: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
+        trajectories = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
+        self._trajectory = trajectories[method](facts, version, *arguments)
+        return self._trajectory.begin()
 
     def answer(self, stage: int, answer: Any) -> WorkerMessage[Any]:
         """The policy's answer to a stage's question; what is asked next, or the result."""
-        assert self._course is not None
-        return self._course.answer(stage, answer)
+        assert self._trajectory is not None
+        return self._trajectory.answer(stage, answer)
 
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> PipelinedRollout[RolloutPart]:
         fragments, stages, key = self._fragments, self._config.rollout.pipeline_stages, rollout_key(step, round)
         if fragments is None:
-            return self._episodes_course(facts, version, key, tasks, stages)
+            return self._episode_trace(facts, version, key, tasks, stages)
         columns = fragments.open(facts, key)
 
         played = [fragments.fill(facts, columns, stage) for stage in range(stages)]
         return PipelinedRollout(played, lambda: fragments.close(facts, columns, version))
 
-    def _episodes_course(
+    def _episode_trace(
         self, facts: PolicyFacts, version: int, key: tuple[int, ...], tasks: Sequence[EpisodeTask], stages: int
     ) -> PipelinedRollout[RolloutPart]:
         runs: list[EpisodeRun] = []
 
-        def play(lanes: list[int], mine: Sequence[EpisodeTask]) -> RolloutCoroutine[None]:
-            runs.append((yield from self._episodes.play(facts, mine, key, lanes=lanes)))
+        def play(env_indices: list[int], mine: Sequence[EpisodeTask]) -> RolloutCoroutine[None]:
+            runs.append((yield from self._episodes.play(facts, mine, key, env_indices=env_indices)))
 
         def end() -> RolloutCoroutine[RolloutPart]:
             run = joined(runs)
@@ -161,12 +161,12 @@ class EnvWorker:
                 [episode.record for episode in run.episodes],
                 run.failures,
                 run.env_steps,
-                last_failure=self._lanes.last_failure,
+                last_failure=self._vec_env.last_failure,
             )
 
-        lanes = [part.tolist() for part in np.array_split(np.arange(self._lanes.num_lanes), stages)]
+        env_indices = [part.tolist() for part in np.array_split(np.arange(self._vec_env.num_envs), stages)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(len(tasks)), stages)]
-        return PipelinedRollout([play(*stage) for stage in zip(lanes, shares, strict=True)], end)
+        return PipelinedRollout([play(*stage) for stage in zip(env_indices, shares, strict=True)], end)
 
     def _demonstration(
         self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float
@@ -187,10 +187,10 @@ class EnvWorker:
             runs: list[EpisodeRun] = []
             problem, last_failure = None, ""
             if filmed and video is not None:
-                lanes, collector = self._filming(len(filmed))
-                with lanes.filming(video, [task.start_seed for task in filmed]):
+                vec_env, collector = self._filming(len(filmed))
+                with vec_env.filming(video, [task.start_seed for task in filmed]):
                     runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy)))
-                problem, last_failure = lanes.problem, collector.last_failure
+                problem, last_failure = vec_env.problem, collector.last_failure
             if tasks:
                 evaluator = self._evaluator(len(tasks))
                 runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
@@ -214,32 +214,32 @@ class EnvWorker:
         return PipelinedRollout([], end)
 
     def _evaluator(self, episodes: int) -> EpisodeCollector:
-        if self._evaluation_lanes is None:
+        if self._evaluation_envs is None:
             side_by_side = -(-self._config.evaluation.num_envs // self._config.env.num_workers)
-            lanes = make_vec_env(self._evaluation_env(), max(1, min(side_by_side, episodes)), cores=self._cores)
-            require_alike(self.spaces(), (lanes.observation_space, lanes.action_space), "an evaluation environment")
-            self._evaluation_lanes = self._collector(lanes)
-        return self._evaluation_lanes
+            vec_env = make_vec_env(self._evaluation_env(), max(1, min(side_by_side, episodes)), cores=self._cores)
+            require_alike(self.spaces(), (vec_env.observation_space, vec_env.action_space), "an evaluation environment")
+            self._evaluation_envs = self._collector(vec_env)
+        return self._evaluation_envs
 
     def instructions(self, starts: int) -> list[str]:
         """The different texts of so many starts, before any rollout."""
         return instructions_of(self._env, [stream_seed(self._config.run.seed, "text", n) for n in range(starts)])
 
     def filming_problem(self) -> str | None:
-        """Why evaluation episodes can not be filmed where this worker runs; None where they can."""
+        """Why evaluation episodes cannot be filmed where this worker runs; None where they can."""
         return filming_problem(self._evaluation_env())
 
     def _filming(self, episodes: int) -> tuple[FilmedVecEnv, EpisodeCollector]:
-        """A lane for each filmed episode, made with the first film."""
-        if self._filmed is None or self._filmed[0].num_lanes != episodes:
-            lanes = FilmedVecEnv(self._evaluation_env(), episodes)
-            self._filmed = lanes, self._collector(lanes)
+        """A sub-environment for each filmed episode, made with the first film."""
+        if self._filmed is None or self._filmed[0].num_envs != episodes:
+            env_indices = FilmedVecEnv(self._evaluation_env(), episodes)
+            self._filmed = env_indices, self._collector(env_indices)
         return self._filmed
 
-    def _collector(self, lanes: VecEnv, *, auto_reset: bool = True) -> EpisodeCollector:
+    def _collector(self, vec_env: VecEnv, *, auto_reset: bool = True) -> EpisodeCollector:
         env = self._env
         collector = EpisodeCollector(
-            lanes,
+            vec_env,
             seed=self._config.run.seed,
             chunk=env.num_action_chunks,
             max_failures=env.max_failures,
@@ -251,11 +251,12 @@ class EnvWorker:
 
     def _evaluation_env(self) -> EnvConfig:
         env = evaluation_env(self._config)
-        # A native vector env can not start episodes from given seeds.
+        # A native vector env cannot start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next rollout depends on beside the weights; of whole episodes, which begin anew, next to nothing."""
+        """What the next rollout depends on beside the weights; of whole episodes, which begin again, next to
+        nothing."""
         stepped = {"stepped": self._training.failure_count.stepped}
         return stepped if self._fragments is None else {**self._fragments.state_dict(), **stepped}
 
@@ -281,13 +282,13 @@ class EnvWorker:
 
     def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
         """Of one environment: observation and action."""
-        return self._lanes.observation_space, self._lanes.action_space
+        return self._vec_env.observation_space, self._vec_env.action_space
 
     def vectorization(self) -> str:
         """How this worker steps its environments, and the measurements by which that was chosen."""
         return str(self._choice)
 
     def close(self) -> None:
-        self._lanes.close()
+        self._vec_env.close()
         if self._filmed is not None:
             self._filmed[0].close()

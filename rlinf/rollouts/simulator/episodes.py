@@ -24,7 +24,7 @@ from rlinf.types import Batch, ObservationInputs
 
 _NOISE_BLOCK = 64
 _ATTEMPTS = 3
-_EVALUATION_SLOTS = 16_384
+_EVALUATION_SEATS = 16_384
 MAX_DECISIONS = 10_000
 """Of an episode whose environment has no time limit: it is cut there, which counts as a truncation."""
 
@@ -64,8 +64,8 @@ class EpisodeRun:
 
 
 @dataclass
-class _Slot:
-    """What a lane is busy with."""
+class _Running:
+    """What a sub-environment is busy with."""
 
     task: EpisodeTask
     attempt: int
@@ -77,9 +77,9 @@ class _Slot:
 
 @dataclass(frozen=True)
 class _Decision:
-    """One of all busy lanes: [n, ...] per column, in the order of ``lanes``."""
+    """One of all busy sub-environments: [n, ...] per column, in the order of ``env_indices``."""
 
-    lanes: list[int]
+    env_indices: list[int]
     observations: Arrays
     actions: np.ndarray
     rewards: np.ndarray
@@ -87,11 +87,11 @@ class _Decision:
 
 
 class EpisodeCollector:
-    """Runs lists of episodes on the lanes of one worker."""
+    """Runs lists of episodes on the sub-environments of one worker."""
 
     def __init__(
         self,
-        lanes: VecEnv,
+        vec_env: VecEnv,
         *,
         seed: int,
         chunk: int = 1,
@@ -100,18 +100,18 @@ class EpisodeCollector:
         max_decisions: int = MAX_DECISIONS,
         auto_reset: bool = True,
     ) -> None:
-        self._lanes = lanes
+        self._vec_env = vec_env
         self._seed = seed
         self._chunk = chunk
         self._max_decisions = max_decisions
         self._auto_reset = auto_reset
-        self._tally = EpisodeTally(lanes.num_lanes)
-        self.failure_count = FailureCount(max_failures, lanes.num_lanes, env_id)
+        self._tally = EpisodeTally(vec_env.num_envs)
+        self.failure_count = FailureCount(max_failures, vec_env.num_envs, env_id)
 
     @property
     def last_failure(self) -> str:
         """An account of the newest failure of an environment; empty before the first."""
-        return self._lanes.last_failure
+        return self._vec_env.last_failure
 
     def run(self, policy: ActingPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False) -> EpisodeRun:
         """All of ``tasks`` to their ends, with a policy of this process."""
@@ -124,17 +124,17 @@ class EpisodeCollector:
         key: tuple[int, ...],
         *,
         greedy: bool = False,
-        lanes: Sequence[int] | None = None,
+        env_indices: Sequence[int] | None = None,
     ) -> RolloutCoroutine[EpisodeRun]:
-        """All of ``tasks`` to their ends on some ``lanes`` (None: all).
+        """All of ``tasks`` to their ends on some ``env_indices`` (None: all).
 
         Noise is keyed by (run seed, rollout, row, attempt), the rollout being ``key``; ``greedy`` needs none.
         """
-        usable = range(self._lanes.num_lanes) if lanes is None else lanes
+        usable = range(self._vec_env.num_envs) if env_indices is None else env_indices
         waiting = [(task, 0) for task in reversed(tasks)]
-        busy: dict[int, _Slot] = {}
+        busy: dict[int, _Running] = {}
         history: list[_Decision] = []
-        state = np.zeros((self._lanes.num_lanes, policy.state_size), dtype=np.float32)
+        state = np.zeros((self._vec_env.num_envs, policy.state_size), dtype=np.float32)
         run = EpisodeRun([], Counter(), 0)
         while waiting or busy:
             if waiting and (self._auto_reset or not busy):
@@ -142,20 +142,20 @@ class EpisodeCollector:
             now = sorted(busy)
             if not now:
                 continue
-            observations = {name: leaf[now] for name, leaf in self._lanes.observations.items()}
-            noise = None if greedy else np.stack([self._noise(busy[lane], len(history)) for lane in now])
+            observations = {name: leaf[now] for name, leaf in self._vec_env.observations.items()}
+            noise = None if greedy else np.stack([self._noise(busy[env_index], len(history)) for env_index in now])
             decision: Decision = yield PolicyRequest("decide", (observations, state[now], noise))
             state[now] = decision.state
             rewards, executed, over = self._advance(now, decision.env_actions, busy, len(history), run)
             history.append(_Decision(now, observations, decision.actions, rewards, executed))
-            for lane, outcome in over.items():
-                slot = busy.pop(lane)
+            for env_index, outcome in over.items():
+                timestep = busy.pop(env_index)
                 if outcome is None:
-                    if slot.attempt + 1 < _ATTEMPTS:
-                        waiting.append((slot.task, slot.attempt + 1))
+                    if timestep.attempt + 1 < _ATTEMPTS:
+                        waiting.append((timestep.task, timestep.attempt + 1))
                     continue
                 terminated, record = outcome
-                run.episodes.append(_cut(history, lane, slot, terminated, record))
+                run.episodes.append(_cut(history, env_index, timestep, terminated, record))
             if not busy:
                 history.clear()
         run.episodes.sort(key=lambda episode: episode.task.row)
@@ -165,7 +165,7 @@ class EpisodeCollector:
         self,
         usable: Sequence[int],
         waiting: list[tuple[EpisodeTask, int]],
-        busy: dict[int, _Slot],
+        busy: dict[int, _Running],
         policy: PolicyFacts,
         key: tuple[int, ...],
         greedy: bool,
@@ -173,47 +173,49 @@ class EpisodeCollector:
         first: int,
         run: EpisodeRun,
     ) -> None:
-        """Gives every idle lane the next episode. One that can not be reset is tried again like one that broke."""
-        idle = [lane for lane in usable if lane not in busy][: len(waiting)]
+        """Gives every idle sub-environment the next episode. One that cannot be reset is tried again like one that
+        broke."""
+        idle = [env_index for env_index in usable if env_index not in busy][: len(waiting)]
         if not idle:
             return
         taken = [waiting.pop() for _ in idle]
-        failed = self._lanes.reset(idle, [task.start_seed for task, _ in taken])
+        failed = self._vec_env.reset(idle, [task.start_seed for task, _ in taken])
         self.failure_count.went_well("reset", len(idle) - len(failed))
-        for position, (lane, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
+        for position, (env_index, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
             if position in failed:
-                self._fail("reset", lane, failed[position], run)
+                self._fail("reset", env_index, failed[position], run)
                 if attempt + 1 < _ATTEMPTS:
                     waiting.append((task, attempt + 1))
                 continue
             names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
             noise = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
-            busy[lane] = _Slot(task, attempt, first, noise)
-            state[lane] = 0.0
-            self._tally.clear(lane)
+            busy[env_index] = _Running(task, attempt, first, noise)
+            state[env_index] = 0.0
+            self._tally.clear(env_index)
 
     @staticmethod
-    def _noise(slot: _Slot, now: int) -> np.ndarray:
-        """[noise_size] for the lane's next decision."""
-        assert slot.noise is not None
-        index = (now - slot.first) % _NOISE_BLOCK
+    def _noise(timestep: _Running, now: int) -> np.ndarray:
+        """[noise_size] for the sub-environment's next decision."""
+        assert timestep.noise is not None
+        index = (now - timestep.first) % _NOISE_BLOCK
         if index == 0:
-            slot.block = slot.noise.draw(_NOISE_BLOCK)
-        return slot.block[index]
+            timestep.block = timestep.noise.draw(_NOISE_BLOCK)
+        return timestep.block[index]
 
     def _advance(
-        self, lanes: list[int], actions: np.ndarray, busy: dict[int, _Slot], now: int, run: EpisodeRun
+        self, env_indices: list[int], actions: np.ndarray, busy: dict[int, _Running], now: int, run: EpisodeRun
     ) -> tuple[np.ndarray, np.ndarray, dict[int, tuple[bool, EpisodeRecord] | None]]:
-        """One decision: rewards [n, K], what was carried out [n, K], the lanes that are done (None: it failed)."""
-        rewards = np.zeros((len(lanes), self._chunk))
-        executed = np.zeros((len(lanes), self._chunk), dtype=bool)
+        """One decision: rewards [n, K], what was carried out [n, K], the sub-environments that are done (None: it
+        failed)."""
+        rewards = np.zeros((len(env_indices), self._chunk))
+        executed = np.zeros((len(env_indices), self._chunk), dtype=bool)
         over: dict[int, tuple[bool, EpisodeRecord] | None] = {}
-        place = {lane: position for position, lane in enumerate(lanes)}
-        alive = lanes
+        place = {env_index: position for position, env_index in enumerate(env_indices)}
+        alive = env_indices
         success_now: dict[int, bool] = {}
         for part in range(self._chunk):
-            rows = [place[lane] for lane in alive]
-            result = self._lanes.step(alive, actions[rows, part] if self._chunk > 1 else actions)
+            rows = [place[env_index] for env_index in alive]
+            result = self._vec_env.step(alive, actions[rows, part] if self._chunk > 1 else actions)
             acted = np.ones(len(alive), dtype=bool)
             acted[list(result.failed)] = False
             index = np.asarray(alive)
@@ -227,30 +229,35 @@ class EpisodeCollector:
                 over[alive[position]] = None
                 self._fail("step", alive[position], kind, run)
             for position in np.nonzero((result.terminated | result.truncated) & acted)[0].tolist():
-                lane = alive[position]
-                record = self._tally.finish(lane, busy[lane].task.row, bool(result.success[position]))
-                over[lane] = (bool(result.terminated[position]), record)
+                env_index = alive[position]
+                record = self._tally.finish(env_index, busy[env_index].task.row, bool(result.success[position]))
+                over[env_index] = (bool(result.terminated[position]), record)
             success_now.update(zip(alive, result.success.tolist(), strict=True))
-            alive = [lane for lane in alive if lane not in over]
+            alive = [env_index for env_index in alive if env_index not in over]
             if not alive:
                 break
-        for lane in alive:
-            if now - busy[lane].first + 1 >= self._max_decisions:
-                over[lane] = (False, self._tally.finish(lane, busy[lane].task.row, success_now[lane]))
+        for env_index in alive:
+            if now - busy[env_index].first + 1 >= self._max_decisions:
+                over[env_index] = (
+                    False,
+                    self._tally.finish(env_index, busy[env_index].task.row, success_now[env_index]),
+                )
         return rewards, executed, over
 
-    def _fail(self, attempt: Attempt, lane: int, kind: str, run: EpisodeRun) -> None:
+    def _fail(self, attempt: Attempt, env_index: int, kind: str, run: EpisodeRun) -> None:
         run.failures[kind] += 1
-        self.failure_count.add(attempt, repr(kind), self._lanes.last_failure)
-        self._lanes.restart(lane)
+        self.failure_count.add(attempt, repr(kind), self._vec_env.last_failure)
+        self._vec_env.restart(env_index)
 
 
-def _cut(history: list[_Decision], lane: int, slot: _Slot, terminated: bool, record: EpisodeRecord) -> Episode:
-    """The lane's part of the run's history since the episode began."""
-    mine = [(decision.lanes.index(lane), decision) for decision in history[slot.first :]]
+def _cut(
+    history: list[_Decision], env_index: int, timestep: _Running, terminated: bool, record: EpisodeRecord
+) -> Episode:
+    """The sub-environment's part of the run's history since the episode began."""
+    mine = [(decision.env_indices.index(env_index), decision) for decision in history[timestep.first :]]
     names = list(mine[0][1].observations)
     return Episode(
-        task=slot.task,
+        task=timestep.task,
         observations={name: np.stack([past.observations[name][at] for at, past in mine]) for name in names},
         actions=np.stack([past.actions[at] for at, past in mine]),
         rewards=np.stack([past.rewards[at] for at, past in mine]),
@@ -274,40 +281,42 @@ def trace_of(episode: Episode) -> EpisodeTrace:
 
 
 def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: int) -> RolloutCoroutine[Batch]:
-    """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of slots at a time."""
-    slots = policy.granularity
+    """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of timesteps at a time."""
+    timesteps = policy.granularity
     rows, decisions = len(episodes), max(len(episode.rewards) for episode in episodes)
     executed = _padded([episode.executed for episode in episodes], decisions)
     inputs = ObservationInputs(
         {name: _padded([e.observations[name] for e in episodes], decisions) for name in episodes[0].observations},
         recurrent_state=torch.zeros(rows, policy.state_size) if policy.state_size else None,
         episode_starts=torch.zeros(rows, decisions, dtype=torch.bool) if policy.state_size else None,
-        executed=executed if slots.actions > 1 else None,
+        executed=executed if timesteps.actions > 1 else None,
     )
-    mask, reward_mask = slots.mask(executed), slots.reward_mask(executed)
+    mask, reward_mask = timesteps.mask(executed), timesteps.reward_mask(executed)
     actions = _padded([episode.actions for episode in episodes], decisions)
-    rewards = slots.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(torch.float32)
-    at_once = max(1, _EVALUATION_SLOTS // decisions)
+    rewards = timesteps.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(
+        torch.float32
+    )
+    at_once = max(1, _EVALUATION_SEATS // decisions)
     said: list[torch.Tensor] = []
     for part in torch.arange(rows).split(at_once):
         output = yield PolicyRequest("evaluate", (inputs.select(part), actions[part], mask[part]))
         said.append(output.logprobs)
     logprobs = torch.cat(said)
-    last = slots.spread(reward_mask & (reward_mask.sum(dim=1, keepdim=True) == reward_mask.cumsum(dim=1)))
+    last = timesteps.spread(reward_mask & (reward_mask.sum(dim=1, keepdim=True) == reward_mask.cumsum(dim=1)))
     ended = torch.tensor([episode.terminated for episode in episodes])[:, None]
     return Batch(
         inputs=inputs,
         actions=actions,
         mask=mask,
         rollout_logprobs=torch.where(mask, logprobs, 0.0),
-        rewards=slots.first(rewards),
-        step_rewards=slots.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
+        rewards=timesteps.first(rewards),
+        step_rewards=timesteps.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
         group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),
         policy_version=torch.full(mask.shape, version, dtype=torch.int32),
         terminated=last & ended,
         truncated=last & ~ended,
-        decision_slots=slots.decision_slots,
-        reward_slots=slots.reward_slots,
+        positions_per_decision=timesteps.positions_per_decision,
+        positions_per_reward=timesteps.positions_per_reward,
         metadata={
             "start_seed": [episode.task.start_seed for episode in episodes],
             "success": [episode.record.success_once for episode in episodes],
@@ -315,9 +324,9 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
     )
 
 
-def _padded(columns: Sequence[np.ndarray], slots: int) -> torch.Tensor:
-    """[L, ...] each to one zero-padded tensor [B, slots, ...]."""
-    result = np.zeros((len(columns), slots, *columns[0].shape[1:]), dtype=columns[0].dtype)
+def _padded(columns: Sequence[np.ndarray], timesteps: int) -> torch.Tensor:
+    """[L, ...] each to one zero-padded tensor [B, timesteps, ...]."""
+    result = np.zeros((len(columns), timesteps, *columns[0].shape[1:]), dtype=columns[0].dtype)
     for row, column in enumerate(columns):
         result[row, : len(column)] = column
     return torch.from_numpy(result)

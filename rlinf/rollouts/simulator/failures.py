@@ -34,8 +34,8 @@ class FailureCount:
         self.total = 0
         self._env_id = env_id
         self._most = max_failures
-        self._most_in_vain = min(max_failures, max(_FEW, num_envs))
-        self._in_vain: Counter[Attempt] = Counter()
+        self._longest_streak = min(max_failures, max(_FEW, num_envs))
+        self._failures_in_a_row: Counter[Attempt] = Counter()
         self._went_well: set[Attempt] = set()
 
     @property
@@ -59,11 +59,11 @@ class FailureCount:
             EnvFailureError: that was one too many.
         """
         self.total += 1
-        self._in_vain[attempt] += 1
-        if attempt not in self._went_well and self._in_vain[attempt] > self._most_in_vain:
+        self._failures_in_a_row[attempt] += 1
+        if attempt not in self._went_well and self._failures_in_a_row[attempt] > self._longest_streak:
             raise EnvFailureError(
-                f"{self._env_id}: {account}\nThe environment never made a single step: {self._in_vain[attempt]} "
-                f"{attempt}s failed (last: {last}), and none went well. {_LOOK}"
+                f"{self._env_id}: {account}\nThe environment never made a single step: "
+                f"{self._failures_in_a_row[attempt]} {attempt}s failed (last: {last}), and none went well. {_LOOK}"
             )
         if self.total > self._most:
             raise too_many_failures(self._env_id, f"{self.total} failed (last: {last})", self._most, account)

@@ -1,7 +1,8 @@
-"""Fragments: a fixed number of decisions of every lane, several episodes in a row (PPO's layout, and SAC's).
+"""Fragments: a fixed number of decisions of every sub-environment, several episodes in a row (PPO's layout, and SAC's).
 
-Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, lane, number of the episode), and
-each decision's noise is drawn from (run seed, rollout, lane): a lane's history does not depend on who runs beside it.
+Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, sub-environment, number of the
+episode), and each decision's noise is drawn from (run seed, rollout, sub-environment): a sub-environment's history does
+not depend on who runs beside it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rlinf.types import Batch, ObservationInputs, PolicyOutput
 
 @dataclass
 class Columns:
-    """Decisions by lanes [T, N, ...], time first while they are filled."""
+    """Decisions by sub-environments [T, N, ...], time first while they are filled."""
 
     noise: np.ndarray
     before: np.ndarray
@@ -41,19 +42,20 @@ class Columns:
     starts: np.ndarray
     """[T, N]: the first decision of an episode."""
     finals: list[tuple[int, int, int, Arrays]] = field(default_factory=list)
-    """(decision, lane, action of the chunk, observation after it) of every truncation."""
+    """(decision, sub-environment, action of the chunk, observation after it) of every truncation."""
     next_observations: Arrays | None = None
     episodes: list[EpisodeRecord] = field(default_factory=list)
     env_steps: int = 0
 
 
 class FragmentCollector:
-    """Drives all lanes of one worker. ``lane_ids`` are their numbers among all lanes of the run."""
+    """Drives all sub-environments of one worker. ``global_indices`` are their numbers among all sub-environments of
+    the run."""
 
     def __init__(
         self,
-        lanes: VecEnv,
-        lane_ids: range,
+        vec_env: VecEnv,
+        global_indices: range,
         *,
         seed: int,
         num_steps: int,
@@ -63,20 +65,20 @@ class FragmentCollector:
         next_observations: bool = False,
         stages: int = 1,
     ) -> None:
-        self._lanes = lanes
-        self._lane_ids = lane_ids
+        self._vec_env = vec_env
+        self._global_indices = global_indices
         self._seed = seed
         self._num_steps = num_steps
         self._chunk = chunk
         self._keep_next = next_observations
-        count = lanes.num_lanes
+        count = vec_env.num_envs
         self.failure_count = FailureCount(max_failures, count, env_id)
         self._all = list(range(count))
         self._episode = np.full(count, -1, dtype=np.int64)
         self._fresh = np.ones(count, dtype=bool)  # the next decision is the first of its episode
         self._tally = EpisodeTally(count)
         self.stages = [part.tolist() for part in np.array_split(np.arange(count), stages)]
-        """The lanes that decide together; each stage goes at its own pace."""
+        """The sub-environments that decide together; each stage goes at its own pace."""
         self._history = StagedHistory(self.stages)
         self._state: np.ndarray | None = None
         self._failures: Counter[str] = Counter()
@@ -90,24 +92,25 @@ class FragmentCollector:
         return self._allocate(policy, key)
 
     def fill(self, policy: PolicyFacts, columns: Columns, stage: int) -> RolloutCoroutine[None]:
-        """All decisions of the lanes of one stage."""
-        for slot in range(self._num_steps):
-            yield from self._decide(columns, slot, stage)
+        """All decisions of the sub-environments of one stage."""
+        for timestep in range(self._num_steps):
+            yield from self._decide(columns, timestep, stage)
 
     def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[RolloutPart]:
         """The batch, once all stages are filled."""
         batch = yield from self._batch(policy, columns, version)
-        newest = self._lanes.last_failure
+        newest = self._vec_env.last_failure
         return RolloutPart(batch, columns.episodes, self._failures, columns.env_steps, last_failure=newest)
 
     def _allocate(self, policy: PolicyFacts, key: tuple[int, ...]) -> Columns:
         assert self._state is not None
         streams = (
-            NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", *key, lane) for lane in self._lane_ids
+            NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", *key, env_index)
+            for env_index in self._global_indices
         )
         lead = (self._num_steps, len(self._all))
         parts = (*lead, self._chunk)
-        space = self._lanes.observation_space
+        space = self._vec_env.observation_space
         return Columns(
             noise=np.stack([stream.draw(self._num_steps) for stream in streams], axis=1),
             before=self._state.copy(),
@@ -121,32 +124,32 @@ class FragmentCollector:
             next_observations=empty_leaves(space, lead) if self._keep_next else None,
         )
 
-    def _decide(self, columns: Columns, slot: int, stage: int) -> RolloutCoroutine[None]:
-        """One decision of the lanes of a stage, its chunk of steps, and the resets that follow."""
+    def _decide(self, columns: Columns, timestep: int, stage: int) -> RolloutCoroutine[None]:
+        """One decision of the sub-environments of a stage, its chunk of steps, and the resets that follow."""
         assert self._state is not None
-        lanes = self.stages[stage]
+        env_indices = self.stages[stage]
         # With a single stage everything is taken as it lies, which spares cheap environments most of their cost.
-        mine: Any = slice(None) if len(self.stages) == 1 else np.asarray(lanes)
-        observations = {name: leaf[mine] for name, leaf in self._lanes.observations.items()}
+        mine: Any = slice(None) if len(self.stages) == 1 else np.asarray(env_indices)
+        observations = {name: leaf[mine] for name, leaf in self._vec_env.observations.items()}
         for name, leaf in observations.items():
-            columns.observations[name][slot, mine] = leaf
+            columns.observations[name][timestep, mine] = leaf
         fresh = self._fresh[mine]
-        columns.starts[slot, mine] = fresh
+        columns.starts[timestep, mine] = fresh
         state = self._state[mine]
         if state.size:
             state = np.where(fresh[:, None], np.float32(0.0), state)
         self._fresh[mine] = False
-        decision: Decision = yield PolicyRequest("decide", (observations, state, columns.noise[slot, mine]))
-        columns.actions[slot, mine], self._state[mine] = decision.actions, decision.state
+        decision: Decision = yield PolicyRequest("decide", (observations, state, columns.noise[timestep, mine]))
+        columns.actions[timestep, mine], self._state[mine] = decision.actions, decision.state
         actions = decision.env_actions
         self._history.append(stage, actions)
         if self._chunk == 1:
-            self._advance(columns, (slot, 0), lanes, actions)
+            self._advance(columns, (timestep, 0), env_indices, actions)
             return
-        alive = list(range(len(lanes)))
+        alive = list(range(len(env_indices)))
         for part in range(self._chunk):
-            self._advance(columns, (slot, part), [lanes[at] for at in alive], actions[alive, part])
-            alive = [at for at in alive if not self._fresh[lanes[at]]]
+            self._advance(columns, (timestep, part), [env_indices[at] for at in alive], actions[alive, part])
+            alive = [at for at in alive if not self._fresh[env_indices[at]]]
             if not alive:
                 break
 
@@ -154,26 +157,26 @@ class FragmentCollector:
         self,
         columns: Columns,
         place: tuple[int, int],
-        lanes: list[int],
+        env_indices: list[int],
         actions: np.ndarray,
     ) -> None:
-        """One environment step of ``lanes``; ends, failures and the observation that follows are entered.
+        """One environment step of ``env_indices``; ends, failures and the observation that follows are entered.
 
         ``place``: the decision, and the number of this action in its chunk.
         """
-        result = self._lanes.step(lanes, actions)
-        slot, part = place
-        index = np.asarray(lanes)
+        result = self._vec_env.step(env_indices, actions)
+        timestep, part = place
+        index = np.asarray(env_indices)
         if result.idle is not None and result.idle.any():
             self._fresh[index[result.idle]] = True
-        acted = np.ones(len(lanes), dtype=bool) if result.idle is None else ~result.idle
+        acted = np.ones(len(env_indices), dtype=bool) if result.idle is None else ~result.idle
         acted[list(result.failed)] = False
-        columns.mask[slot, index[acted], part] = True
-        columns.rewards[slot, index[acted], part] = result.rewards[acted]
+        columns.mask[timestep, index[acted], part] = True
+        columns.rewards[timestep, index[acted], part] = result.rewards[acted]
         self._tally.add(index, result, acted)
         if columns.next_observations is not None:
-            for name, leaf in self._lanes.observations.items():
-                columns.next_observations[name][slot, index] = leaf[index]
+            for name, leaf in self._vec_env.observations.items():
+                columns.next_observations[name][timestep, index] = leaf[index]
         done = (result.terminated | result.truncated) & acted
         stepped = int(acted.sum())
         columns.env_steps += stepped
@@ -182,52 +185,57 @@ class FragmentCollector:
             return
         over: list[int] = []
         for position in np.nonzero(done)[0].tolist():
-            lane = lanes[position]
-            columns.terminated[slot, lane, part] = result.terminated[position]
+            env_index = env_indices[position]
+            columns.terminated[timestep, env_index, part] = result.terminated[position]
             if result.truncated[position] and not result.terminated[position]:
-                columns.truncated[slot, lane, part] = True
-                final = {name: leaf[lane].copy() for name, leaf in self._lanes.observations.items()}
-                columns.finals.append((slot, lane, part, final))
-            columns.episodes.append(self._tally.finish(lane, self._lane_ids[lane], bool(result.success[position])))
-            over.append(lane)
+                columns.truncated[timestep, env_index, part] = True
+                final = {name: leaf[env_index].copy() for name, leaf in self._vec_env.observations.items()}
+                columns.finals.append((timestep, env_index, part, final))
+            columns.episodes.append(
+                self._tally.finish(env_index, self._global_indices[env_index], bool(result.success[position]))
+            )
+            over.append(env_index)
         for position, kind in result.failed.items():
-            self._drop(columns, place, lanes[position], kind)
-            over.append(lanes[position])
+            self._drop(columns, place, env_indices[position], kind)
+            over.append(env_indices[position])
         self._begin(over)
 
-    def _drop(self, columns: Columns, place: tuple[int, int], lane: int, kind: str) -> None:
-        """Takes the broken episode's slots out of the batch and the environment out of service."""
-        slot, part = place
-        starts = np.nonzero(columns.starts[: slot + 1, lane])[0]
+    def _drop(self, columns: Columns, place: tuple[int, int], env_index: int, kind: str) -> None:
+        """Takes the broken episode's timesteps out of the batch and the environment out of service."""
+        timestep, part = place
+        starts = np.nonzero(columns.starts[: timestep + 1, env_index])[0]
         first = int(starts[-1]) if len(starts) else 0
-        columns.mask[first : slot + 1, lane] = False
-        columns.truncated[slot, lane, part] = True
-        columns.rewards[first : slot + 1, lane] = 0.0
-        self._tally.clear(lane)
-        self._fail("step", lane, kind)
+        columns.mask[first : timestep + 1, env_index] = False
+        columns.truncated[timestep, env_index, part] = True
+        columns.rewards[first : timestep + 1, env_index] = 0.0
+        self._tally.clear(env_index)
+        self._fail("step", env_index, kind)
 
-    def _fail(self, attempt: Attempt, lane: int, kind: str) -> None:
+    def _fail(self, attempt: Attempt, env_index: int, kind: str) -> None:
         self._failures[kind] += 1
-        self.failure_count.add(attempt, f"{kind!r} in env {self._lane_ids[lane]}", self._lanes.last_failure)
-        self._lanes.restart(lane)
+        self.failure_count.add(
+            attempt, f"{kind!r} in env {self._global_indices[env_index]}", self._vec_env.last_failure
+        )
+        self._vec_env.restart(env_index)
 
-    def _begin(self, lanes: list[int]) -> None:
-        """A new episode in each of ``lanes``; one that can not even be reset fails and is tried with the next seed."""
-        while lanes:
-            self._episode[lanes] += 1
-            self._fresh[lanes] = True
-            self._history.begin(lanes)
-            failed = self._lanes.reset(lanes, [self._episode_seed(lane) for lane in lanes])
-            self.failure_count.went_well("reset", len(lanes) - len(failed))
+    def _begin(self, env_indices: list[int]) -> None:
+        """A new episode in each of ``env_indices``; one that cannot even be reset fails and is tried with the next
+        seed."""
+        while env_indices:
+            self._episode[env_indices] += 1
+            self._fresh[env_indices] = True
+            self._history.begin(env_indices)
+            failed = self._vec_env.reset(env_indices, [self._episode_seed(env_index) for env_index in env_indices])
+            self.failure_count.went_well("reset", len(env_indices) - len(failed))
             for position, kind in failed.items():
-                self._fail("reset", lanes[position], kind)
-            lanes = [lanes[position] for position in failed]
+                self._fail("reset", env_indices[position], kind)
+            env_indices = [env_indices[position] for position in failed]
 
-    def _episode_seed(self, lane: int) -> int:
-        return stream_seed(self._seed, "episode", self._lane_ids[lane], int(self._episode[lane]))
+    def _episode_seed(self, env_index: int) -> int:
+        return stream_seed(self._seed, "episode", self._global_indices[env_index], int(self._episode[env_index]))
 
     def _batch(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Batch]:
-        slots, executed = policy.granularity, _rows(columns.mask)
+        timesteps, executed = policy.granularity, _rows(columns.mask)
         inputs = ObservationInputs(
             {name: _rows(leaf) for name, leaf in columns.observations.items()},
             {name: _rows(leaf) for name, leaf in (columns.next_observations or {}).items()},
@@ -235,7 +243,7 @@ class FragmentCollector:
             episode_starts=_rows(columns.starts) if policy.state_size else None,
             executed=executed if self._chunk > 1 else None,
         )
-        actions, mask = _rows(columns.actions), slots.mask(executed)
+        actions, mask = _rows(columns.actions), timesteps.mask(executed)
         said: PolicyOutput = yield PolicyRequest("evaluate", (inputs, actions, mask))
         bootstrap = None
         if said.values is not None:
@@ -245,39 +253,41 @@ class FragmentCollector:
             actions=actions,
             mask=mask,
             rollout_logprobs=said.logprobs,
-            rewards=slots.first(slots.rewards(_rows(columns.rewards), executed)).to(torch.float32),
-            group_ids=torch.tensor(list(self._lane_ids), dtype=torch.int64),
+            rewards=timesteps.first(timesteps.rewards(_rows(columns.rewards), executed)).to(torch.float32),
+            group_ids=torch.tensor(list(self._global_indices), dtype=torch.int64),
             policy_version=torch.full(mask.shape, version, dtype=torch.int32),
-            terminated=slots.spread(slots.flags(_rows(columns.terminated))),
-            truncated=slots.spread(slots.flags(_rows(columns.truncated))),
+            terminated=timesteps.spread(timesteps.flags(_rows(columns.terminated))),
+            truncated=timesteps.spread(timesteps.flags(_rows(columns.truncated))),
             old_values=said.values,
             bootstrap_values=bootstrap,
-            decision_slots=slots.decision_slots,
-            reward_slots=slots.reward_slots,
+            positions_per_decision=timesteps.positions_per_decision,
+            positions_per_reward=timesteps.positions_per_reward,
         )
 
     def _bootstrap(
         self, policy: PolicyFacts, columns: Columns, inputs: ObservationInputs
     ) -> RolloutCoroutine[torch.Tensor]:
-        """Values [N, slots] of the observations after truncated slots and after the last slot; 0 elsewhere."""
+        """Values [N, timesteps] of the observations after truncated timesteps and after the last timestep; 0
+        elsewhere."""
         rewards = policy.granularity.decision_rewards
-        places = [(lane, slot, min(part, rewards - 1)) for slot, lane, part, _ in columns.finals]
+        places = [(env_index, timestep, min(part, rewards - 1)) for timestep, env_index, part, _ in columns.finals]
         finals = len(places)
-        places += [(lane, self._num_steps - 1, rewards - 1) for lane in self._all]
+        places += [(env_index, self._num_steps - 1, rewards - 1) for env_index in self._all]
         leaves: dict[str, torch.Tensor] = {}
-        for name, newest in self._lanes.observations.items():
+        for name, newest in self._vec_env.observations.items():
             kept = [final[name] for _, _, _, final in columns.finals]
             leaves[name] = torch.from_numpy(np.concatenate([np.stack(kept), newest]) if kept else newest.copy())
-        rows, slots, parts = torch.tensor(places).unbind(1)
+        rows, timesteps, parts = torch.tensor(places).unbind(1)
         shape = torch.Size((len(self._all), self._num_steps))
         state = torch.zeros(shape.numel(), 0)
         if policy.state_size:
             state = yield PolicyRequest("states", (inputs, shape))
-        values = yield PolicyRequest("values", (leaves, state.unflatten(0, shape)[rows, slots]))
+        values = yield PolicyRequest("values", (leaves, state.unflatten(0, shape)[rows, timesteps]))
         result = torch.zeros(*shape, rewards)
         result[:, -1, -1] = values[finals:]
-        # Where a lane was cut in its last slot, its final observation counts, not the first one of the new episode.
-        result[rows[:finals], slots[:finals], parts[:finals]] = values[:finals]
+        # Where a sub-environment was cut in its last timestep, its final observation counts, not the first one of the
+        # new episode.
+        result[rows[:finals], timesteps[:finals], parts[:finals]] = values[:finals]
         return policy.granularity.spread(result.flatten(1))
 
     def skip_episodes(self, count: int) -> None:
@@ -294,31 +304,31 @@ class FragmentCollector:
             "totals": self._tally.totals.copy(),
             "lengths": self._tally.lengths.copy(),
             "succeeded": self._tally.succeeded.copy(),
-            "told": self._tally.told.copy(),
+            "told": self._tally.has_success.copy(),
             "failures": self.failure_count.total,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Rebuilds every lane: reset with the episode's seed, then the recorded actions again."""
+        """Rebuilds every sub-environment: reset with the episode's seed, then the recorded actions again."""
         self.failure_count.total = state["failures"]
         if state["recurrent_state"] is None:
             return
         self._episode[:] = state["episode"]
         self._state = state["recurrent_state"].copy()
         self._history.begin(self._all)
-        self._lanes.reset(self._all, [self._episode_seed(lane) for lane in self._all])
+        self._vec_env.reset(self._all, [self._episode_seed(env_index) for env_index in self._all])
         self._history.load(state["actions"])
-        for lane, actions in enumerate(state["actions"]):
+        for env_index, actions in enumerate(state["actions"]):
             for action in actions:
                 for part in action if self._chunk > 1 else [action]:
-                    self._lanes.step([lane], part[None])
+                    self._vec_env.step([env_index], part[None])
         self._fresh[:] = state["fresh"]
         self._tally.totals[:] = state["totals"]
         self._tally.lengths[:] = state["lengths"]
         self._tally.succeeded[:] = state["succeeded"]
-        self._tally.told[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
+        self._tally.has_success[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
 
 
-def _rows(slots_by_lanes: np.ndarray) -> torch.Tensor:
+def _rows(by_time: np.ndarray) -> torch.Tensor:
     """[T, N, ...] to a contiguous tensor [N, T, ...]."""
-    return torch.from_numpy(np.ascontiguousarray(np.swapaxes(slots_by_lanes, 0, 1)))
+    return torch.from_numpy(np.ascontiguousarray(np.swapaxes(by_time, 0, 1)))

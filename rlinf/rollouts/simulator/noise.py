@@ -1,7 +1,7 @@
 """Noise for decisions, as numpy arrays.
 
-While stepping only actions are needed. Log-probabilities and values come afterwards, from one evaluation of all slots
-together, which costs a fraction of asking for them at every step.
+While stepping only actions are needed. Log-probabilities and values come afterwards, from one evaluation of all
+timesteps together, which costs a fraction of asking for them at every step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from rlinf.streams import stream_seed
 
 
 class NoiseStream:
-    """Noise of one lane or one episode: a function of its keys and of how often it was drawn from, of nothing else."""
+    """Noise of one sub-environment or one episode: a function of its keys and of how often it was drawn from, of
+    nothing else."""
 
     def __init__(self, kind: str, size: int, seed: int, *keys: int | str) -> None:
         self._generator = np.random.Generator(np.random.Philox(stream_seed(seed, *keys)))

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class WorkerMessage(Generic[Result]):
-    """What a course wants next."""
+    """What a pipelined rollout wants next."""
 
     questions: list[tuple[int, PolicyRequest]]
     """(stage, question); empty while another stage's question is still open."""

@@ -17,13 +17,13 @@ class EpisodeRecord:
     """One finished episode; numbers are before any normalisation."""
 
     key: int
-    """Lane (fragments) or row (whole episodes, evaluation) that it ran in."""
+    """Sub-environment (fragments) or row (whole episodes, evaluation) that it ran in."""
     total: float
     """Undiscounted return."""
     length: int
     """Environment steps."""
     success_once: bool | None
-    """The success flag was up at any step; None where the environment told no success in the whole episode."""
+    """The success flag was up at any step; None where the environment reported no success in the whole episode."""
     success_at_end: bool | None
     """It was up at the last step; None likewise."""
 
@@ -55,46 +55,47 @@ class RolloutPart:
     """An account of the newest failure of an environment; empty where none has failed."""
 
 
-def tell_success(records: Sequence[EpisodeRecord]) -> bool:
+def report_success(records: Sequence[EpisodeRecord]) -> bool:
     """Whether their environments know of success at all. An episode that says nothing of it has failed then."""
     return any(record.success_once is not None for record in records)
 
 
 def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
-    """Means over the records, and how many there were; without any, only the count. No success where none is told."""
+    """Means over the records, and how many there were; without any, only the count. No success where none is
+    reported."""
     metrics: Metrics = {f"{prefix}/episodes": float(len(records))}
     if records:
         metrics[f"{prefix}/return"] = float(np.mean([r.total for r in records]))
         metrics[f"{prefix}/episode_len"] = float(np.mean([r.length for r in records]))
-    if tell_success(records):
+    if report_success(records):
         metrics[f"{prefix}/success_once"] = float(np.mean([bool(r.success_once) for r in records]))
         metrics[f"{prefix}/success_at_end"] = float(np.mean([bool(r.success_at_end) for r in records]))
     return metrics
 
 
 class EpisodeTally:
-    """Running return, length and success of N lanes, turned into a record when an episode ends."""
+    """Running return, length and success of N sub-environments, turned into a record when an episode ends."""
 
-    def __init__(self, num_lanes: int) -> None:
-        self.totals = np.zeros(num_lanes)
-        self.lengths = np.zeros(num_lanes, dtype=np.int64)
-        self.succeeded = np.zeros(num_lanes, dtype=bool)
-        self.told = np.zeros(num_lanes, dtype=bool)
+    def __init__(self, num_envs: int) -> None:
+        self.totals = np.zeros(num_envs)
+        self.lengths = np.zeros(num_envs, dtype=np.int64)
+        self.succeeded = np.zeros(num_envs, dtype=bool)
+        self.has_success = np.zeros(num_envs, dtype=bool)
 
-    def add(self, lanes: np.ndarray, result: StepResult, acted: np.ndarray) -> None:
-        """One step of distinct ``lanes`` [n], as far as they ``acted`` [n]."""
-        lanes = lanes[acted]
-        self.totals[lanes] += result.rewards[acted]
-        self.lengths[lanes] += 1
-        self.succeeded[lanes] |= result.success[acted]
-        self.told[lanes] |= result.told[acted]
+    def add(self, env_indices: np.ndarray, result: StepResult, acted: np.ndarray) -> None:
+        """One step of distinct ``env_indices`` [n], as far as they ``acted`` [n]."""
+        env_indices = env_indices[acted]
+        self.totals[env_indices] += result.rewards[acted]
+        self.lengths[env_indices] += 1
+        self.succeeded[env_indices] |= result.success[acted]
+        self.has_success[env_indices] |= result.has_success[acted]
 
-    def finish(self, lane: int, key: int, success_now: bool) -> EpisodeRecord:
-        success = (bool(self.succeeded[lane]), success_now) if self.told[lane] else (None, None)
-        record = EpisodeRecord(key, float(self.totals[lane]), int(self.lengths[lane]), *success)
-        self.clear(lane)
+    def finish(self, env_index: int, key: int, success_now: bool) -> EpisodeRecord:
+        success = (bool(self.succeeded[env_index]), success_now) if self.has_success[env_index] else (None, None)
+        record = EpisodeRecord(key, float(self.totals[env_index]), int(self.lengths[env_index]), *success)
+        self.clear(env_index)
         return record
 
-    def clear(self, lane: int) -> None:
-        self.totals[lane], self.lengths[lane] = 0.0, 0
-        self.succeeded[lane] = self.told[lane] = False
+    def clear(self, env_index: int) -> None:
+        self.totals[env_index], self.lengths[env_index] = 0.0, 0
+        self.succeeded[env_index] = self.has_success[env_index] = False

@@ -1,4 +1,4 @@
-"""Rewards divided by the running standard deviation of the discounted return, lane by lane."""
+"""Rewards divided by the running standard deviation of the discounted return, sub-environment by sub-environment."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rlinf.types import Batch
 class RewardNormalizer:
     """Scales, does not shift: a shift would change which policy is best where episodes can end early.
 
-    The discounted return of a lane goes on from fragment to fragment and starts anew after an episode's end.
+    The discounted return of a sub-environment goes on from fragment to fragment and restarts after an episode's end.
     """
 
     def __init__(self, gamma: float, clip: float = 10.0) -> None:
         self._gamma, self._clip = gamma, clip
         self._mean, self._m2, self._count = 0.0, 0.0, 0.0
-        self._running: torch.Tensor | None = None  # [B] discounted return of every lane
+        self._running: torch.Tensor | None = None  # [B] discounted return of every sub-environment
 
     def __call__(self, batch: Batch) -> Batch:
         """Takes rewards [B, T] into the statistics, then scales them."""
@@ -31,10 +31,10 @@ class RewardNormalizer:
         if running is None or len(running) != batch.num_rows:
             running = torch.zeros(batch.num_rows, dtype=torch.float64)
         returns = torch.empty_like(rewards)
-        for slot in range(batch.num_slots):
-            running = self._gamma * running + rewards[:, slot]
-            returns[:, slot] = running
-            running = torch.where(ended[:, slot], 0.0, running)
+        for timestep in range(batch.num_positions):
+            running = self._gamma * running + rewards[:, timestep]
+            returns[:, timestep] = running
+            running = torch.where(ended[:, timestep], 0.0, running)
         self._running = running
         self._merge(returns[batch.mask])
         scale = max((self._m2 / max(self._count, 1.0)) ** 0.5, 1e-4)

@@ -60,7 +60,7 @@ class VectorRollout:
         started = time.perf_counter()
         parts: list[RolloutPart] = []
         batch: Batch | None = None
-        # A replay buffer takes a step without a valid slot, too: what was there before does not go on in the next.
+        # A replay buffer takes a step without a valid timestep, too: what was there before does not go on in the next.
         while batch is None or not bool(batch.mask.any() or is_off_policy(self._config)):
             newest = self._collected(step, round)
             parts += newest
@@ -179,8 +179,8 @@ class VectorRollout:
             self._normalizer.load_state_dict(state["normalizer"])
 
 
-def lane_ranges(num_envs: int, workers: int) -> list[range]:
-    """The lanes of each worker: consecutive, sizes differing by one at most."""
+def env_ranges(num_envs: int, workers: int) -> list[range]:
+    """The sub-environments of each worker: consecutive, sizes differing by one at most."""
     if workers > num_envs:
         raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
     edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]

@@ -97,8 +97,10 @@ def _conversation(place: str, row: object) -> Conversation:
     else:
         prompt, response = (_one_of(place, row, names) for names in (PROMPTS, RESPONSES))
         asked = _messages(place, prompt, imitated=False) if isinstance(prompt, list) else [_text(place, "user", prompt)]
-        told = _messages(place, response) if isinstance(response, list) else [_text(place, "assistant", response)]
-        messages = [*asked, *told]
+        has_success = (
+            _messages(place, response) if isinstance(response, list) else [_text(place, "assistant", response)]
+        )
+        messages = [*asked, *has_success]
     if not any(message.imitated for message in messages):
         raise ConversationError(f"{place}: there is no answer of the assistant to imitate")
     if messages[0].role == "assistant":

@@ -110,8 +110,8 @@ class TextEnvWorker:
         """Responses in some of the conversations that :meth:`reset` started last; the others wait.
 
         An environment that steps all rows together takes "" for the others, so they must have ended. One that has
-        ``mark_cut`` is told which responses the length limit ended. One that hangs is thrown away: the conversations
-        have to be started again.
+        ``mark_cut`` is reported which responses the length limit ended. One that hangs is thrown away: the
+        conversations have to be started again.
         """
         began = time.perf_counter()
         env = self._env(split)

@@ -53,7 +53,7 @@ class ConversationEncoder:
         self._marks = frozenset({*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder})
 
     def encode(self, conversation: Conversation) -> Encoded:
-        """Raises ConversationError where the template can not render it, or leaves an answer out."""
+        """Raises ConversationError where the template cannot render it, or leaves an answer out."""
         messages = list(conversation.messages)
         if self.system_prompt is not None and messages[0].role != "system":
             messages.insert(0, Message("system", self.system_prompt, False))

@@ -80,7 +80,7 @@ class OverSamplingRollout(TextRollout):
                 row.group = place
         clock.add("time/env_reset_s", began)
         rows = [row for group in groups for row in group.rows]
-        self.hear("train", rows, self._until_enough(groups, clock), clock)
+        self.apply_feedback("train", rows, self._until_enough(groups, clock), clock)
         complete = [group for group in groups if group.complete][: self.prompts]
         taken = {id(group) for group in complete}
         self.kept = [group for group in groups if id(group) not in taken]
@@ -106,7 +106,7 @@ class OverSamplingRollout(TextRollout):
             if completion.finish_reason == "abort":
                 group.begun[row.sample] = whole
                 continue
-            row.speak(whole, self.renderer)
+            row.append_response(whole, self.renderer)
             yield row.response(place)
 
     def _open_requests(self, groups: Sequence[OpenGroup]) -> tuple[list[SampleRequest], list[list[int]]]:

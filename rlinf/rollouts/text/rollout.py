@@ -122,7 +122,7 @@ class TextRollout:
         batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
         metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
-            batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_slots))
+            batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_positions))
         if "greedy_rewards" in self.extra_columns:
             task_ids = [row.task_id for row in done.rows if row.sample == 0]
             baselines, tokens = self._greedy_rewards(task_ids, self._key(step, round))
@@ -158,7 +158,7 @@ class TextRollout:
         rows = self.open_rows(split, task_ids, samples)
         clock.add("time/env_reset_s", began)
         for turn in range(self.max_turns):
-            self.hear(split, rows, self._answers(rows, turn, params, key, clock), clock)
+            self.apply_feedback(split, rows, self._answers(rows, turn, params, key, clock), clock)
             if all(row.done for row in rows):
                 break
         for row in rows:
@@ -183,7 +183,7 @@ class TextRollout:
             for place, task in enumerate(repeated)
         ]
 
-    def hear(self, split: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
+    def apply_feedback(self, split: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
         """What the environment says to ``responses`` goes into their rows, as they come."""
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
@@ -213,7 +213,7 @@ class TextRollout:
             place = takers[completion.request_id][completion.sample_index - request.first_sample]
             if completion.finish_reason == "length" and request.params.max_new_tokens < params.max_new_tokens:
                 completion = replace(completion, finish_reason="conversation_length")
-            rows[place].speak(completion, self.renderer)
+            rows[place].append_response(completion, self.renderer)
             yield rows[place].response(place)
 
     def _requests(

@@ -44,10 +44,10 @@ class Row:
     mask: list[bool] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
     rewards: dict[int, float] = field(default_factory=dict)
-    """Slot -> reward: what the environment gave for the turn that ended there."""
+    """Position -> reward: what the environment gave for the turn that ended there."""
     step_rewards: dict[int, float] = field(default_factory=dict)
     anchors: dict[int, int] = field(default_factory=dict)
-    """First slot of a turn -> the state it answers, as a number: equal where the environment said the same."""
+    """First position of a turn -> the state it answers, as a number: equal where the environment said the same."""
     answers: list[str] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     """The conversation after the prompt: the tokens of all turns are ``tokens``."""
@@ -60,7 +60,7 @@ class Row:
     lost: bool = False
     """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
     _turn_start: int = 0
-    _heard: str | None = None
+    _last_observation: str | None = None
     """What the environment said last; None before its first answer to a turn."""
 
     @property
@@ -76,7 +76,7 @@ class Row:
         """Whether a limit on tokens ended it."""
         return self.finish_reason in ("length", "conversation_length")
 
-    def speak(self, completion: Completion, renderer: PromptRenderer) -> None:
+    def append_response(self, completion: Completion, renderer: PromptRenderer) -> None:
         """The policy's next turn, up to a stop text."""
         completion = renderer.until_stop(completion)
         self.tokens += completion.token_ids
@@ -88,10 +88,13 @@ class Row:
         self.turns.append(Turn("policy", renderer.role("policy"), self.answers[-1], len(completion.token_ids)))
         self._turn_start = len(self.tokens) - len(completion.token_ids)
         if completion.token_ids:
-            self.anchors[self._turn_start] = _state_id(self.prompt_text if self._heard is None else self._heard)
+            self.anchors[self._turn_start] = _state_id(
+                self.prompt_text if self._last_observation is None else self._last_observation
+            )
 
     def response(self, place: int) -> Response:
-        """The turn that :meth:`speak` added, as the environment reads it; ``place`` is that of the conversation."""
+        """The turn that :meth:`append_response` added, as the environment reads it; ``place`` is that of the
+        conversation."""
         return Response(place, self.answers[-1], self.cut_by_length)
 
     def read(
@@ -104,7 +107,7 @@ class Row:
         renderer: PromptRenderer,
         truncated: bool = False,
     ) -> None:
-        """The environment's answer to the turn that :meth:`speak` added; ``truncated``: it was cut there."""
+        """The environment's answer to the turn that :meth:`append_response` added; ``truncated``: it was cut there."""
         self.facts = facts
         if self.tokens:
             self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + reward
@@ -114,7 +117,7 @@ class Row:
             if truncated and not self.cut_by_length:
                 self.finish_reason = "turns"
             return
-        self._heard = observation
+        self._last_observation = observation
         added = renderer.continuation(observation, after=self.tokens[-1] if self.tokens else None)
         self.tokens += added
         self.logprobs += [0.0] * len(added)
@@ -134,7 +137,7 @@ class Row:
         self.facts, self.finish_reason, self.done, self.lost = {}, "env_timeout", True, True
 
     def _place_steps(self, renderer: PromptRenderer) -> None:
-        """Character offsets of the environment's steps, as slots: a step ends in the token that completes its text.
+        """Character offsets of the environment's steps, as positions: a step ends in the token that completes its text.
 
         The last step ends with the turn: whether to stop there was its last decision. A step without a score (NaN)
         leaves no trace.
@@ -152,13 +155,13 @@ class Row:
                 return renderer.text(turn[: count + 1]).startswith(prefix)
 
             last = order == len(ends) - 1
-            slot = len(turn) - 1 if last else bisect.bisect_left(range(len(turn) - 1), True, key=complete)
-            place = self._turn_start + slot
+            position = len(turn) - 1 if last else bisect.bisect_left(range(len(turn) - 1), True, key=complete)
+            place = self._turn_start + position
             self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
 
 
 def _state_id(observation: str) -> int:
-    """63 bits of the text's hash: the same in every process, and never the -1 of a slot that begins nothing."""
+    """63 bits of the text's hash: the same in every process, and never the -1 of a position that begins nothing."""
     return int.from_bytes(blake2b(observation.encode(), digest_size=8).digest(), "little") >> 1
 
 
@@ -180,25 +183,25 @@ def set_lost_apart(rows: Sequence[Row]) -> None:
         row.group = unused + number
 
 
-def anchor_ids(rows: Sequence[Row], slots: int) -> torch.Tensor:
-    """[B, T] int64: for each slot the state that a turn begins from there, or -1."""
-    ids = torch.full((len(rows), slots), -1)
+def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
+    """[B, T] int64: for each position the state that a turn begins from there, or -1."""
+    ids = torch.full((len(rows), positions), -1)
     for place, row in enumerate(rows):
-        for slot, state in row.anchors.items():
-            ids[place, slot] = state
+        for position, state in row.anchors.items():
+            ids[place, position] = state
     return ids
 
 
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
     """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
-    count, slots = len(rows), max(1, *(len(row.tokens) for row in rows))
+    count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
     width = max(len(row.prompt_ids) for row in rows)
     prompts = torch.full((count, width), pad_token_id)
-    actions = torch.full((count, slots), pad_token_id)
-    logprobs, rewards = torch.zeros(count, slots), torch.zeros(count, slots)
-    steps = torch.full((count, slots), torch.nan)
-    mask, terminated, truncated = (torch.zeros(count, slots, dtype=torch.bool) for _ in range(3))
-    versions = torch.zeros(count, slots, dtype=torch.int32)
+    actions = torch.full((count, positions), pad_token_id)
+    logprobs, rewards = torch.zeros(count, positions), torch.zeros(count, positions)
+    steps = torch.full((count, positions), torch.nan)
+    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
+    versions = torch.zeros(count, positions, dtype=torch.int32)
     for place, row in enumerate(rows):
         length = len(row.tokens)
         prompts[place, : len(row.prompt_ids)] = torch.tensor(row.prompt_ids)
@@ -206,10 +209,10 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         logprobs[place, :length] = torch.tensor(row.logprobs)
         mask[place, :length] = torch.tensor(row.mask, dtype=torch.bool)
         versions[place, :length] = torch.tensor(row.versions, dtype=torch.int32)
-        for slot, reward in row.rewards.items():
-            rewards[place, slot] = reward
-        for slot, reward in row.step_rewards.items():
-            steps[place, slot] = reward
+        for position, reward in row.rewards.items():
+            rewards[place, position] = reward
+        for position, reward in row.step_rewards.items():
+            steps[place, position] = reward
         if True in row.mask:
             # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
             # the policy acted last: the environment may have spoken after that.

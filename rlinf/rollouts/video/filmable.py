@@ -40,7 +40,7 @@ def filmable_env(options: EnvConfig) -> gymnasium.Env:
 
 
 def filming_problem(options: EnvConfig) -> str | None:
-    """Why the environment of ``options`` can not be filmed here, found by drawing one picture; None where it can."""
+    """Why the environment of ``options`` cannot be filmed here, found by drawing one picture; None where it can."""
     if options.isolation == "process":
         return filming_problem_in_process(options)
     env = make_env(options)
@@ -58,7 +58,7 @@ def filming_problem(options: EnvConfig) -> str | None:
         finally:
             close_quietly(env)
     except Exception as error:  # renderers raise what they like
-        return f"{options.id} can not be drawn here: {error} (`rlinf doctor` says which renderers there are)"
+        return f"{options.id} cannot be drawn here: {error} (`rlinf doctor` says which renderers there are)"
     if float(frame.std()) == 0.0:
         return f"{options.id} draws pictures of one colour: this machine's OpenGL is broken (see `rlinf doctor`)"
     return None

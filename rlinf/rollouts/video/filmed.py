@@ -27,13 +27,13 @@ class FilmedVecEnv:
     A frame or a file that fails ends the film and nothing else: ``problem`` then says why, and stepping goes on.
     """
 
-    def __init__(self, options: EnvConfig, num_lanes: int) -> None:
-        self._lanes = _drawing_lanes(options, num_lanes)
-        self.num_lanes = num_lanes
-        self.observation_space = self._lanes.observation_space
-        self.action_space = self._lanes.action_space
-        self.observations = self._lanes.observations
-        given = float(self._lanes.metadata.get("render_fps") or _USUAL_FPS)
+    def __init__(self, options: EnvConfig, num_envs: int) -> None:
+        self._vec_env = _drawing_envs(options, num_envs)
+        self.num_envs = num_envs
+        self.observation_space = self._vec_env.observation_space
+        self.action_space = self._vec_env.action_space
+        self.observations = self._vec_env.observations
+        given = float(self._vec_env.metadata.get("render_fps") or _USUAL_FPS)
         self._every = max(1, int(np.ceil(given / _MOST_FPS)))
         self._fps = given / self._every
         self.problem: str | None = None
@@ -45,7 +45,7 @@ class FilmedVecEnv:
 
     @property
     def last_failure(self) -> str:
-        return self._lanes.last_failure
+        return self._vec_env.last_failure
 
     @contextmanager
     def filming(self, path: Path, seeds: Sequence[int]) -> Iterator[None]:
@@ -64,46 +64,46 @@ class FilmedVecEnv:
         except Exception as error:  # the disk is full
             self.problem = _words(error)
 
-    def reset(self, lanes: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
-        failed = self._lanes.reset(lanes, seeds)
-        for position, (lane, seed) in enumerate(zip(lanes, seeds, strict=True)):
-            tile = self._tiles[seed] = self._tile_of[lane] = Tile(self._tiles[seed].number)
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        failed = self._vec_env.reset(env_indices, seeds)
+        for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
+            tile = self._tiles[seed] = self._tile_of[env_index] = Tile(self._tiles[seed].number)
             if position not in failed:
-                self._look(lane, tile)
+                self._look(env_index, tile)
         self._shoot()
         return failed
 
-    def step(self, lanes: Sequence[int], actions: np.ndarray) -> StepResult:
-        result = self._lanes.step(lanes, actions)
+    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+        result = self._vec_env.step(env_indices, actions)
         self._calls += 1
         due = self._calls % self._every == 0
         ends = result.terminated | result.truncated
-        for position, lane in enumerate(lanes):
+        for position, env_index in enumerate(env_indices):
             if position in result.failed:
                 continue
-            tile = self._tile_of[lane]
+            tile = self._tile_of[env_index]
             tile.step += 1
             tile.reward = float(result.rewards[position])
             tile.total += tile.reward
-            if result.told[position]:
+            if result.has_success[position]:
                 tile.success = bool(tile.success or result.success[position])
             tile.over = bool(ends[position])
             if due or tile.over:
-                self._look(lane, tile)
+                self._look(env_index, tile)
         if due or ends.any():
             self._shoot()
         return result
 
-    def restart(self, lane: int) -> None:
-        self._lanes.restart(lane)
+    def restart(self, env_index: int) -> None:
+        self._vec_env.restart(env_index)
 
     def close(self) -> None:
-        self._lanes.close()
+        self._vec_env.close()
 
-    def _look(self, lane: int, tile: Tile) -> None:
+    def _look(self, env_index: int, tile: Tile) -> None:
         if self.problem is None:
             try:
-                tile.frame = self._lanes.render(lane)
+                tile.frame = self._vec_env.render(env_index)
             except Exception as error:  # whatever a renderer raises ends the film, not the evaluation
                 self.problem = _words(error)
 
@@ -117,10 +117,10 @@ class FilmedVecEnv:
             self.problem = _words(error)
 
 
-def _drawing_lanes(options: EnvConfig, num_lanes: int) -> SyncVecEnv | IsolatedVecEnv:
+def _drawing_envs(options: EnvConfig, num_envs: int) -> SyncVecEnv | IsolatedVecEnv:
     if needs_process(options):
-        return IsolatedVecEnv(options, num_lanes, draws=True)
-    return SyncVecEnv(options, num_lanes, filmable_env)
+        return IsolatedVecEnv(options, num_envs, draws=True)
+    return SyncVecEnv(options, num_envs, filmable_env)
 
 
 def _words(error: Exception) -> str:

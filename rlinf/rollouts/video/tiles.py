@@ -31,7 +31,8 @@ class Tile:
 
     @property
     def state(self) -> str:
-        """``success`` stays once it was reached; ``ended`` is an end without it, ``over`` one where nobody told it."""
+        """``success`` stays once it was reached; ``ended`` is an end without it, ``over`` one where nobody reported
+        it."""
         if self.success or not self.over:
             return "success" if self.success else "running"
         return "over" if self.success is None else "ended"

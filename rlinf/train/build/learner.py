@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def learner_device(config: Config) -> torch.device:
-    """The card that Ray shows this worker, or the CPU."""
+    """The GPU that Ray shows this worker, or the CPU."""
     import torch
 
     return torch.device(Devices.of(config).learner_device)

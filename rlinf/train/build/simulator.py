@@ -11,7 +11,7 @@ from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import acts_in, is_off_policy
 from rlinf.interfaces import Learner, Policy
-from rlinf.rollouts.simulator.rollout import VectorRollout, lane_ranges
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.devices import Devices
 from rlinf.train.build.learner import placed, torch_learner
 from rlinf.train.build.simulator_policy import make_policy
@@ -86,9 +86,9 @@ def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path
 
 
 def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
-    lanes = lane_ranges(config.env.num_envs, info.size)[info.rank]
+    env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
     build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
-    return SimulatorWorker(config, lanes, build)
+    return SimulatorWorker(config, env_indices, build)
 
 
 def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServerWorker:

@@ -40,7 +40,7 @@ class SupervisedData:
 
 
 def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
-    """Reads, encodes and divides the conversations. Raises UserError for what can not be trained on."""
+    """Reads, encodes and divides the conversations. Raises UserError for what cannot be trained on."""
     sft = config.sft
     assert sft.data is not None
     encoder = ConversationEncoder(

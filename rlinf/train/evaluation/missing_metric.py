@@ -1,4 +1,4 @@
-"""An evaluation that lacks the metric somebody waits for, told in words before the run is over."""
+"""An evaluation that lacks the metric somebody waits for, instructed in words before the run is over."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def missing_metric(name: str, metrics: Mapping[str, float], success_key: str) ->
         return None
     if metrics.get("eval/failures") and not any(other.endswith("/n") for other in metrics):
         return None
-    told = f"{name} is no metric of this run's evaluations: {', '.join(evaluated)}"
+    text = f"{name} is no metric of this run's evaluations: {', '.join(evaluated)}"
     if "eval/return" not in metrics:
-        return told
-    return f"{told}{untold_success(name, success_key)}"
+        return text
+    return f"{text}{missing_success(name, success_key)}"
 
 
-def untold_success(name: str, success_key: str) -> str:
+def missing_success(name: str, success_key: str) -> str:
     """To end a sentence with that says that the metric ``name`` is missing; empty where it is no rate of success.
 
-    >>> untold_success("eval/return", "success")
+    >>> missing_success("eval/return", "success")
     ''
     """
     if not name.partition("/")[2].startswith("success_"):

@@ -21,7 +21,7 @@ class TaskOutcome:
     task: str
     """A digest of the prompt and the reference answer: the same task has the same one in every evaluation."""
     verdicts: tuple[str, ...]
-    """Of each response, as the environment told it."""
+    """Of each response, as the environment reported it."""
     answers: tuple[str | None, ...]
     """The final answer that was found in each response; None where there was none."""
 
@@ -74,9 +74,9 @@ class TaskOutcome:
         return {"task": self.task, "verdicts": list(self.verdicts), "answers": list(self.answers)}
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> Self:
+    def from_json(cls, stored: dict[str, Any]) -> Self:
         """The outcome that :meth:`as_json` wrote."""
-        return cls(str(told["task"]), tuple(told["verdicts"]), tuple(told["answers"]))
+        return cls(str(stored["task"]), tuple(stored["verdicts"]), tuple(stored["answers"]))
 
 
 def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:

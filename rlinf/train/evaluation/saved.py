@@ -30,14 +30,14 @@ class SavedEvaluation:
     """One file of `evaluations/`."""
 
     path: Path
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
     outcomes: tuple[TaskOutcome, ...]
 
     @property
     def title(self) -> str:
         """Model, step and data in words."""
-        label = self.told.get("label") or "its own tasks"
-        return f"{self.told.get('model') or self.path.parent.parent}, step {self.told['step']}, on {label}"
+        label = self.content.get("label") or "its own tasks"
+        return f"{self.content.get('model') or self.path.parent.parent}, step {self.content['step']}, on {label}"
 
 
 def changed_settings(trained: Config, evaluated: Config) -> list[str]:
@@ -94,19 +94,19 @@ def read_evaluation(path: Path) -> SavedEvaluation:
         if not files:
             raise UserError(f"{path} has no evaluations: make one with rlinf eval")
         path = files[-1]
-    told = read_json_file(path)
-    if told is None:
+    content = read_json_file(path)
+    if content is None:
         raise UserError(f"{path}: there is no such file")
-    if not {"step", "metrics", "settings"} <= told.keys():
+    if not {"step", "metrics", "settings"} <= content.keys():
         raise UserError(f"{path} is no evaluation of rlinf eval: it names no step, metrics and settings")
-    return SavedEvaluation(path, told, tuple(TaskOutcome.from_json(one) for one in told.get("outcomes", ())))
+    return SavedEvaluation(path, content, tuple(TaskOutcome.from_json(one) for one in content.get("outcomes", ())))
 
 
 def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[str]:
     """What `rlinf compare` prints. Raises UserError where the two have no task in common."""
     differences = compare(first.outcomes, second.outcomes)
     lines = [f"A: {first.title} ({first.path})", f"B: {second.title} ({second.path})"]
-    lines += [f"   {key}: {a} -> {b}" for key, a, b in _other_settings(first.told, second.told)]
+    lines += [f"   {key}: {a} -> {b}" for key, a, b in _other_settings(first.content, second.content)]
     tasks, of = differences[0].tasks, max(len(first.outcomes), len(second.outcomes))
     lines.append(f"{tasks} tasks that both have" + (f" (of {of})" if of != tasks else ""))
     return [*lines, *(line_of(difference) for difference in differences)]
@@ -124,7 +124,7 @@ def line_of(found: PairedDifference) -> str:
 
 def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, object, object]]:
     """The settings that decide a result beside the model, and differ."""
-    left, right = (dict(_flat(told["settings"], "")) for told in (first, second))
+    left, right = (dict(_flat(content["settings"], "")) for content in (first, second))
     keys = [key for key in dict.fromkeys([*left, *right]) if not key.startswith(("policy.", *_IRRELEVANT))]
     return [(key, left.get(key), right.get(key)) for key in keys if left.get(key) != right.get(key)]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config.schema import EvaluationConfig
-from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, tell_success
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, report_success
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_SLOTS
+from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_POSITIONS
 from rlinf.types import Metrics
 
 
@@ -45,11 +45,11 @@ def _episode(trace: EpisodeTrace, video: str | None) -> dict[str, Any]:
 
 
 def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
-    """The course of an episode as columns, cut to what a page can show."""
+    """The trajectory of an episode as columns, cut to what a page can show."""
     columns = {"reward": trace.rewards}
     if len(trace.actions) <= TRACE_ACTIONS:
         columns |= {f"action {place}": column for place, column in enumerate(trace.actions)}
-    return {name: [round(value, 5) for value in column[:TRACE_SLOTS]] for name, column in columns.items()}
+    return {name: [round(value, 5) for value in column[:TRACE_POSITIONS]] for name, column in columns.items()}
 
 
 def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
@@ -59,7 +59,7 @@ def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
         return {}
     totals = [record.total for record in records]
     metrics = with_interval("eval/return", sum(totals) / count, mean_interval(totals), count)
-    for name in ("success_once", "success_at_end") if tell_success(records) else ():
+    for name in ("success_once", "success_at_end") if report_success(records) else ():
         hits = sum(bool(getattr(record, name)) for record in records)
         metrics |= with_interval(f"eval/{name}", hits / count, wilson(hits, count), count)
     return metrics | {"eval/episode_len": sum(record.length for record in records) / count}

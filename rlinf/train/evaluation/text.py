@@ -1,4 +1,4 @@
-"""Evaluation of text policies on a held-out side of the environment."""
+"""Evaluation of text policies on a held-out split of the environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Evaluation:
 
 
 class TextEvaluator:
-    """The same tasks each time: the first ``size`` of side "eval" (fewer where it has fewer)."""
+    """The same tasks each time: the first ``size`` of split "eval" (fewer where it has fewer)."""
 
     def __init__(self, rollout: TextRollout, options: EvaluationConfig, *, num_tasks: int) -> None:
         self.rollout, self.samples, self.seed = rollout, options.samples, options.seed

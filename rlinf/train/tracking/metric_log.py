@@ -25,7 +25,7 @@ class MetricLog:
     def __init__(self, folder: Path, config: Config, *, from_step: int, say: Callable[[str], None] = print) -> None:
         self.path = folder / "metrics.jsonl"
         self._say = say
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._sinks = start_sinks(folder, config, from_step)
         self._first_steps = FirstSteps(to_mapping(config), earlier=self._keep_until(from_step))
         self._file = self.path.open("a")
@@ -52,8 +52,8 @@ class MetricLog:
             action()
         except Exception as error:  # a lost connection, a full disk: each service has errors of its own
             name = type(sink).__name__
-            if name not in self._told:
-                self._told.add(name)
+            if name not in self._reported:
+                self._reported.add(name)
                 self._say(f"{name} does not take metrics (metrics.jsonl has them): {error}")
 
     def _keep_until(self, step: int) -> list[dict[str, float]]:

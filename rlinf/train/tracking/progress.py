@@ -110,7 +110,7 @@ class ProgressDisplay:
 
 
 def sparkline(values: list[float], width: int = 48) -> str:
-    """The course of a metric in one line of text; what is not finite is left out.
+    """The curve of a metric in one line of text; what is not finite is left out.
 
     >>> sparkline([0.0, float("nan"), 0.5, 1.0])
     ' ▄█'

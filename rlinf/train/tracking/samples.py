@@ -13,7 +13,7 @@ from torch import Tensor
 from rlinf.types import Batch, PolicyOutput, TextInputs
 
 # A simulator's row is kept as a trace of so many decisions, with its actions where they have few dimensions.
-TRACE_SLOTS, TRACE_ACTIONS = 512, 8
+TRACE_POSITIONS, TRACE_ACTIONS = 512, 8
 
 
 def write_samples(
@@ -97,8 +97,8 @@ def _tokens(batch: Batch, inputs: TextInputs, row: int, updated: Tensor | None) 
 
 def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     """What a simulator's row did, decision by decision: rewards, values, advantages, and actions of few dimensions."""
-    every = batch.decision_slots
-    acted = batch.mask[row, ::every].nonzero()[:TRACE_SLOTS, 0]
+    every = batch.positions_per_decision
+    acted = batch.mask[row, ::every].nonzero()[:TRACE_POSITIONS, 0]
     columns = {
         "reward": batch.rewards.unflatten(1, (-1, every)).sum(dim=2) if batch.rewards.ndim == 2 else None,
         "advantage": None if batch.advantages is None else batch.advantages[:, ::every],

@@ -94,7 +94,7 @@ class MLflow:
 
 
 def mlflow_name(name: str) -> str:
-    """MLflow knows few characters, and its folders can not hold `a/b` beside `a/b/c`.
+    """MLflow knows few characters, and its folders cannot hold `a/b` beside `a/b/c`.
 
     >>> mlflow_name("eval/pass@2/ci_low")
     'eval/pass_at_2_ci_low'

@@ -44,7 +44,7 @@ class EnvPool(PolicyPool):
         return self.group.call_one(0, "vectorization")
 
     def require_filming(self) -> None:
-        """Raises UserError where episodes can not be filmed; worker 0 is the one that films."""
+        """Raises UserError where episodes cannot be filmed; worker 0 is the one that films."""
         problem = self.group.call_one(0, "filming_problem")
         if problem is not None:
             raise UserError(f"evaluation.video_every: {problem}. Set evaluation.video_every: 0 to go without videos.")

@@ -19,7 +19,7 @@ from rlinf.rollouts.simulator.pipelined import WorkerMessage
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.types import Metrics
 
-_COURSES = ("collect", "evaluate", "demonstrate")
+_TRAJECTORIES = ("collect", "evaluate", "demonstrate")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ServedEnvPool(EnvPool):
         return {**super().numbers(), "failures/samplers": float(self.servers.restarts), **self.timing}
 
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        if method not in _COURSES:
+        if method not in _TRAJECTORIES:
             return super().call(method, *args, per_rank=per_rank)
         rows = [args] * self.size if per_rank is None else per_rank
         return _Exchange(self, method, rows).run()

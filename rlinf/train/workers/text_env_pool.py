@@ -76,41 +76,43 @@ class TextEnvPool(ResilientPool):
         come within :data:`_GATHER_S` go together. Environments that cannot step in part get all at the end.
         """
         in_part = self._steps_in_part(split)
-        desk = {rank: _PendingGrades() for rank in self._open}
+        pending = {rank: _PendingGrades() for rank in self._open}
         for response in responses:
-            rank = next(rank for rank in desk if self._slices[rank].start <= response.place < self._slices[rank].stop)
-            desk[rank].add(response._replace(place=response.place - self._slices[rank].start))
+            rank = next(
+                rank for rank in pending if self._slices[rank].start <= response.place < self._slices[rank].stop
+            )
+            pending[rank].add(response._replace(place=response.place - self._slices[rank].start))
             if in_part:
-                for rank in [rank for rank in desk if desk[rank].due()]:
-                    yield from self._collect(rank, desk[rank])
-                    self._hand_in(rank, desk[rank])
-        while any(one.waiting or one.handle for one in desk.values()):
-            for rank, one in desk.items():
+                for rank in [rank for rank in pending if pending[rank].due()]:
+                    yield from self._collect(rank, pending[rank])
+                    self._hand_in(rank, pending[rank])
+        while any(one.waiting or one.handle for one in pending.values()):
+            for rank, one in pending.items():
                 yield from self._collect(rank, one)
-            for rank, one in desk.items():
+            for rank, one in pending.items():
                 self._hand_in(rank, one)
 
     def _steps_in_part(self, split: str) -> bool:
         return self._in_part[split] if split in self._in_part else self.facts(split).steps_in_part
 
-    def _hand_in(self, rank: int, desk: _PendingGrades) -> None:
-        if desk.waiting:
-            desk.given, desk.waiting = desk.waiting, []
-            desk.handle, desk.submitted = self._submit(rank, desk.given), time.monotonic()
+    def _hand_in(self, rank: int, pending: _PendingGrades) -> None:
+        if pending.waiting:
+            pending.given, pending.waiting = pending.waiting, []
+            pending.handle, pending.submitted = self._submit(rank, pending.given), time.monotonic()
 
     def _submit(self, rank: int, given: Sequence[Response]) -> Handle:
         return self.group.submit_one(rank, "answer", self._open[rank][0], given)
 
-    def _collect(self, rank: int, desk: _PendingGrades) -> Iterator[Graded]:
+    def _collect(self, rank: int, pending: _PendingGrades) -> Iterator[Graded]:
         """Waits for what the worker was given last."""
-        if desk.handle is None:
+        if pending.handle is None:
             return
-        handle, desk.handle = desk.handle, None
-        graded = self._result(rank, handle, desk.given, time.monotonic() - desk.submitted)
+        handle, pending.handle = pending.handle, None
+        graded = self._result(rank, handle, pending.given, time.monotonic() - pending.submitted)
         if isinstance(graded, Hung):
-            yield from self._one_by_one(rank, desk.given, graded)
+            yield from self._one_by_one(rank, pending.given, graded)
         else:
-            yield from self._entered(rank, desk.given, graded)
+            yield from self._entered(rank, pending.given, graded)
 
     def _result(self, rank: int, handle: Handle, given: Sequence[Response], spent_s: float) -> GradedColumns | Hung:
         """What a worker says to ``given``; one that died is restarted and asked again, one that hangs restarted."""

@@ -1,4 +1,4 @@
-"""A tiny model, a batch with shared prompts and masked slots, and the stages that learners are compared on."""
+"""A tiny model, a batch with shared prompts and masked positions, and the stages that learners are compared on."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def policy_of(model: Any, *, value_head: bool = False) -> CausalLMPolicy:
 
 
 def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
-    """Rows of a group share their prompt; responses of 1 to 8 tokens, a few slots masked."""
+    """Rows of a group share their prompt; responses of 1 to 8 tokens, a few positions masked."""
     random = torch.Generator().manual_seed(seed)
 
     def integers(low: int, high: int, shape: tuple[int, ...]) -> Tensor:
         return torch.randint(low, high, shape, generator=random)
 
-    rows, width, slots = groups * group_size, 6, 8
+    rows, width, positions = groups * group_size, 6, 8
     group = torch.arange(groups).repeat_interleave(group_size)
-    lengths, responses = integers(1, width + 1, (groups,))[group], integers(1, slots + 1, (rows,))
-    valid = torch.arange(slots) < responses[:, None]
-    mask = valid & (torch.rand(rows, slots, generator=random) > 0.1)
+    lengths, responses = integers(1, width + 1, (groups,))[group], integers(1, positions + 1, (rows,))
+    valid = torch.arange(positions) < responses[:, None]
+    mask = valid & (torch.rand(rows, positions, generator=random) > 0.1)
     mask[:, 0] = True
     prompts = integers(2, VOCABULARY, (groups, width))[group]
     prompts[:group_size, 0] = 0  # the padding token, where it is none: its embedding gets no gradient as an input
@@ -88,14 +88,14 @@ def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
                 "response_lengths": responses,
             }
         ),
-        actions=torch.where(valid, integers(2, VOCABULARY, (rows, slots)), 0),
+        actions=torch.where(valid, integers(2, VOCABULARY, (rows, positions)), 0),
         mask=mask,
-        rollout_logprobs=-5.0 * torch.rand(rows, slots, generator=random) * mask,
+        rollout_logprobs=-5.0 * torch.rand(rows, positions, generator=random) * mask,
         rewards=torch.rand(rows, generator=random),
         group_ids=group,
-        policy_version=torch.zeros(rows, slots, dtype=torch.int32),
+        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
         advantages=torch.randn(rows, 1, generator=random) * mask,
-        returns=torch.randn(rows, slots, generator=random) * mask,
+        returns=torch.randn(rows, positions, generator=random) * mask,
     )
 
 

@@ -21,7 +21,7 @@ _PICTURE = 256  # pixels of what people look at
 
 
 class TabletopEnv(gymnasium.Env):
-    """An arm tip over a table of coloured shapes, told in words what to touch or where to push it.
+    """An arm tip over a table of coloured shapes, instructed in words what to touch or where to push it.
 
     Observation: ``image`` uint8 [size, size, 3] from above, ``state`` float32 [2] (the tip, table lengths) and
     ``instruction``. Action: the tip's move, [-1, 1] along x and y. Reward: 1 when the task is solved, else 0;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlinf_envs.sim.tabletop.tasks import SIDES, Goal
+from rlinf_envs.sim.tabletop.tasks import SPLITS, Goal
 from rlinf_envs.sim.tabletop.world import BODY_RADIUS, REACH, TIP_RADIUS, World
 
 _CONTACT = BODY_RADIUS + TIP_RADIUS
@@ -20,7 +20,7 @@ def expert_action(goal: Goal, world: World) -> np.ndarray:
     if goal.side is None:
         others = [centre for index, centre in enumerate(world.bodies) if index != goal.body]
         return _toward(world.tip, body, others)
-    axis, edge = SIDES[goal.side]
+    axis, edge = SPLITS[goal.side]
     push = np.zeros(2)
     push[axis] = 1.0 if edge > 0.5 else -1.0
     offset = body - world.tip

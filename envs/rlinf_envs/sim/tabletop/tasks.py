@@ -14,7 +14,7 @@ Split = Literal["train", "eval"]
 
 COLOURS = ("red", "green", "blue", "yellow")
 SHAPES = ("disc", "square", "triangle")
-SIDES = {"left": (0, 0.0), "right": (0, 1.0), "far": (1, 1.0), "near": (1, 0.0)}
+SPLITS = {"left": (0, 0.0), "right": (0, 1.0), "far": (1, 1.0), "near": (1, 0.0)}
 """Name of an edge -> (axis, position): near is the bottom of the image."""
 GOAL_DEPTH = 0.2
 """`push` is done when the body's centre is within so much of the edge."""
@@ -61,7 +61,7 @@ def solved(goal: Goal, world: World, touched: set[int]) -> bool:
     """`touch`: the named body was touched. `push`: it lies at the named edge."""
     if goal.side is None:
         return goal.body in touched
-    axis, edge = SIDES[goal.side]
+    axis, edge = SPLITS[goal.side]
     return abs(float(world.bodies[goal.body, axis]) - edge) <= GOAL_DEPTH
 
 
@@ -75,7 +75,7 @@ def _goal(task: Task, draw: np.random.Generator, looks: tuple[tuple[str, str], .
     name = " ".join(looks[body])
     if task == "touch":
         return Goal(body, None, f"touch the {name}")
-    side = list(SIDES)[int(draw.integers(len(SIDES)))]
+    side = list(SPLITS)[int(draw.integers(len(SPLITS)))]
     return Goal(body, side, f"push the {name} to the {side} edge")
 
 

@@ -2,7 +2,7 @@
 
 That is the limit of high friction and low speed in which robots push things on tables: motion follows from contact
 geometry alone, without masses or velocities. The table is the unit square. Bodies touch as discs, whatever their
-outline is. One step moves the tip by at most :data:`REACH`, in which it can not jump over anything.
+outline is. One step moves the tip by at most :data:`REACH`, in which it cannot jump over anything.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ PEERS: Mapping[str, Peer] = {
 def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options | None = None) -> Sheet:
     """The sheet of a file; ``words`` are what else stood on the peer's command line, as ``key=value``.
 
-    Raises UserError for a file that can not be read, and for a kind of file that the peer does not have.
+    Raises UserError for a file that cannot be read, and for a kind of file that the peer does not have.
     """
     framework = PEERS[peer]
     options = options or Options()

@@ -16,7 +16,7 @@ from rlinf.config.compat.names.meaning import Meaning, means, nothing
 DEFAULTS: Mapping[str, object] = {}
 
 _SIMULATED = nothing("simulators are configured by env.kwargs")
-_CARDS = nothing("offloading is learner.offload, where learner and samplers share cards")
+_CARDS = nothing("offloading is learner.offload, where learner and samplers share GPUs")
 _SHARDED = nothing("sharding follows from learner.backend: fsdp")
 _FORMAT = nothing("precision follows from policy.dtype")
 _OVERLAPPED = nothing("communication is overlapped by the backend itself")

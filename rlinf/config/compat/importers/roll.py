@@ -49,7 +49,7 @@ _RANGE = re.compile(r"list\(range\((?:(\d+),\s*)?(\d+)\)\)")
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the file says, and what ROLL does without being told, into our keys."""
+    """Put what the file says, and what ROLL does by default, into our keys."""
     adopt_vocabulary(sheet)
     _data(sheet)
     _workers(sheet)

@@ -133,7 +133,7 @@ def _normalised(call: Call) -> dict[str, object]:
 
 
 def translate(sheet: Sheet) -> None:
-    """Put the hyper-parameters, and what Stable-Baselines3 does without being told, into our keys."""
+    """Put the hyper-parameters, and what Stable-Baselines3 does by default, into our keys."""
     algorithm, environment = sheet.options.algorithm, sheet.options.environment
     if environment:
         sheet.put("env.id", environment)

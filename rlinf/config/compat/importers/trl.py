@@ -77,7 +77,7 @@ _THINK = r"regex:\A<think>(?!.*<think>).*?</think>"
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the arguments say, and what TRL does without being told, into our keys."""
+    """Put what the arguments say, and what TRL does by default, into our keys."""
     _model(sheet)
     _data(sheet)
     _sampling(sheet)

@@ -89,7 +89,7 @@ _DUAL_CLIPPED = ("actor", "actor_critic")
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the file says, and what verl does without being told, into our keys."""
+    """Put what the file says, and what verl does by default, into our keys."""
     _data(sheet)
     _model(sheet)
     _rollout(sheet)

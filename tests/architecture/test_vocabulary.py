@@ -1,0 +1,109 @@
+"""The vocabulary of docs/glossary.md: words that were retired appear in no identifier, message or page.
+
+Decision records and the changelog are history and may quote them. Keys of files that earlier versions wrote are read
+under the names they have there: :data:`FILE_KEYS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("rlinf", "envs", "tests", "examples", "benchmarks", "config", "docs")
+SUFFIXES = {".py", ".md", ".yaml", ".js", ".html"}
+HISTORY = (
+    "docs/decisions/",
+    "docs/glossary.md",
+    "benchmarks/results/",
+    "benchmarks/RESULTS.md",
+    "tests/runs/recorded/",
+)
+
+RETIRED_WORDS = {
+    "told": "reported",
+    "untold": "not reported",
+    "lane": "sub-environment, env_index",
+    "lanes": "sub-environments, env_indices",
+    "slot": "token position, timestep",
+    "slots": "token positions, timesteps",
+    "anew": "again; restarted",
+    "desk": "pending grades",
+    "vain": "consecutive failures",
+    "lonely": "singleton group",
+    "courses": "trajectories",
+    "books": "accounting",
+}
+"""Retired in identifiers (as a part between underscores or capitals) and in prose -> what the field says."""
+RETIRED_PHRASES = {
+    r"\bcan not\b": "cannot",
+    r"\bbroken off\b": "interrupted",
+    r"\bof its own accord\b": "automatically",
+    r"\bnumbers? that (is|are) none\b": "non-finite values",
+    r"\bthe house\b": "the architecture",
+    r"\bgraphics cards?\b|\b(a|the|its|share|same|\d+) cards?\b(?! of)": "GPU",
+    r"\b(train|training|eval|evaluation|held-out) side\b": "split",
+    r"\b(check_side|on_side)\b": "split",
+    r"\bfine on long\b": "soft overlong penalty",
+}
+FILE_KEYS = re.compile(
+    r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots":"""
+    r"|0002-slot-weights"
+)
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+FILES = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.suffix in SUFFIXES and "node_modules" not in path.parts and path != Path(__file__)
+]
+FILES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file without the keys of earlier files; none of what is history."""
+    if path.relative_to(ROOT).as_posix().startswith(HISTORY):
+        return []
+    return [FILE_KEYS.sub("", line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_no_retired_word_is_used() -> None:
+    found: Counter[str] = Counter()
+    for path in FILES:
+        for number, line in enumerate(lines_of(path), 1):
+            for word in _WORD.findall(line):
+                if word.lower() in RETIRED_WORDS:
+                    found[f"{path.relative_to(ROOT)}:{number}: {word} (say: {RETIRED_WORDS[word.lower()]})"] += 1
+    assert sorted(found) == []
+
+
+@pytest.mark.parametrize("phrase", RETIRED_PHRASES)
+def test_no_retired_phrase_is_used(phrase: str) -> None:
+    pattern = re.compile(phrase.replace(" ", r"[\s#]+"))
+    found = []
+    for path in FILES:
+        text = "\n".join(lines_of(path))
+        found += [f"{path.relative_to(ROOT)}: {match[0]!r}" for match in pattern.finditer(text)]
+    assert found == [], f"say: {RETIRED_PHRASES[phrase]}"
+
+
+def test_a_training_iteration_is_not_an_optimiser_step() -> None:
+    schema = (ROOT / "rlinf" / "config" / "schema" / "run.py").read_text(encoding="utf-8")
+    max_steps = schema.partition("max_steps: int")[2].split('"""')[1]
+    assert "raining iterations" in max_steps
+    assert "ptimiser step" not in max_steps
+
+
+def test_the_words_are_found_in_identifiers() -> None:
+    assert [word.lower() for word in _WORD.findall("num_lanes SlotLoss TOLD_env")] == [
+        "num",
+        "lanes",
+        "slot",
+        "loss",
+        "told",
+        "env",
+    ]
