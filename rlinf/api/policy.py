@@ -135,6 +135,7 @@ def _actor_critic(folder: Path) -> Any:
     from rlinf.models.soft_actor_critic import SoftActorCritic
 
     with safe_open(str(folder / "model.safetensors"), framework="pt") as weights:
-        off_policy = not any(name.startswith("value_head.") for name in weights.keys())
+        names = list(weights.keys())
+    off_policy = not any(name.startswith("value_head.") for name in names)
     kind = SoftActorCritic if off_policy else ActorCritic
     return kind.from_pretrained(str(folder)).eval()
