@@ -1,3 +1,60 @@
-"""rlinf: one loop that trains language models on verified tasks and policies in simulators."""
+"""rlinf: one loop that trains language models on verified tasks and policies in simulators.
+
+    import rlinf
+
+    config = rlinf.load("quickstart", "run.seed=1")
+    print(rlinf.check(config))
+    result = rlinf.train(config, callbacks=[rlinf.EarlyStopping("eval/accuracy")])
+    result.policy.generate("What is 3 + 4 - 2?")
+
+Importing it is light: what a name needs is imported when the name is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlinf.api.functions import check as check
+    from rlinf.api.functions import evaluate as evaluate
+    from rlinf.api.functions import load as load
+    from rlinf.api.functions import train as train
+    from rlinf.api.policy import Policy as Policy
+    from rlinf.config import Config as Config
+    from rlinf.config import ConfigErrors as ConfigErrors
+    from rlinf.train.callbacks import Callback as Callback
+    from rlinf.train.callbacks import EarlyStopping as EarlyStopping
+    from rlinf.train.callbacks import LearningRateSchedule as LearningRateSchedule
+    from rlinf.train.callbacks import RunStart as RunStart
+    from rlinf.train.callbacks import Step as Step
+    from rlinf.train.run import RunResult as RunResult
 
 __version__ = "0.1.0"
+
+_NAMES = {
+    "load": "rlinf.api.functions",
+    "check": "rlinf.api.functions",
+    "evaluate": "rlinf.api.functions",
+    "Policy": "rlinf.api.policy",
+    "Config": "rlinf.config",
+    "ConfigErrors": "rlinf.config",
+    "Callback": "rlinf.train.callbacks",
+    "EarlyStopping": "rlinf.train.callbacks",
+    "LearningRateSchedule": "rlinf.train.callbacks",
+    "RunStart": "rlinf.train.callbacks",
+    "Step": "rlinf.train.callbacks",
+    "RunResult": "rlinf.train.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "train":  # the package of the loop, which is called like the function that runs it
+        return importlib.import_module("rlinf.train")
+    if name not in _NAMES:
+        raise AttributeError(f"module 'rlinf' has no attribute {name!r}")
+    return getattr(importlib.import_module(_NAMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*_NAMES, "train", "__version__"])

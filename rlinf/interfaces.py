@@ -163,6 +163,9 @@ class Learner(Protocol):
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All optimiser steps of training iteration ``step``; the metrics are those of all ranks."""
 
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies the learning rates that the schedule gives, from the next update on; 1 is the configuration's."""
+
     def refresh_reference(self) -> None:
         """Makes the current policy the reference policy."""
 

@@ -4,7 +4,8 @@ This is the registry: a new estimator or loss is a file with its function, an en
 prints the tables, the config check refuses by them an option that the chosen function would not read, and the learner
 calls what they name. A function is imported when it is first called, so importing this module does not import torch.
 
-``adv_type`` and ``loss_type`` may also be ``module:name`` of a function, or of an entry, of your own.
+``adv_type``, ``loss_type``, ``loss_agg_func`` and ``kl_penalty_type`` may also be ``module:name`` of a function, or of
+an entry, of your own.
 
 Symbols: R outcome reward of a row, r reward of a token, A advantage, V value, m mask, l length (valid tokens), rho =
 exp(logp - old).
@@ -316,7 +317,7 @@ KL_PENALTIES: dict[str, Entry] = {
     "k3": Entry("rlinf.algorithms.kl:k3", "the same as low_var_kl", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
 }
 
-_EXTERNAL = ("adv_type", "loss_type")
+_EXTERNAL = ("adv_type", "loss_type", "loss_agg_func", "kl_penalty_type")
 
 TABLES: Mapping[str, Mapping[str, Entry]] = {
     "advantages": ADVANTAGES,

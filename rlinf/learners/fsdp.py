@@ -158,7 +158,7 @@ class FSDPLearner(TorchLearner):
         if self.stage.optimizer.grad_clip > 0:
             nn.utils.clip_grads_with_norm_(trained, self.stage.optimizer.grad_clip, whole)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
+            group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()
         self.optimizer_steps += 1
         return norm

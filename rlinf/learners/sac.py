@@ -64,6 +64,7 @@ class SacLearner:
         self._actor_optimizer = torch.optim.Adam([self._actor.whole], lr=optimizer.lr, fused=True)
         critic_lr = optimizer.critic_lr or optimizer.lr
         self._critic_optimizer = torch.optim.Adam([self._critic.whole], lr=critic_lr, fused=True)
+        self._rates = (optimizer.lr, critic_lr)
         self._seen = 0
         self._updates = 0
 
@@ -71,6 +72,11 @@ class SacLearner:
         """Nothing: networks, optimisers and buffer are those of the only stage, "train"."""
         if stage != "train":
             raise ValueError(f"loss_type sac has no stage {stage!r}")
+
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies the learning rates of actor and critic."""
+        for held, rate in zip((self._actor_optimizer, self._critic_optimizer), self._rates, strict=True):
+            held.param_groups[0]["lr"] = rate * factor
 
     def refresh_reference(self) -> None:
         """Raises ValueError: there is no reference policy here."""

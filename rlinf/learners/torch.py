@@ -60,6 +60,7 @@ class TorchLearner(Offloadable):
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.rank, self.size, self.ranks = rank, size, ranks
         self.reference: Any = None
+        self.lr_scale = 1.0
         self.stages = {stage.name: stage for stage in stages}
         self.start(stages[0].name)
 
@@ -225,10 +226,14 @@ class TorchLearner(Offloadable):
         if 0 < self.stage.optimizer.grad_clip < norm:
             nn.utils.clip_grads_with_norm_(self._trained, self.stage.optimizer.grad_clip, total)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self.stage.lr_factor(self.optimizer_steps)
+            group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
         self.optimizer.step()
         self.optimizer_steps += 1
         return norm
+
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies the learning rates that the schedule gives."""
+        self.lr_scale = factor
 
     def _lr(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rlinf.config import Config
+from rlinf.json_files import read_json_lines
 from rlinf.stopping import Stopped, held
+from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
 from rlinf.train.graph import Graph
@@ -36,8 +38,11 @@ class Trainer:
         folder: RunDirectory,
         display: ProgressDisplay,
         after_step: Callable[[int], None] | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.config, self.graph, self.display, self.after_step = config, graph, display, after_step
+        self.callbacks = callbacks
+        self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
         self.batches = BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
         self.run = RunState(config, graph, self.batches, folder, display)
@@ -54,6 +59,7 @@ class Trainer:
                 self.display.say(f"{name}: {note}")
         try:
             with self.log() as log:
+                self.begin_callbacks()
                 if self.run.progress.stage == "sft":
                     warm_start(self.run, log)
                 self.iterate(log)
@@ -80,15 +86,41 @@ class Trainer:
             metrics = dict(state.unfinished or {})
             if run.due(config.evaluation.every):
                 metrics |= self.evaluate()
+            asked = self.call_back(metrics)
+            if self.stopped is not None and not run.due(config.evaluation.every):
+                metrics |= self.evaluate()
             with held():
-                log.write(state.step, metrics)
+                log.write(state.step, metrics | asked.logged)
                 self.display.step(state.step, metrics)
                 state.unfinished = None
                 run.mark()
-                if run.due(config.checkpoint.every):
+                if run.due(config.checkpoint.every) or asked.save_requested or self.stopped is not None:
                     run.save()
+            if self.stopped is not None:
+                self.display.say(f"stopped after step {state.step}: {self.stopped}")
+                return
             if self.after_step is not None and state.step < config.run.max_steps:
                 self.after_step(state.step)
+
+    def begin_callbacks(self) -> None:
+        """Tells callbacks that the run begins, or goes on, with what is logged so far."""
+        if self.callbacks:
+            folder = self.run.folder.path
+            start = RunStart(self.config, folder, read_json_lines(folder / "metrics.jsonl", number="step").rows)
+            for callback in self.callbacks:
+                callback.on_start(start)
+
+    def call_back(self, metrics: Metrics) -> Step:
+        """What callbacks ask for after the iteration that has just ended; a new learning rate is set at once."""
+        state = self.run.progress
+        step = Step(state.step, self.config, self.run.folder.path, metrics, lr_scale=state.lr_scale)
+        for callback in self.callbacks:
+            callback.on_step(step)
+        if step.lr_scale != state.lr_scale:
+            state.lr_scale = step.lr_scale
+            self.graph.learner.scale_lr(step.lr_scale)
+        self.stopped = step.stop_reason
+        return step
 
     def advance(self) -> None:
         """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""

@@ -21,6 +21,8 @@ class Progress:
     """(value of checkpoint.best_metric, step)."""
     unfinished: Metrics | None = None
     """Metrics so far of a step whose update is done, while its evaluation and its line in the log are not."""
+    lr_scale: float = 1.0
+    """What callbacks multiply the learning rate by."""
     untrained: Metrics = field(default_factory=dict)
     """The evaluation before the warm start; only of runs that are a warm start alone."""
 

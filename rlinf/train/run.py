@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -20,9 +21,11 @@ from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError, is_user_error
+from rlinf.json_files import read_json_lines
 from rlinf.samplers.build import environment
 from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.devices import Devices
+from rlinf.train.callbacks import Callback
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.loop import Trainer
@@ -33,6 +36,9 @@ from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import contents, fingerprint, show
 from rlinf.types import Metrics
 
+if TYPE_CHECKING:
+    from rlinf.api.policy import Policy
+
 _log = logging.getLogger(__name__)
 
 
@@ -41,23 +47,59 @@ class RunResult:
     """What a run came to."""
 
     metrics: Metrics
+    """The last evaluation."""
     run_dir: Path
+    stopped: str | None = None
+    """Why a callback ended the run before run.max_steps."""
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The lines of metrics.jsonl, each with its ``step``; those of a warm start have negative ones."""
+        return list(read_json_lines(self.run_dir / "metrics.jsonl", number="step").rows)
+
+    def best(self, metric: str, *, mode: str = "max") -> dict[str, float]:
+        """The line of the history where a metric was highest (``min``: lowest). KeyError where no line has it."""
+        lines = [line for line in self.history if metric in line]
+        if not lines:
+            raise KeyError(metric)
+        return (min if mode == "min" else max)(lines, key=lambda line: line[metric])
+
+    @property
+    def policy(self) -> Policy:
+        """The exported policy, loaded."""
+        from rlinf.api.policy import Policy
+
+        return Policy.load(self.run_dir)
 
 
-def run(config: Config, *, report: bool = True, after_step: Callable[[int], None] | None = None) -> RunResult:
+def run(
+    config: Config,
+    *,
+    report: bool = True,
+    after_step: Callable[[int], None] | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> RunResult:
     """Trains, or continues what is in the run directory. A finished run says so and is left alone.
 
     ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
+    ``callbacks`` are called with what was measured, and may change what comes next.
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
     require_extras(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
-        return _run(config, folder, report=report, after_step=after_step)
+        return _run(config, folder, report=report, after_step=after_step, callbacks=callbacks)
 
 
-def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Callable[[int], None] | None) -> RunResult:
+def _run(
+    config: Config,
+    folder: RunDirectory,
+    *,
+    report: bool,
+    after_step: Callable[[int], None] | None,
+    callbacks: Sequence[Callback],
+) -> RunResult:
     began = time.perf_counter()
     with progress_display(config) as display:
         done = folder.summary()
@@ -67,7 +109,7 @@ def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Call
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         with _resumable(folder), connect(cluster_config(config)) as cluster:
             graph = build_graph(config, cluster, folder.path)
-            trainer = Trainer(config, graph, folder, display, after_step)
+            trainer = Trainer(config, graph, folder, display, after_step, callbacks)
             state = trainer.train()
             finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
         display.say("")
@@ -78,7 +120,9 @@ def _run(config: Config, folder: RunDirectory, *, report: bool, after_step: Call
     display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
     if report:
         write_page(folder, display)
-    return RunResult(state.evaluation, folder.path)
+    for callback in callbacks:
+        callback.on_end(state.evaluation)
+    return RunResult(state.evaluation, folder.path, trainer.stopped)
 
 
 @contextmanager

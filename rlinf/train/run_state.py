@@ -156,5 +156,8 @@ class RunState:
             best=tuple(saved["best"]) if saved["best"] else None,
             unfinished=saved.get("unfinished"),
             untrained=saved.get("untrained", {}),
+            lr_scale=saved.get("lr_scale", 1.0),
         )
+        if self.progress.lr_scale != 1.0:
+            self.graph.learner.scale_lr(self.progress.lr_scale)
         self.display.say(f"continuing from {found.folder.name} of stage {saved['stage']}")

@@ -27,7 +27,7 @@ DOORS = {
 TUNE_DOOR = "rlinf/sweep/"
 # A package imports from its own layer only itself, and from the layers after it what it likes.
 LAYERS = (
-    {"cli", "commands", "sweep", "report", "train"},
+    {"cli", "api", "commands", "sweep", "report", "train"},
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},

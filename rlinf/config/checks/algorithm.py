@@ -124,7 +124,7 @@ def _options_read(config: Config) -> set[str]:
     options.update(catalog.estimator(algorithm.adv_type).reads, catalog.loss(algorithm.loss_type).reads)
     # Only one of the aggregations reads it, although all are handed it.
     options.discard("sum_norm_divide_by_batch")
-    options.update(catalog.AGGREGATIONS[algorithm.loss_agg_func].reads)
+    options.update(catalog.choose("loss_agg_func", algorithm.loss_agg_func, catalog.AGGREGATIONS).reads)
     return options
 
 

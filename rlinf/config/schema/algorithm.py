@@ -47,7 +47,7 @@ class AlgorithmConfig:
     options: dict[str, object] = field(default_factory=dict)
     """Options of an estimator or loss of your own that are no key of this section, by name."""
     loss_agg_func: str = "token-mean"
-    """How per-position losses become one number (`rlinf list aggregations`)."""
+    """How per-position losses become one number (`rlinf list aggregations`), or `module:function` of your own."""
     group_size: int = 8
     """Responses per prompt, or episodes per start state."""
     singleton_group: Literal["error", "zero", "raw"] = "error"
@@ -109,7 +109,7 @@ class AlgorithmConfig:
     kl_beta: float = 0.0
     """Weight of the KL term in the loss; above 0 a reference policy is kept."""
     kl_penalty_type: str = "low_var_kl"
-    """The KL estimate (`rlinf list kl`)."""
+    """The KL estimate (`rlinf list kl`), or `module:function` of your own."""
     ref_update_every: int = 0
     """Steps after which the reference becomes a copy of the policy (iterative GRPO); 0 never."""
     ratio_clip_eps: float = 0.2

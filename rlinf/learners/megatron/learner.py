@@ -88,6 +88,7 @@ class MegatronLearner(Offloadable):
         self._reference: dict[str, Tensor] | None = None
         self._load: Tensor | None = None
         self._gradient_bytes: list[tuple[torch.UntypedStorage, int]] = []
+        self.lr_scale = 1.0
         self.stages = {stage.name: stage for stage in stages}
         self.start(stages[0].name)
 
@@ -113,6 +114,10 @@ class MegatronLearner(Offloadable):
         self._reference = None
         if self.stage.reference:
             self.refresh_reference()
+
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies the learning rates that the schedule gives."""
+        self.lr_scale = factor
 
     def refresh_reference(self) -> None:
         """The reference becomes what the policy is now; it waits on the host until it is asked."""
@@ -275,7 +280,7 @@ class MegatronLearner(Offloadable):
         """Clips and applies the gradient; returns its norm before clipping."""
         norm = gradient_norm(self.optimizer)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
-        factor = self.stage.lr_factor(self.optimizer_steps)
+        factor = self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
         take_step(self.optimizer, factor=factor, norm=norm, clip=self.stage.optimizer.grad_clip)
         self.optimizer_steps += 1
         return norm

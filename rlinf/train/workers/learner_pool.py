@@ -62,6 +62,10 @@ class LearnerPool:
     def start(self, stage: str) -> None:
         self.group.call(LearnerWorker.start, stage)
 
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies the learning rates that the schedule gives, from the next update on."""
+        self.group.call(LearnerWorker.scale_lr, factor)
+
     def refresh_reference(self) -> None:
         self.group.call(LearnerWorker.refresh_reference)
 

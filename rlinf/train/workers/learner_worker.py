@@ -51,6 +51,10 @@ class LearnerWorker(WeightSender):
         """All optimiser steps of training iteration ``step``."""
         return self._awake().update(batch, step=step)
 
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies the learning rates that the schedule gives, from the next update on."""
+        self._learner.scale_lr(factor)
+
     def refresh_reference(self) -> None:
         """Makes the current policy the reference policy."""
         self._awake().refresh_reference()

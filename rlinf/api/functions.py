@@ -1,0 +1,75 @@
+"""From a file or a mapping to a finished run, with the words of the YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rlinf.config import Config
+from rlinf.config import load as load_file
+from rlinf.config.loading import resolve_reader
+from rlinf.config.problems import Origin
+from rlinf.config.reader import Reader
+from rlinf.config.tree import locate
+from rlinf.errors import UserError
+
+if TYPE_CHECKING:
+    from rlinf.config.plan.describe import Plan
+    from rlinf.train.callbacks import Callback
+    from rlinf.train.run import RunResult
+
+
+def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
+    """The typed, checked configuration of a YAML file, a recipe's name or nested data, with ``key=value`` overrides.
+
+    Raises :class:`rlinf.config.ConfigErrors`, which lists every mistake with its place and fix.
+
+    >>> load({"env": {"id": "CartPole-v1"}, "policy": {"name": "actor_critic"},
+    ...       "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"}}, "run.seed=3").run.seed
+    3
+    """
+    if not isinstance(source, Mapping):
+        return load_file(source, overrides)
+    reader, origin = Reader(), Origin("mapping")
+    reader.layers.append(locate(source, origin).branch or {})
+    reader.read_overrides(overrides)
+    return resolve_reader(reader, origin).config
+
+
+def check(config: Config, *, build: bool = True) -> Plan:
+    """What a run would do, in numbers: processes, batch, memory, steps. ``print`` shows it; nothing is started.
+
+    ``build`` also makes environments, data and tokenizer as training would, prints what it finds, and raises UserError
+    where training would fail; without it the configuration alone is looked at, for runs on other machines.
+    """
+    from rlinf.config.plan.describe import plan
+
+    if build:
+        from rlinf.commands.check import examine
+
+        if examine(config):
+            raise UserError("training would fail, or learn from something wrong: see what is printed above")
+    return plan(config)
+
+
+def train(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
+    """Trains, or goes on with what is in ``config.run.dir``; the same call resumes a run that was killed.
+
+    ``callbacks`` (:class:`rlinf.Callback`) run in this process between iterations, on Ray and locally alike. ``report``
+    writes report.html at the end.
+    """
+    from rlinf.train.run import run
+
+    return run(config, report=report, callbacks=callbacks)
+
+
+def evaluate(target: str | Path | RunResult, *overrides: str, step: int | None = None) -> RunResult:
+    """Evaluates a run's newest checkpoint again, or that of ``step``, with other settings if given.
+
+    The result, with its settings, is saved in the run's ``evaluations/``.
+    """
+    from rlinf.train.run import RunResult, evaluate_run
+
+    folder = target.run_dir if isinstance(target, RunResult) else target
+    return evaluate_run(str(folder), overrides, step=step)

@@ -1,0 +1,141 @@
+"""A trained policy outside of training: actions for observations, responses to prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from rlinf.errors import UserError
+
+_ACTOR_CRITIC, _VLA = "policy.json", "vla.json"
+
+
+class Policy:
+    """What a run exported: :meth:`act` in simulators, :meth:`generate` for language models. Made by :meth:`load`."""
+
+    def __init__(self, folder: Path, model: Any, tokenizer: Any = None) -> None:
+        self.folder, self.model, self.tokenizer = folder, model, tokenizer
+        self._state: Any = None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """The policy of a run directory, or of an exported folder; for language models any Hugging Face folder.
+
+        Raises UserError where there is none.
+        """
+        folder = Path(path)
+        if (folder / "config.yaml").exists():
+            folder = folder / "policy"
+        if not folder.is_dir():
+            raise UserError(f"{folder} is no folder of a policy: a run writes one when it ends (rlinf export before)")
+        if (folder / _ACTOR_CRITIC).exists():
+            return cls(folder, _actor_critic(folder))
+        if (folder / _VLA).exists():
+            from rlinf.models.vla import VlaPolicy
+
+            return cls(folder, VlaPolicy.from_pretrained(str(folder)).eval())
+        return cls._language_model(folder)
+
+    @classmethod
+    def _language_model(cls, folder: Path) -> Self:
+        from rlinf.models.loading import load_causal_lm, load_tokenizer
+
+        if not (folder / "config.json").exists():
+            raise UserError(f"{folder} holds no policy: neither config.json, {_ACTOR_CRITIC} nor {_VLA} is there")
+        return cls(folder, load_causal_lm(str(folder)).eval(), load_tokenizer(str(folder)))
+
+    @property
+    def is_language_model(self) -> bool:
+        return self.tokenizer is not None
+
+    def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
+        """The action for one observation of the environment it was trained in (wrappers and frame stacks included).
+
+        ``deterministic`` takes the likeliest action, otherwise one is drawn with ``rng``. A recurrent policy remembers
+        the observations since :meth:`reset`. With action chunks the result is [K, ...].
+        """
+        import torch
+
+        from rlinf.models.actor_critic.export import load_spaces
+        from rlinf.spaces import empty_leaves, write_observation
+
+        if self.is_language_model:
+            raise UserError(f"{self.folder} is a language model: use generate")
+        leaves = empty_leaves(load_spaces(self.folder)[0], (1,))
+        write_observation(leaves, 0, observation)
+        if self._state is None:
+            self._state = torch.zeros(1, self.model.state_size)
+        with torch.no_grad():
+            given = {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
+            noise = None if deterministic else self._noise(rng or np.random.default_rng())
+            actions, self._state = self.model.step(given, self._state, noise)
+        return self.model.env_actions(actions.cpu().numpy())[0]
+
+    def reset(self) -> None:
+        """Forgets what a recurrent policy remembers: call it when an episode begins."""
+        self._state = None
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new_tokens: int = 256,
+        temperature: float = 0.0,
+        system_prompt: str | None = None,
+        seed: int = 0,
+    ) -> list[str]:
+        """One response to each prompt; a temperature of 0 takes the likeliest token each time.
+
+        Prompts get the tokenizer's chat template where it has one, as in training (``data.chat_template: auto``).
+        """
+        import torch
+
+        if not self.is_language_model:
+            raise UserError(f"{self.folder} acts in simulators: use act")
+        asked = [prompts] if isinstance(prompts, str) else list(prompts)
+        drawn = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
+        responses = []
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            for prompt in asked:
+                ids = torch.tensor([self._prompt_ids(prompt, system_prompt)])
+                made = self.model.generate(
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    max_new_tokens=max_new_tokens,
+                    pad_token_id=self.tokenizer.pad_token_id or self.tokenizer.eos_token_id,
+                    **drawn,
+                )
+                responses.append(self.tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True))
+        return responses
+
+    def _prompt_ids(self, prompt: str, system_prompt: str | None) -> list[int]:
+        if getattr(self.tokenizer, "chat_template", None):
+            messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
+            messages.append({"role": "user", "content": prompt})
+            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return list(self.tokenizer(f"{system_prompt}\n{prompt}" if system_prompt else prompt)["input_ids"])
+
+    def _noise(self, rng: np.random.Generator) -> Any:
+        import torch
+
+        shape = (1, self.model.noise_size)
+        drawn = rng.random(shape) if self.model.noise_kind == "uniform" else rng.standard_normal(shape)
+        return torch.from_numpy(drawn.astype(np.float32))
+
+
+def _actor_critic(folder: Path) -> Any:
+    from safetensors import safe_open
+
+    from rlinf.models.actor_critic import ActorCritic
+    from rlinf.models.soft_actor_critic import SoftActorCritic
+
+    with safe_open(str(folder / "model.safetensors"), framework="pt") as weights:
+        names = list(weights.keys())
+    off_policy = not any(name.startswith("value_head.") for name in names)
+    kind = SoftActorCritic if off_policy else ActorCritic
+    return kind.from_pretrained(str(folder)).eval()

@@ -1,0 +1,66 @@
+"""``rlinf new``: a working skeleton of an environment, a reward or an algorithm of one's own, with its test."""
+
+from __future__ import annotations
+
+import argparse
+import keyword
+import string
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlinf.errors import UserError
+
+SKELETONS = Path(__file__).parent / "skeletons"
+KINDS = {
+    "env": "a simulator: any gymnasium environment",
+    "tasks": "a text environment: tasks and a judge of the answers",
+    "reward": "a reward function for text environments",
+    "algorithm": "an advantage estimator and a policy loss",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the files, and says what to do with them. Raises UserError where one of them exists."""
+    options = _parser().parse_args(list(arguments))
+    written = write_skeleton(options.kind, options.name, options.folder)
+    for path in written:
+        print(path)
+    module, config, test = written
+    print(
+        f"\nNext: pytest {test.name}, then rlinf check {config.name} and rlinf train {config.name} in {module.parent}"
+    )
+    return 0
+
+
+def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path]:
+    """NAME.py, NAME.yaml and test_NAME.py in ``folder``, which is made."""
+    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower():
+        raise UserError(f"rlinf new {kind} {name}: the name becomes a Python module: small letters, digits and _")
+    files = {
+        "module.py.txt": folder / f"{name}.py",
+        "config.yaml.txt": folder / f"{name}.yaml",
+        "test.py.txt": folder / f"test_{name}.py",
+    }
+    there = [path for path in files.values() if path.exists()]
+    if there:
+        raise UserError(f"{there[0]} exists: choose another name, or another --folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    words = {"name": name, "class_name": "".join(part.title() for part in name.split("_"))}
+    for template, path in files.items():
+        text = (SKELETONS / kind / template).read_text(encoding="utf-8")
+        path.write_text(string.Template(text).substitute(words), encoding="utf-8")
+    module, config, test = files.values()
+    return module, config, test
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlinf new",
+        description="Write a working skeleton: a module, a YAML file that uses it, and its test. "
+        + "; ".join(f"{kind}: {line}" for kind, line in KINDS.items())
+        + ".",
+    )
+    parser.add_argument("kind", choices=list(KINDS), metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("name", metavar="NAME", help="of the module: small letters, digits and _")
+    parser.add_argument("--folder", type=Path, default=Path(), help="where to write it (default: here)")
+    return parser

@@ -1,0 +1,165 @@
+"""The Python API: the same words as the YAML, callbacks that look, log, save, slow down and stop, a policy to use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import pytest
+
+import rlinf
+from rlinf.config import Config, ConfigErrors
+from rlinf.errors import UserError
+from rlinf.train.run import RunResult
+
+SMALL = (
+    "cluster.backend=local",
+    "env.num_envs=2",
+    "rollout.num_steps=16",
+    "evaluation.size=2",
+    "logging.progress=none",
+    "logging.tensorboard=false",
+    "learner.optimizer.schedule=constant",
+)
+
+
+def cartpole(folder: Path, *more: str) -> Config:
+    return rlinf.load("cartpole_ppo", f"run.dir={folder}", "run.max_steps=3", *SMALL, *more)
+
+
+def train(config: Config, *callbacks: rlinf.Callback) -> RunResult:
+    return rlinf.train(config, callbacks=callbacks)
+
+
+class Watch(rlinf.Callback):
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def on_start(self, start: rlinf.RunStart) -> None:
+        self.calls.append(f"start after {len(start.history)}")
+
+    def on_step(self, step: rlinf.Step) -> None:
+        self.calls.append(f"step {step.number}")
+        step.log("own/double_loss", 2 * step.metrics["train/loss"])
+
+    def on_end(self, metrics: dict[str, float]) -> None:
+        self.calls.append("end")
+        assert "eval/return" in metrics
+
+
+class Halve(rlinf.Callback):
+    """Halves the learning rate after the first step."""
+
+    def on_step(self, step: rlinf.Step) -> None:
+        if step.number == 1:
+            step.set_lr(step.config.learner.optimizer.lr / 2)
+
+
+class StopAt(rlinf.Callback):
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def on_step(self, step: rlinf.Step) -> None:
+        if step.number == self.number:
+            step.stop("enough")
+
+
+def test_a_mapping_and_overrides_make_a_checked_configuration() -> None:
+    sections = {
+        "env": {"id": "CartPole-v1"},
+        "policy": {"name": "actor_critic"},
+        "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"},
+    }
+    config = rlinf.load(sections, "run.seed=3", "algorithm.gamma=0.9")
+    assert (config.run.seed, config.algorithm.gamma) == (3, 0.9)
+    with pytest.raises(ConfigErrors, match=r"algorithm\.gama is not a key"):
+        rlinf.load(sections, "algorithm.gama=0.9")
+
+
+def test_check_gives_the_plan_and_starts_nothing(tmp_path: Path) -> None:
+    plan = rlinf.check(cartpole(tmp_path / "run"), build=False)
+    assert "CartPole-v1" in str(plan)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_with_callbacks(tmp_path: Path) -> None:
+    """One run for all that may be asked of it: they are the cheapest together."""
+    watch = Watch()
+    result = train(cartpole(tmp_path / "run"), watch, Halve())
+    assert watch.calls == ["start after 0", "step 1", "step 2", "step 3", "end"]
+    assert [line["step"] for line in result.history] == [0, 1, 2, 3]
+    assert all("own/double_loss" in line for line in result.history[1:])
+    rates = [line["train/lr"] for line in result.history[1:]]
+    assert rates[1] == rates[2] == pytest.approx(rates[0] / 2)
+    assert result.best("train/lr")["step"] == 1
+    assert result.stopped is None
+
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    policy = result.policy
+    action = policy.act(observation)
+    assert env.action_space.contains(action)
+    assert policy.act(observation) == action
+    env.close()
+    with pytest.raises(UserError, match="use act"):
+        policy.generate("What is 1 + 1?")
+
+    again = rlinf.evaluate(result, "evaluation.size=3", "logging.progress=none")
+    assert again.metrics["eval/return/n"] == 3
+
+
+def test_a_stop_evaluates_saves_exports_and_can_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    stopped = train(cartpole(folder), Halve(), StopAt(2))
+    assert stopped.stopped == "enough"
+    assert stopped.history[-1]["step"] == 2
+    assert "eval/return" in stopped.history[-1]
+    assert (folder / "policy" / "policy.json").exists()
+    assert json.loads((folder / "summary.json").read_text())["steps"] == 2
+    watch = Watch()
+    resumed = train(cartpole(folder), watch)
+    assert watch.calls == ["start after 3", "step 3", "end"]
+    # The changed rate is part of the checkpoint.
+    straight = train(cartpole(tmp_path / "straight"), Halve())
+    assert resumed.history[-1]["train/lr"] == straight.history[-1]["train/lr"]
+    assert resumed.history[-1]["train/loss"] == straight.history[-1]["train/loss"]
+
+
+def test_early_stopping_counts_what_an_earlier_part_of_the_run_saw() -> None:
+    stopping = rlinf.EarlyStopping("eval/return", patience=2)
+    lines = [{"step": 0, "eval/return": 5.0}, {"step": 1, "eval/return": 4.0}]
+    stopping.on_start(rlinf.RunStart(rlinf.Config(), Path(), lines))
+    step = rlinf.Step(2, rlinf.Config(), Path(), {"eval/return": 3.0})
+    stopping.on_step(step)
+    assert step.stop_reason is not None
+    assert "best 5" in step.stop_reason
+    better = rlinf.Step(2, rlinf.Config(), Path(), {"eval/return": 6.0})
+    stopping.on_step(better)
+    assert better.stop_reason is None
+
+
+def test_a_schedule_sets_the_rate_of_the_next_step() -> None:
+    step = rlinf.Step(4, rlinf.Config(), Path(), {})
+    rlinf.LearningRateSchedule(lambda number: 1e-6 / number).on_step(step)
+    assert step.lr_scale == pytest.approx(0.25)
+    with pytest.raises(ValueError, match="is a metric of the run"):
+        rlinf.Step(1, rlinf.Config(), Path(), {"train/loss": 0.0}).log("train/loss", 1.0)
+
+
+def test_importing_it_is_light() -> None:
+    heavy = ("torch", "ray", "transformers", "numpy")
+    probe = f"import sys, rlinf; rlinf.load; print(*[name for name in {heavy} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
+
+
+def test_everything_public_is_there() -> None:
+    for name in dir(rlinf):
+        assert getattr(rlinf, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = rlinf.nothing  # type: ignore[attr-defined]

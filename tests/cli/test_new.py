@@ -1,0 +1,43 @@
+"""`rlinf new`: what is written runs, checks and passes its own test."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlinf.cli import main
+from rlinf.commands.new import KINDS
+from rlinf.config import load
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_skeleton_works(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"my_{kind}_skeleton"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["new", kind, name]) == 0
+    assert f"rlinf train {name}.yaml" in capsys.readouterr().out
+    load(f"{name}.yaml")
+    test = importlib.import_module(f"test_{name}")
+    tests = [function for found, function in vars(test).items() if found.startswith("test_")]
+    assert tests
+    for function in tests:
+        function()
+    for module in (name, f"test_{name}"):
+        sys.modules.pop(module, None)
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.yaml").write_text("mine")
+    assert main(["new", "env", "mine"]) == 2
+    assert "mine.yaml exists" in capsys.readouterr().err
+    assert not Path("mine.py").exists()
+    assert main(["new", "env", "My-Env"]) == 2
