@@ -3,8 +3,8 @@
     python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--folder runs/smollm2] [--write]
 
 Every run is `rlinf train FILE cluster.backend=local cluster.threads_per_worker=1 run.seed=S`, in a process of its own
-whose CPU-seconds are counted (user and system, start and evaluations included). Runs that the folder holds whole are not
-made again, so a second call completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
+whose CPU-seconds are counted (user and system, start and evaluations included). Runs that the folder holds whole are
+not made again, so a second call completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
 """
 
 from __future__ import annotations
