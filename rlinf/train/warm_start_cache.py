@@ -36,6 +36,8 @@ _NO_PART = (
     "run.name",
     "run.resume",
     "sft.cache",
+    "sft.eval_data",
+    "teacher.",
 )
 
 
