@@ -54,10 +54,12 @@ function metricTraces(runs, metric, axis, width) {
     const colour = PALETTE[i % PALETTE.length];
     const found = points(run.series, metric, axis);
     if (!found.y.length) return [];
-    if (found.low.length || width < 2 || found.y.length < 4) {
+    // A window over most of a short curve would show a flat line.
+    const span = Math.min(width, Math.floor(found.y.length / 4));
+    if (found.low.length || span < 2) {
       return bandTraces(run.label, colour, found.x, found.y, found.low, found.high, found.low.length ? { mode: "lines+markers" } : {});
     }
-    const smooth = smoothed(found.y, width);
+    const smooth = smoothed(found.y, span);
     const raw = { x: found.x, y: found.y, mode: "lines", line: { color: faded(colour, 0.3), width: 1 }, hoverinfo: "skip", showlegend: false };
     return [raw, ...bandTraces(run.label, colour, found.x, smooth.map((s) => s.mean), smooth.map((s) => s.low), smooth.map((s) => s.high))];
   });
