@@ -85,6 +85,13 @@ def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor, seen: Tensor
     return tokens, logprobs
 
 
+def invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
+    """Tokens int64 [B] where the cumulative distribution of ``logprobs`` [B, V] crosses ``uniforms`` float64 [B]."""
+    rows = max(1, _CACHED // logprobs.shape[-1])
+    parts = zip(logprobs.split(rows), uniforms.split(rows), strict=True)
+    return torch.cat([_invert(part, numbers)[0] for part, numbers in parts])
+
+
 def _invert(shifted: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     """Where the cumulative sum of ``exp(shifted)`` [B, V] first exceeds ``uniforms`` [B] times its total: int64 [B].
 

@@ -241,7 +241,10 @@ class VllmSampler:
             worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
             disable_log_stats=True,
         )
-        return LLMEngine.from_engine_args(arguments)
+        engine = LLMEngine.from_engine_args(arguments)
+        if cpu:
+            engine.collective_rpc("draw_by_inversion")
+        return engine
 
     def _restart(self, error: Exception) -> None:
         """A new engine with the current weights, and the unfinished requests from their beginning."""
