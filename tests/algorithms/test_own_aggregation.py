@@ -41,5 +41,5 @@ def test_a_file_may_name_them_and_a_wrong_name_is_found() -> None:
     own = ["algorithm.loss_agg_func=my_reductions:per_row", "algorithm.kl_penalty_type=my_reductions:squared"]
     algorithm = load("quickstart", [*own, "algorithm.kl_beta=0.1"]).algorithm
     assert algorithm.loss_agg_func == "my_reductions:per_row"
-    with pytest.raises(ConfigErrors, match=r"algorithm\.loss_agg_func: my_reductions:nothing can not be imported"):
+    with pytest.raises(ConfigErrors, match=r"algorithm\.loss_agg_func: my_reductions:nothing cannot be imported"):
         load("quickstart", ["algorithm.loss_agg_func=my_reductions:nothing"])

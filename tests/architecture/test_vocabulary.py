@@ -78,7 +78,7 @@ def test_no_retired_word_is_used() -> None:
             for word in _WORD.findall(line):
                 if word.lower() in RETIRED_WORDS:
                     found[f"{path.relative_to(ROOT)}:{number}: {word} (say: {RETIRED_WORDS[word.lower()]})"] += 1
-    assert sorted(found) == []
+    assert not found, "\n".join(sorted(found))
 
 
 @pytest.mark.parametrize("phrase", RETIRED_PHRASES)
@@ -88,7 +88,7 @@ def test_no_retired_phrase_is_used(phrase: str) -> None:
     for path in FILES:
         text = "\n".join(lines_of(path))
         found += [f"{path.relative_to(ROOT)}: {match[0]!r}" for match in pattern.finditer(text)]
-    assert found == [], f"say: {RETIRED_PHRASES[phrase]}"
+    assert not found, "\n".join([f"say: {RETIRED_PHRASES[phrase]}", *found])
 
 
 def test_a_training_iteration_is_not_an_optimiser_step() -> None:

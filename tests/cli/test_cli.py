@@ -179,7 +179,21 @@ def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
 
 @pytest.mark.parametrize(
     "command",
-    "train sweep report watch replay convert eval compare export list doctor import new".split(),
+    [
+        "train",
+        "sweep",
+        "report",
+        "watch",
+        "replay",
+        "convert",
+        "eval",
+        "compare",
+        "export",
+        "list",
+        "doctor",
+        "import",
+        "new",
+    ],
 )
 def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
