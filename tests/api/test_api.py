@@ -35,7 +35,7 @@ def train(config: Config, *callbacks: rlinf.Callback) -> RunResult:
 
 
 class Watch(rlinf.Callback):
-    """Remembers what it was reported."""
+    """Remembers what it was given."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
