@@ -6,6 +6,7 @@ from pathlib import Path
 
 ORDER = (
     "quickstart",
+    "smollm2",
     "grpo_vs_trl",
     "recipes",
     "recipes_whole",

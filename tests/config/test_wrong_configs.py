@@ -148,7 +148,6 @@ WRONG = [
         "policy.path: ./nowhere does not exist.",
         "Give the path of something in",
     ),
-    ("policy: {path: models/smollm2, architecture: null}", "models/smollm2 does not exist.", "`make models/smollm2`"),
     ("env: {kwargs: {path: data/train.jsonl}}", "env.kwargs.path: data/train.jsonl does not exist.", "no folder data"),
     ("checkpoint: {best_metric: accuracy}", "is not an evaluation metric.", "Write eval/accuracy"),
     (MEGATRON + "tensor_parallel: 3}}", "= 3 does not divide learner.num_workers 4:", "use 6 ranks"),
@@ -268,3 +267,10 @@ def test_any_value_anywhere_loads_or_is_explained(minimal: Path, value: str) -> 
         except ConfigErrors as errors:
             output = errors.problems
         assert all(problem.fix for problem in output), key
+
+
+def test_a_model_that_make_fetches_is_named(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # the repository's root may have it
+    with pytest.raises(ConfigErrors) as caught:
+        load(write("policy: {path: models/smollm2, architecture: null}"))
+    assert "policy.path: models/smollm2 does not exist. `make models/smollm2` fetches it" in str(caught.value)
