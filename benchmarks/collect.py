@@ -7,6 +7,8 @@ from pathlib import Path
 ORDER = (
     "quickstart",
     "grpo_vs_trl",
+    "grpo_vs_trl_pretrained",
+    "precision",
     "recipes",
     "recipes_whole",
     "reward_model",

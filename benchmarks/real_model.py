@@ -6,7 +6,7 @@
 
 ``scores``: log-probabilities, entropies and gradients of 2,048 tokens from given hidden states, logits whole or in
 chunks. ``update``: forward and backward pass over 64 responses of 12 to 24 tokens after 8 prompts of 60. ``decode``: 64
-responses of 12 tokens to 8 chat prompts. One thread; each figure is the median of ``--repeats`` in a process of its own.
+responses of 12 tokens to 8 chat prompts. One thread; medians of ``--repeats`` calls in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import statistics
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 PROMPTS, GROUP, PROMPT_TOKENS, RESPONSE_TOKENS, DECODED = 8, 8, 60, 24, 12
 SCORED = 2048
@@ -124,9 +124,8 @@ def _sampler(name: str, dtype: str, model: str) -> Any:
     from rlinf.config.schema.rollout import RolloutConfig
     from rlinf.samplers.build import SamplerSpec, build_sampler
 
-    spec = SamplerSpec(
-        model, (2,), 2, seed=0, max_model_len=192, dtype="bfloat16" if dtype == "bfloat16" else "float32"
-    )
+    precision: Literal["bfloat16", "float32"] = "bfloat16" if dtype == "bfloat16" else "float32"
+    spec = SamplerSpec(model, (2,), 2, seed=0, max_model_len=192, dtype=precision)
     return build_sampler(RolloutConfig(sampler="vllm" if name == "vllm" else "hf"), spec)
 
 
