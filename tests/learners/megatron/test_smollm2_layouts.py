@@ -8,9 +8,8 @@ import torch
 from learner_gang import Gang
 from smollm2 import FOLDER, needs_model
 
-from rlinf.config import load_mapping
+from rlinf.config import ConfigErrors, load_mapping
 from rlinf.config.schema.learner import MegatronConfig
-from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import load_causal_lm
 
@@ -43,5 +42,5 @@ def test_tensor_parallel_2_is_refused_with_what_fits() -> None:
         "policy": {"path": str(FOLDER)},
         "learner": {"backend": "megatron", "num_workers": 2, "megatron": {"tensor_parallel": 2}},
     }
-    with pytest.raises(UserError, match=r"tensor_parallel 2 does not divide num_attention_heads 9.*use 1 or 3"):
+    with pytest.raises(ConfigErrors, match=r"tensor_parallel 2 does not divide num_attention_heads 9.*use 1 or 3"):
         load_mapping(written, source="test")
