@@ -8,6 +8,8 @@ ORDER = (
     "quickstart",
     "smollm2",
     "grpo_vs_trl",
+    "grpo_vs_trl_pretrained",
+    "precision",
     "recipes",
     "recipes_whole",
     "reward_model",

@@ -1,0 +1,154 @@
+"""CPU-seconds and memory of the parts of a GRPO step on a real model (SmolLM2-135M-Instruct), part by part.
+
+    python benchmarks/real_model.py --model models/smollm2 scores whole float32      # or: chunks; bfloat16
+    python benchmarks/real_model.py --model models/smollm2 update bfloat16           # or: float32
+    python benchmarks/real_model.py --model models/smollm2 decode hf bfloat16        # or: vllm; float32
+
+``scores``: log-probabilities, entropies and gradients of 2,048 tokens from given hidden states, logits whole or in
+chunks. ``update``: forward and backward pass over 64 responses of 12 to 24 tokens after 8 prompts of 60. ``decode``: 64
+responses of 12 tokens to 8 chat prompts. One thread; medians of ``--repeats`` calls in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Literal
+
+PROMPTS, GROUP, PROMPT_TOKENS, RESPONSE_TOKENS, DECODED = 8, 8, 60, 24, 12
+SCORED = 2048
+
+
+def cpu_seconds(call: Callable[[], object], repeats: int) -> float:
+    """Median over ``repeats`` calls."""
+    taken = []
+    for _ in range(repeats):
+        started = time.process_time()
+        call()
+        taken.append(time.process_time() - started)
+    return statistics.median(taken)
+
+
+def scores(options: argparse.Namespace) -> str:
+    import torch
+
+    from rlinf.models import token_scores
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import load_causal_lm
+    from rlinf.types import SamplingParams
+
+    if options.words[0] == "whole":
+        token_scores._CHUNK_ELEMENTS["cpu"] = 1 << 40
+    model = load_causal_lm(options.model)
+    policy = CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=1))
+    hidden = torch.randn(SCORED, model.config.hidden_size, requires_grad=True)
+    tokens = torch.randint(model.config.vocab_size, (SCORED,))
+
+    def once() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.words[1] == "bfloat16"):
+            scored = policy._score(hidden, tokens, None, with_entropy=True)
+        (scored.logprobs.sum() + scored.entropy.sum()).backward()
+        model.zero_grad()
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = cpu_seconds(once, options.repeats)
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    return f"{seconds:.2f} CPU-s, {peak} MiB at most beside the model"
+
+
+def update(options: argparse.Namespace) -> str:
+    import torch
+
+    from rlinf.inputs import TextInputs
+    from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.loading import load_causal_lm
+    from rlinf.types import SamplingParams
+
+    model = load_causal_lm(options.model)
+    autocast = torch.bfloat16 if options.words[0] == "bfloat16" else None
+    policy = CausalLMPolicy(model, sampling=SamplingParams(max_new_tokens=RESPONSE_TOKENS), autocast=autocast)
+    torch.manual_seed(0)
+    rows, vocabulary = PROMPTS * GROUP, model.config.vocab_size
+    prompts = torch.randint(vocabulary, (PROMPTS, PROMPT_TOKENS)).repeat_interleave(GROUP, 0)
+    lengths = torch.randint(RESPONSE_TOKENS // 2, RESPONSE_TOKENS + 1, (rows,))
+    actions, mask = torch.randint(vocabulary, (rows, RESPONSE_TOKENS)), torch.arange(RESPONSE_TOKENS) < lengths[:, None]
+    inputs = TextInputs(prompts, torch.full((rows,), PROMPT_TOKENS), lengths)
+
+    def once() -> None:
+        policy.evaluate(inputs, actions, mask, with_entropy=False).logprobs.sum().backward()  # type: ignore[no-untyped-call]
+        model.zero_grad()
+
+    once()
+    seconds, tokens = cpu_seconds(once, options.repeats), int(mask.sum())
+    return f"{seconds:.2f} CPU-s for {tokens} response tokens, {tokens / seconds:.0f} a CPU-second"
+
+
+def decode(options: argparse.Namespace) -> str:
+    from transformers import AutoTokenizer
+
+    from rlinf.types import SampleRequest, SamplingParams
+
+    sampler = _sampler(options.words[0], options.words[1], options.model)
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    requests = []
+    for place in range(PROMPTS):
+        text = f"Tom has {place} apples. Anna gives him {place + 2} more. How many apples does Tom have now?"
+        message = [{"role": "user", "content": text}]
+        encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=True, return_dict=True)
+        requests.append(SimpleNamespace(id=place, prompt=tuple(encoded["input_ids"])))
+
+    def sample(tokens: int) -> Any:
+        params = SamplingParams(max_new_tokens=tokens, ignore_eos=True)
+        return sampler.sample(
+            [
+                SampleRequest(request_id=one.id, prompt_ids=one.prompt, n=GROUP, params=params, key=(one.id,))
+                for one in requests
+            ]
+        )
+
+    sample(2)
+    first = cpu_seconds(lambda: sample(1), options.repeats)
+    seconds = cpu_seconds(lambda: sample(DECODED), options.repeats)
+    step, tokens = (seconds - first) / (DECODED - 1), PROMPTS * GROUP * DECODED
+    return (
+        f"prompts {first:.2f} CPU-s, then {1000 * step:.0f} ms a step of 64 rows; {tokens / seconds:.0f} a CPU-second"
+    )
+
+
+def _sampler(name: str, dtype: str, model: str) -> Any:
+    from rlinf.config.schema.rollout import RolloutConfig
+    from rlinf.samplers.build import SamplerSpec, build_sampler
+
+    precision: Literal["bfloat16", "float32"] = "bfloat16" if dtype == "bfloat16" else "float32"
+    spec = SamplerSpec(model, (2,), 2, seed=0, max_model_len=192, dtype=precision)
+    return build_sampler(RolloutConfig(sampler="vllm" if name == "vllm" else "hf"), spec)
+
+
+PARTS = {"scores": scores, "update": update, "decode": decode}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="models/smollm2")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if "vllm" in options.words:
+        from rlinf.samplers import environment
+
+        os.environ.update(environment("vllm", device="cpu"))
+    import torch
+
+    torch.set_num_threads(1)
+    print(options.part, *options.words, "-", PARTS[options.part](options), flush=True)
+
+
+if __name__ == "__main__":
+    main()
