@@ -2,8 +2,8 @@
 # Both make .venv where it is missing. PYTHON picks the interpreter (3.11 or 3.12).
 PYTHON ?= python3
 BIN := .venv/bin
-VLLM_TESTS ?= tests/samplers tests/train
-SIM_TESTS ?= tests/envs_sim
+VLLM_TESTS ?= tests/samplers tests/runs
+SIM_TESTS ?= tests/sim
 SIM_CHOICE ?=
 EXTRAS := lora,datasets,gguf,megatron,sweep,video,dev,peers
 
@@ -41,7 +41,7 @@ test-vllm: .venv/.installed-vllm
 
 # Pages of real runs in Chromium (apt-get install chromium chromium-driver).
 test-browser: .venv/.installed-dev
-	$(PYTEST) -m "browser and not slow" tests/report
+	$(PYTEST) -m "browser and not slow" tests/browser
 
 # Damaged files, bad data, bad rewards, bad environments, a killed driver.
 test-faults: .venv/.installed-dev

@@ -30,7 +30,7 @@ def ray_session() -> Iterator[Cluster]:
 @functools.cache
 def _unit(path: str) -> str:
     """What runs together with the tests of a file."""
-    if path.startswith("tests/learners/megatron/"):
+    if path.startswith("tests/parallel/"):
         return "gang"
     if path.startswith("tests/cluster/") or "ray_session" in (_HERE.parent / path).read_text(encoding="utf-8"):
         return "ray"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from stopped_run import SMALL, Stopped
+from tiny_runs import mapping
 
 from rlinf.config import load_mapping
 from rlinf.train import run
-from tests.faults.stopped_run import SMALL, Stopped
-from tests.train.tiny_runs import mapping
 
 
 @pytest.fixture(scope="session")

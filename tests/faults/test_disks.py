@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from damage import copied
+from stopped_run import Stopped
 
 from rlinf.cli import main
 from rlinf.durable import DiskFullError, naming_disk_errors, write_atomically
 from rlinf.train.checkpoints import Checkpoints
-from tests.faults.damage import copied
-from tests.faults.stopped_run import Stopped
 
 ROOM_KB = 4096
 

@@ -6,8 +6,11 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import env_zoo
 import pytest
 import torch
+from simulator_config import simulator_config
+from worker_group import InThisProcess
 
 from rlinf.cli import main
 from rlinf.config.schema import ClusterConfig, EnvConfig
@@ -15,9 +18,6 @@ from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout
-from tests.faults import env_zoo
-from tests.rollouts.simulator_config import simulator_config
-from tests.rollouts.worker_group import InThisProcess
 
 SOUND = ["terminates at once", "never ends", "odd infos", "observations outside the space", "prints", "close() raises"]
 # The wrong words of an environment, in ours.

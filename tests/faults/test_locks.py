@@ -12,15 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from damage import copied
+from stopped_run import Stopped
+from tiny_runs import config
 
 from rlinf.cli import main
 from rlinf.train import run_lock
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.run_lock import NAME, Holder, RunLock, RunLockedError
 from rlinf.train.warm_start_cache import WarmStartCache
-from tests.faults.damage import copied
-from tests.faults.stopped_run import Stopped
-from tests.train.tiny_runs import config
 
 HOLD = (
     "import sys; from pathlib import Path; from rlinf.train.run_lock import RunLock; "

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from damage import copied
 from gymnasium import spaces
+from stopped_run import Stopped
 
 from rlinf.cli import main
 from rlinf.errors import UserError
@@ -21,8 +23,6 @@ from rlinf.space_description import read_spaces, write_spaces
 from rlinf.train.checkpoints import write_manifest
 from rlinf.train.plain_state import PickledStateError, load_plain, save_plain
 from rlinf.types import Batch, Completion
-from tests.faults.damage import copied
-from tests.faults.stopped_run import Stopped
 
 ROOT = Path(__file__).parents[2]
 # Messages between the run's own processes are pickles, as Ray's are; a file of LIBERO's and an export of an earlier

@@ -15,11 +15,6 @@ from rlinf.cluster.failure import capture
 from rlinf.errors import is_user_error
 
 
-@pytest.fixture(autouse=True)
-def _modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-
-
 def score(name: str, row: dict[str, Any] | None = None, timeout_s: float = 60.0) -> float:
     rewards = RewardSum({"custom": {f"fault_rewards:{name}": 1.0}}, custom_timeout_s=timeout_s)
     task = Task("What is 1 + 1?", "2", "sums", row=row if row is not None else {"zero": 0})

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from damage import DAMAGE, copied
+from stopped_run import Stopped
 
 from rlinf.cli import main
 from rlinf.train.checkpoints import Checkpoints
 from rlinf.train.run_dir import RunDirectory
-from tests.faults.damage import DAMAGE, copied
-from tests.faults.stopped_run import Stopped
 
 CHECKPOINT_FILES = ("driver.pt", "learner.pt", "state.json", "manifest.json")
 FILES = (

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tiny_runs import mapping
 
 from rlinf.cli import main
 from rlinf.config import load, load_stored, stored
@@ -18,7 +19,6 @@ from rlinf.sweep.load import read_sweep_file
 from rlinf.sweep.records import open_sweep
 from rlinf.sweep.settings import TrialPlan
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
-from tests.train.tiny_runs import mapping
 
 FROM_ENVIRONMENT, LITERAL, AS_OPTION = "s3cret-of-the-shell", "s3cret-in-the-file", "s3cret-for-the-env"
 

@@ -7,12 +7,12 @@ import json
 import os
 import re
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_runs import mapping
 
 from rlinf.cli import main
 from rlinf.config import Config, load_mapping
@@ -20,9 +20,6 @@ from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
 from rlinf.train import run
 from rlinf.train.loop import Trainer
 from rlinf.train.run_state import RunState
-
-sys.path.append(str(Path(__file__).parents[1] / "train"))
-from tiny_runs import mapping
 
 TEXT: dict[str, Any] = {"run": {"max_steps": 3}, "checkpoint": {"every": 100}, "evaluation": {"every": 1}}
 

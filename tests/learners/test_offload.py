@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from test_torch_learner import batch, policy
+from test_torch import batch, policy
 
 from rlinf.algorithms.objective import Objective
 from rlinf.config.schema import OptimizerConfig

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from batches import loss_columns
+from ranks import start_ranks
 
 from rlinf.algorithms.metrics import finalise_metrics
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.ranks import ONE_RANK, Ranks, TorchRanks, reduce_metrics
-from tests.algorithms.batches import loss_columns
-from tests.ranks import start_ranks
 
 CUTS = (2, 0)
 """Where the rows are cut in two: in the middle, and so that one rank has nothing."""

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from decisions import decide
 from gymnasium import spaces
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
@@ -20,7 +21,6 @@ from rlinf.models.actor_critic import ActorCriticOptions
 from rlinf.models.soft_actor_critic import SoftActorCritic
 from rlinf.streams import torch_generator
 from rlinf.types import Batch
-from tests.models.decisions import decide
 
 STATE = spaces.Box(-1, 1, (3,))
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))

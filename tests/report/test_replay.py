@@ -1,12 +1,9 @@
 """A recorded group is generated again from the checkpoint before it."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from tiny_runs import config
 
 from rlinf.report.replay import ReplayError, differences, main, replay

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tiny_models import EOS, PAD, tiny_qwen2
 from transformers import PreTrainedModel
 
 from rlinf.samplers.hf import HFSampler
-from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_models import EOS, PAD, tiny_qwen2
 
 from rlinf.config.schema.rollout import RolloutConfig
 from rlinf.models.checkpoint_names import by_expert
@@ -18,7 +19,6 @@ from rlinf.samplers import SAMPLERS, SamplerSpec, build_sampler, environment, re
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.memory_files import from_shared_memory, in_shared_memory
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
-from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
 
 @pytest.fixture

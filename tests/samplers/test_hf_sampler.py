@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
 from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from rlinf.errors import RunFailed
@@ -14,7 +15,6 @@ from rlinf.interfaces import Sampler
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
-from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
 
 PARAMS = SamplingParams(max_new_tokens=20)
 

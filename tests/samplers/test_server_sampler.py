@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from tiny_models import EOS
 
 from rlinf.config.schema.rollout import ServerConfig
 from rlinf.interfaces import Sampler
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
-from tests.samplers.tiny_models import EOS
 
 PARAMS = SamplingParams(max_new_tokens=6)
 ENDLESS, MUTE, CUT, BROKEN, ELSEWHERE = 40, 41, 42, 43, 44

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny_models import EOS, PAD, tiny_qwen2
 
 from rlinf.config import load
 from rlinf.samplers import SamplerSpec, build_sampler
-from tests.samplers.tiny_models import EOS, PAD, tiny_qwen2
 
 pytestmark = [
     pytest.mark.vllm,

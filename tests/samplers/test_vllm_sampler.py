@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, seen_tokens, tiny_qwen2
 from transformers import PreTrainedModel
 
 from rlinf.config.schema.rollout import VllmConfig
@@ -16,7 +17,6 @@ from rlinf.interfaces import Sampler
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
-from tests.samplers.tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, seen_tokens, tiny_qwen2
 
 pytestmark = [
     pytest.mark.vllm,

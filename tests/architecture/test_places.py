@@ -1,0 +1,53 @@
+"""Where tests are: beside no code, but under the same path as the module that they test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+OF_MANY_MODULES = {
+    "architecture": "rules about the source",
+    "browser": "pages of real runs in Chromium",
+    "docs": "pages, README and examples",
+    "faults": "damage, signals, bad data",
+    "parallel": "learners over several ranks",
+    "properties": "what holds whatever the input",
+    "runs": "whole runs",
+    "sim": "simulators that are packages of their own",
+}
+"""Folders whose tests span modules."""
+HELPERS = {"support"}
+
+
+def modules_of(folder: Path) -> set[str]:
+    """Names that tests in a folder may begin with: the modules and packages of the folder that it mirrors."""
+    source = ROOT / "envs" / "rlinf_envs" if folder.parts[:1] == ("envs",) else ROOT / "rlinf"
+    source /= Path(*folder.parts[1:]) if folder.parts[:1] == ("envs",) else folder
+    found = {path.stem for path in source.glob("*.py")} | {path.name for path in source.glob("*/")}
+    # Two modules of one name in different packages: the test's name says whose it is.
+    return found | {f"{folder.name}_{name}" for name in found}
+
+
+def test_a_test_is_named_after_the_module_that_it_tests() -> None:
+    """`test_MODULE.py`, or `test_MODULE_ASPECT.py` where a module has several files."""
+    lost = []
+    for path in sorted(TESTS.rglob("test_*.py")):
+        place = path.relative_to(TESTS)
+        if place.parts[0] in OF_MANY_MODULES or "node_modules" in place.parts:
+            continue
+        name = path.stem.removeprefix("test_")
+        if not any(name == module or name.startswith(f"{module}_") for module in modules_of(place.parent)):
+            lost.append(str(place))
+    assert not lost, "\n".join(lost)
+
+
+def test_what_several_tests_import_has_a_place_of_its_own() -> None:
+    """Everything else in tests/ is a test, a conftest.py, or data; tests import helpers by their short names."""
+    helpers = [
+        path.relative_to(TESTS)
+        for path in TESTS.rglob("*.py")
+        if not path.name.startswith("test_") and path.name != "conftest.py" and "node_modules" not in path.parts
+    ]
+    lost = [str(place) for place in helpers if place.parts[0] not in HELPERS and "peers" not in place.parts]
+    assert not lost, "\n".join(lost)

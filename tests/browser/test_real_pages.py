@@ -1,0 +1,139 @@
+"""The pages that real runs end in, in a real browser: every tab is clicked, and the console stays empty."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pages import Page, click_through
+from real_runs import conversation_run, simulator_run, sweep_folder, text_run
+from report_runs import healthy, write_run
+from synthetic import write_sweep
+
+from rlinf.report import write_report
+
+pytestmark = pytest.mark.browser
+TABS = ["Overview", "Curves", "Time", "Samples", "Configuration"]
+EPISODE = {"total": 1.5, "length": 3, "decisions": 3, "success_once": True, "success_at_end": False, "start_seed": 1}
+
+
+def test_a_text_run_with_evaluations(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, text_run(tmp_path / "run") / "report.html")
+    assert page.tabs == TABS
+    page.open("Overview")
+    assert [gpu.get_attribute("data-metric") for gpu in page.find(".headlines .GPU")] == [
+        "eval/accuracy",
+        "reward/mean",
+    ]
+    assert page.within(".headlines [data-metric='eval/accuracy'] .fills path")  # the interval
+    assert "95% interval" in page.find(".headlines")[0].text
+    assert page.find(".finding")
+    page.open("Curves")
+    assert page.plots >= 4
+    page.open("Time")
+    assert "generation" in page.find("svg")[0].text
+    page.open("Samples")
+    assert len(page.find(".response")) == 4
+    assert all(gpu.find_elements("css selector", ".token") for gpu in page.find(".response"))
+    page.open("Configuration")
+    assert len(page.find("tbody tr")) > 10
+
+
+def test_the_themes_differ_and_both_show_the_curve(browser: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
+    page = Page(browser, write_report([folder]))
+    assert {page.change_theme(), page.change_theme()} == {"rgb(20, 23, 28)", "rgb(255, 255, 255)"}
+    assert page.find(".headlines [data-metric='reward/mean'] .trace")
+
+
+def test_a_simulator_run_with_video(browser: Any, tmp_path: Path) -> None:
+    pytest.importorskip("av", reason="needs the extra video")
+    page = click_through(browser, simulator_run(tmp_path / "run") / "report.html")
+    assert page.tabs == [*TABS[:4], "Episodes", "Configuration"]
+    page.open("Overview")
+    assert page.within(".headlines [data-metric='eval/return'] .fills path")
+    page.open("Episodes")
+    page.wait(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
+    browser.execute_script("document.querySelector('video').play()")
+    page.wait(lambda: browser.execute_script("return document.querySelector('video').currentTime") > 0)
+    assert len(page.find(".response")) == 4
+    assert len(page.find(".response .js-plotly-plot")) >= 1
+    page.choose("evaluation after step", "0")
+    assert page.find("video")
+
+
+def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, conversation_run(tmp_path / "run") / "report.html")
+    assert browser.title == "guess [red]x[bold] the number"
+    page.open("Samples")
+    said = page.find(".turn.environment")
+    assert said
+    assert all("masked" in turn.text and ("higher" in turn.text or "lower" in turn.text) for turn in said)
+    assert all(turn.find_elements("css selector", ".token.masked") for turn in said)
+    assert len(page.find(".turn.policy")) > len(said)
+    assert not page.find(".turn.policy .token.masked")
+
+
+def test_a_sweep(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, sweep_folder(tmp_path) / "report.html")
+    page.open("Overview")
+    assert page.within(".headlines [data-metric='eval/return'] .fills path")
+    assert len(page.find("tbody tr")) == 2
+    page.open("Trials")
+    assert len(page.find("tbody tr")) == 4
+    page.open("Parameters")
+    assert page.find(".parcoords")
+    page.open("Definition")
+    assert "grid: [0.001, 0.01]" in page.find("tbody")[0].text
+
+
+def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("av", reason="needs the extra video")
+    from rlinf.rollouts.video.encoder import Film
+
+    folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
+    for step, video in ((0, "step_000000.mp4"), (10, None), (20, "step_000020.mp4")):
+        rows = [{"key": key, "video": video, **EPISODE, "trace": {"reward": [0.5] * 3}} for key in range(2)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / "episodes").mkdir(exist_ok=True)
+        (folder / "episodes" / f"step_{step:06d}.jsonl").write_text(lines)
+        if video is not None:
+            film = Film(folder / "videos" / video, 25.0)
+            for shade in range(25):
+                film.write(np.full((64, 96, 3), 10 * shade, np.uint8))
+            film.close(keep=True)
+    size = (folder / "videos" / "step_000020.mp4").stat().st_size
+    monkeypatch.setattr("rlinf.report.payload.MAX_VIDEO_BYTES", size + 10)
+    page = Page(browser, write_report([folder]))
+    page.open("Episodes")
+    page.wait(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
+    seen = "const v = document.querySelector('video'); return [v.videoWidth, v.videoHeight, v.duration]"
+    assert browser.execute_script(seen) == [96, 64, 1]
+    panel = browser.find_element("id", "panel-episodes")
+    assert panel.text.count("success on the way") == 2
+    page.choose("evaluation after step", "10")
+    assert not page.find("video")
+    page.choose("evaluation after step", "0")
+    assert "step_000000.mp4" in panel.text
+    assert "is not in this page" in panel.text
+
+
+@pytest.mark.slow
+def test_a_sweep_of_a_thousand_trials_builds_and_opens_soon(browser: Any, tmp_path: Path) -> None:
+    settings = [{"lr": 10 ** -(2 + place / 100), "size": 2 ** (place % 3)} for place in range(334)]
+    folder = write_sweep(tmp_path / "sweep", settings, seeds=3, steps=40, result=lambda s: 0.5 + s["lr"])
+    began = time.perf_counter()
+    path = write_report([folder])
+    built = time.perf_counter() - began
+    assert built < 30
+    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    page = Page(browser, path)
+    assert len(page.find("tbody tr")) == 334
+    # CPU seconds of the page's thread: what a quiet machine takes, however loaded this one is.
+    numbers = {one["name"]: one["value"] for one in browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
+    assert 0 < numbers["TaskDuration"] < 3
+    click_through(browser, path)

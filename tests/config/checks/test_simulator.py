@@ -1,0 +1,159 @@
+"""Simulator configurations that would not do what they say: each key is refused, with what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rlinf.config import ConfigErrors, load_mapping
+
+PPO = {"adv_type": "gae", "loss_type": "actor_critic"}
+GRPO = {"adv_type": "grpo", "group_size": 4}
+SAC = {"loss_type": "sac"}
+RECIPES = sorted((Path(__file__).parents[3] / "config" / "sim").glob("*.yaml"))
+
+# The algorithm, the key, its value, and a part of the message.
+REFUSED = [
+    (PPO, "env.python", "/usr/bin/python3", "is not read with env.isolation: none"),
+    (PPO, "rollout.pipeline_stages", 64, "is more than the 8 envs of a worker"),
+    (PPO, "evaluation.video_every", -1, "at least 0"),
+    (PPO, "evaluation.video_episodes", 0, "at least 1"),
+    (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
+    (PPO, "algorithm.entropy_type", "token_level", "is not read without calculate_entropy"),
+    (PPO, "learner.backend", "fsdp", "trains language models only"),
+    (PPO, "rollout.batch_size", 8, "is not read by adv_type: gae"),
+    (PPO, "algorithm.group_size", 4, "is not read by adv_type: gae"),
+    (PPO, "env.auto_reset", False, "is not read by adv_type: gae"),
+    (PPO, "algorithm.dynamic_sampling", True, "compares whole episodes"),
+    (PPO, "algorithm.filter_rewards", True, "compares whole episodes"),
+    (PPO, "rollout.temperature", 0.7, "is read only by language models"),
+    (PPO, "policy.dtype", "bfloat16", "is read only by language models"),
+    (PPO, "policy.gradient_checkpointing", True, "is read only by language models"),
+    (PPO, "policy.lora.rank", 4, "is read only by language models"),
+    (PPO, "sft.max_tasks", 5, "is read only by language models"),
+    (PPO, "sft.demonstrations", 5, "is not read while sft.steps is 0"),
+    (PPO, "policy.vla.action_bins", 8, "is read only by policy.name: vla"),
+    (PPO, "cluster.gpus_per_sampler", 1.0, "policies act inside the env workers"),
+    (PPO, "policy.hidden_sizes", [0], "must be widths of at least 1"),
+    (PPO, "env.wrappers", [{"A": {}, "B": {}}], "is not one wrapper with its arguments"),
+    (PPO, "env.wrappers", [{"A": 3}], "a list where each entry is a mapping"),
+    (GRPO, "algorithm.filter_rewards", True, "every group would stay"),
+    (GRPO, "rollout.num_steps", 64, "whose steps are whole episodes"),
+    (GRPO, "env.vectorization", "native", "cannot start episodes from given seeds"),
+    (SAC, "learner.num_workers", 3, "does not divide algorithm.replay_batch_size 256: use 2 or 4"),
+    (SAC, "learner.optimizer.grad_clip", 0.5, "is not read by loss_type: sac"),
+    (SAC, "learner.optimizer.schedule", "linear", "is not read by loss_type: sac"),
+    (SAC, "learner.micro_batch_tokens", 64, "is not read by loss_type: sac"),
+    (SAC, "algorithm.adv_type", "gae", "is not read by"),
+    (SAC, "algorithm.update_epochs", 4, "is not read by"),
+    (SAC, "algorithm.num_minibatches", 4, "is not read by"),
+    (SAC, "algorithm.loss_agg_func", "seq-mean-token-sum", "is not read by"),
+    (SAC, "algorithm.group_size", 4, "is not read by loss_type: sac"),
+    (SAC, "algorithm.logprob_type", "token_level", "is not read by"),
+    (SAC, "policy.recurrent", "gru", "without memory"),
+    (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
+    (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
+    (SAC, "sft.steps", 5, "learns from transitions"),
+]
+
+
+def simulator(algorithm: dict[str, object], **changes: object) -> dict[str, dict[str, object]]:
+    """A small valid run; ``changes`` are dotted keys."""
+    sections: dict[str, dict[str, object]] = {
+        "env": {"id": "Pendulum-v1"},
+        "policy": {"name": "actor_critic"},
+        "algorithm": dict(algorithm),
+    }
+    for key, value in changes.items():
+        place: dict[str, object] = sections
+        *path, last = key.split(".")
+        for name in path:
+            place = place.setdefault(name, {})  # type: ignore[assignment]
+        place[last] = value
+    return sections
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "value", "message"), REFUSED, ids=[f"{key}={value}" for _, key, value, _ in REFUSED]
+)
+def test_a_key_without_a_reader_is_refused_once(
+    algorithm: dict[str, object], key: str, value: object, message: str
+) -> None:
+    load_mapping(simulator(algorithm), source="test")
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(simulator(algorithm, **{key: value}), source="test")
+    (output,) = caught.value.problems
+    assert output.key == key
+    assert message in str(output)
+
+
+def test_stages_and_samplers_need_a_policy_that_acts_in_samplers() -> None:
+    for key in ("rollout.pipeline_stages", "rollout.num_samplers"):
+        load_mapping(simulator(PPO, **{key: 2}), source="test")
+        with pytest.raises(ConfigErrors, match="policies act inside the env workers"):
+            load_mapping(simulator(PPO, **{key: 2, "rollout.act_in": "worker"}), source="test")
+    native = {"rollout.pipeline_stages": 2, "env.vectorization": "native"}
+    with pytest.raises(ConfigErrors, match="leaves nothing to overlap"):
+        load_mapping(simulator(PPO, **native), source="test")
+
+
+VLA_REFUSED = [
+    ("policy.hidden_sizes", [16], "is read only by simulator policies with policy.name: actor_critic"),
+    ("policy.lora.rank", 4, "is read only by language models"),
+    ("policy.vla.vision.freeze", True, "would keep random weights"),
+    ("policy.vla.language.architecture", {"hidden_size": 8}, "does not say which architecture"),
+    ("policy.vla.image_std", [0.5, 0.5, 0.0], "needs three numbers above 0"),
+    ("policy.vla.language.path", "/nowhere/at/all", "does not exist"),
+    ("policy.value_head", True, "is not read by adv_type: grpo"),
+    ("rollout.temperature", 0, "nothing could be compared"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "message"), VLA_REFUSED, ids=[key for key, _, _ in VLA_REFUSED])
+def test_vla_policies_have_keys_of_their_own(key: str, value: object, message: str) -> None:
+    sections = simulator(GRPO, **{"policy.name": "vla"})
+    load_mapping(sections, source="test")
+    sections = simulator(GRPO, **{"policy.name": "vla", key: value})
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(sections, source="test")
+    (output,) = caught.value.problems
+    assert output.key == key
+    assert message in str(output)
+
+
+def test_a_reward_finer_than_the_log_probability_is_refused() -> None:
+    single = simulator(PPO, **{"algorithm.reward_type": "action_level"})
+    load_mapping(single, source="test")  # one action a decision is a chunk
+    single["env"]["num_action_chunks"] = 4
+    with pytest.raises(ConfigErrors, match="share one log-probability"):
+        load_mapping(single, source="test")
+    single["algorithm"]["logprob_type"] = "action_level"
+    load_mapping(single, source="test")
+
+
+def test_native_vector_environments_take_no_wrappers() -> None:
+    wrapped = simulator(PPO, **{"env.vectorization": "native", "env.wrappers": ["FlattenObservation"]})
+    with pytest.raises(ConfigErrors, match="takes the environment as it is"):
+        load_mapping(wrapped, source="test")
+
+
+def test_a_loaded_policy_brings_its_own_layers(tmp_path: Path) -> None:
+    loaded = simulator(PPO, **{"policy.path": str(tmp_path), "policy.hidden_sizes": [8]})
+    with pytest.raises(ConfigErrors, match="brings its own"):
+        load_mapping(loaded, source="test")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=[recipe.stem for recipe in RECIPES])
+def test_a_recipe_is_short(recipe: Path) -> None:
+    sections = yaml.safe_load(recipe.read_text()).values()
+    assert sum(len(section) if isinstance(section, dict) else 1 for section in sections) < 25
+
+
+def test_videos_fall_on_evaluations() -> None:
+    with pytest.raises(ConfigErrors, match=r"no evaluation falls on every 25th step.*for example 20"):
+        load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 25}))
+    load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 20}))
+    # Without a period only the first and the last evaluation happen, and both are filmed.
+    load_mapping(simulator(PPO, **{"evaluation.video_every": 25}))

@@ -1,0 +1,158 @@
+"""Simulator policies in sampler actors: the numbers of acting in the env worker, and the dead are replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from held_weights import send
+from simulator_runs import overrides, recipe, summary
+
+from rlinf.cluster import Cluster, RankInfo, connect
+from rlinf.config import Config, load
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
+from rlinf.train.build.simulator import make_policy
+from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.served_env_pool import ServedEnvPool
+from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
+from rlinf.types import Batch
+
+SAMPLED = ["rollout.act_in=sampler", "rollout.pipeline_stages=2", "env.num_workers=2"]
+
+
+class Mortal(PolicyServerWorker):
+    """A sampler whose process can be ended from inside, or that hangs."""
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class MortalEnv(SimulatorWorker):
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build_env(config: Config, info: RankInfo) -> SimulatorWorker:
+    env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
+    return MortalEnv(config, env_indices, partial(make_policy, config))
+
+
+def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
+    return Mortal(make_policy(config, *spaces), torch.device("cpu"))
+
+
+def settings(folder: Path, kind: str, *more: str) -> Config:
+    return load(recipe(folder, kind), [*overrides(folder, 2), *more])
+
+
+def rollouts(cluster: Cluster, config: Config, *, sampled: bool, samplers: int = 1) -> tuple[VectorRollout, Any]:
+    envs = cluster.spawn("env", partial(build_env, config), n=config.env.num_workers)
+    pool = EnvPool(envs)
+    if sampled:
+        group = cluster.spawn("sampler", partial(build_sampler, config, pool.spaces()), n=samplers)
+        pool = ServedEnvPool(envs, group, cluster)
+    rollout = VectorRollout(pool, config)
+    policy = make_policy(config, *pool.spaces())
+    send(cluster, config, pool, policy, version=3)
+    return rollout, pool
+
+
+def collected(config: Config, steps: int, *, sampled: bool) -> list[Batch]:
+    with connect(config.cluster) as cluster:
+        rollout, pool = rollouts(cluster, config, sampled=sampled)
+        batches = [rollout.collect(step)[0] for step in range(steps)]
+        assert len(rollout.evaluate(3).records) == 3
+        if sampled:
+            assert pool.timing["time/policy_busy_s"] > 0
+            assert set(pool.numbers()) >= {"failures/samplers", "time/env_waits_s", "time/policy_waits_s"}
+    return batches
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    for name, value in vars(one).items():
+        theirs = getattr(other, name)
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(torch.nan_to_num(value), torch.nan_to_num(theirs)), name
+    assert one.inputs.named().keys() == other.inputs.named().keys()
+    assert all(torch.equal(value, other.inputs.named()[name]) for name, value in one.inputs.named().items())
+
+
+@pytest.mark.parametrize("kind", ["ppo", "ppo_normalised", "grpo", "sac"])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_samplers_give_the_batches_of_acting_in_the_worker(tmp_path: Path, kind: str, stages: int) -> None:
+    more = [] if kind == "sac" else ["env.num_workers=2"]
+    config = settings(tmp_path / "run", kind, *more, "rollout.act_in=sampler", f"rollout.pipeline_stages={stages}")
+    # In the worker the sub-environments are cut alike: a matrix product may round differently for another number of
+    # rows.
+    inside = collected(config, 3, sampled=False)
+    for one, other in zip(inside, collected(config, 3, sampled=True), strict=True):
+        assert_same(one, other)
+        assert int(one.policy_version.max()) == 3
+
+
+@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+def test_whole_runs_are_the_same_and_resume(tmp_path: Path, kind: str) -> None:
+    inside = summary(tmp_path / "inside", kind, 4, ["env.num_workers=2"])
+    outside = summary(tmp_path / "outside", kind, 4, SAMPLED)
+    summary(tmp_path / "resumed", kind, 2, SAMPLED)
+    resumed = summary(tmp_path / "resumed", kind, 4, SAMPLED)
+    assert outside["params_sha256"] == inside["params_sha256"] == resumed["params_sha256"]
+    assert outside["metrics"]["eval/return"] == inside["metrics"]["eval/return"]
+    assert "time/policy_waits_s" in (tmp_path / "outside" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path) -> None:
+    config = settings(tmp_path / "run", "grpo", *SAMPLED, "env.num_workers=1")
+    inside = collected(config, 3, sampled=False)
+    with connect(ClusterConfig()) as cluster:
+        rollout, pool = rollouts(cluster, config, sampled=True, samplers=2)
+        assert_same(rollout.collect(0)[0], inside[0])
+        pool.servers.group.submit_one(0, "die")
+        assert_same(rollout.collect(1)[0], inside[1])
+        assert pool.servers.restarts == 1
+        pool.group.submit_one(0, "die")
+        assert_same(rollout.collect(2)[0], inside[2])
+        assert pool.numbers()["failures/env_workers"] == 1
+        assert len(rollout.evaluate(4).records) == 4
+
+
+class Asleep(PolicyServerWorker):
+    """Hangs at its first question, once."""
+
+    def answer(self, ask: Any) -> Any:
+        import time
+
+        marker = Path(os.environ["SLEPT_MARKER"])
+        if not marker.exists():
+            marker.touch()
+            time.sleep(600)
+        return super().answer(ask)
+
+
+def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
+    return Asleep(make_policy(config, *spaces), torch.device("cpu"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+def test_a_sampler_that_hangs_past_its_deadline_is_replaced(tmp_path: Path) -> None:
+    config = settings(tmp_path / "run", "grpo", *SAMPLED)
+    inside = collected(config, 1, sampled=False)
+    marker = {"SLEPT_MARKER": str(tmp_path / "slept")}
+    with connect(ClusterConfig(call_timeout_s=15.0, env=marker)) as cluster:
+        envs = cluster.spawn("env", partial(build_env, config), n=2)
+        spaces = EnvPool(envs).spaces()
+        group = cluster.spawn("sampler", partial(build_asleep, config, spaces), n=1)
+        pool = ServedEnvPool(envs, group, cluster)
+        rollout = VectorRollout(pool, config)
+        policy = make_policy(config, *spaces)
+        send(cluster, config, pool, policy, version=3)
+        assert_same(rollout.collect(0)[0], inside[0])
+        assert pool.servers.restarts == 1

@@ -1,0 +1,202 @@
+"""The command line: exit codes, words, and how soon it answers."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import rlinf
+from rlinf.cli import main
+from rlinf.config import Config, load
+from rlinf.train import run_dir
+from rlinf.train.run_dir import RunDirectory, RunDirectoryError
+
+ROOT = Path(__file__).parents[1]
+QUICKSTART = str(ROOT / "config" / "math" / "quickstart.yaml")
+
+
+@pytest.fixture
+def train(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A stand-in for the loop, which these tests do not run."""
+    module = types.ModuleType("rlinf.train")
+    monkeypatch.setitem(sys.modules, "rlinf.train", module)
+    return module
+
+
+def test_check_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--no-build", QUICKSTART]) == 0
+    assert "32 x 8 = 256 rows" in capsys.readouterr().out
+
+
+def test_overrides_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "check",
+        "--no-build",
+        QUICKSTART,
+        "run.name=a",
+        "--set",
+        "rollout.batch_size=8",
+        "algorithm.group_size=4",
+    ]
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "8 x 4 = 32 rows" in printed
+    assert "runs/a" in printed
+
+
+def test_wrong_configurations_exit_with_2_and_start_nothing(
+    capsys: pytest.CaptureFixture[str], train: types.ModuleType
+) -> None:
+    assert main(["train", QUICKSTART, "rollout.batch_sze=3", "run.seed=x"]) == 2
+    output = capsys.readouterr().err.splitlines()
+    assert output[0] == "command line: rollout.batch_sze is not a key. Did you mean rollout.batch_size?"
+    assert output[-1] == "2 problems. Nothing was started."
+
+
+def test_train_hands_over_the_typed_configuration(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, train: types.ModuleType
+) -> None:
+    seen: list[Config] = []
+
+    def run(config: Config) -> types.SimpleNamespace:
+        seen.append(config)
+        return types.SimpleNamespace(run_dir="runs/here")
+
+    monkeypatch.setattr(train, "run", run, raising=False)
+    assert main(["train", QUICKSTART, "num_return_sequences_in_group=4"]) == 0
+    captured = capsys.readouterr()
+    assert seen[0].algorithm.group_size == 4
+    assert "runs/here" in captured.out
+    assert captured.err.count("num_return_sequences_in_group") == 1
+
+
+def test_a_failed_run_shows_its_traceback_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, train: types.ModuleType
+) -> None:
+    def run(config: Config) -> None:
+        raise RuntimeError("the sampler died")
+
+    monkeypatch.setattr(train, "run", run, raising=False)
+    assert main(["train", QUICKSTART]) == 1
+    assert capsys.readouterr().err.count("RuntimeError: the sampler died") == 1
+
+
+def test_interrupting_exits_with_130(monkeypatch: pytest.MonkeyPatch, train: types.ModuleType) -> None:
+    def run(config: Config) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "run", run, raising=False)
+    assert main(["train", QUICKSTART]) == 130
+
+
+@pytest.mark.parametrize("what", ["advantages", "losses", "aggregations", "kl", "policies", "samplers", "learners"])
+def test_lists(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", what]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_an_unknown_list_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "loses"]) == 2
+    assert "Did you mean losses?" in capsys.readouterr().err
+
+
+def test_doctor_names_every_part_and_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor"])
+    printed = capsys.readouterr().out
+    for part in ("python", "torch", "ray", "extra vllm", "library EGL", "disk"):
+        assert part in printed
+    missing = [line for line in printed.splitlines() if line.startswith("missing")]
+    assert all("->" in line for line in missing)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "seconds"),
+    [
+        (["--help"], 0.3),
+        (["list", "losses"], 1.0),
+        (["check", "--no-build", QUICKSTART], 1.0),
+        (["check", QUICKSTART], 8.0),
+    ],
+)
+def test_it_answers_soon(arguments: list[str], seconds: float) -> None:
+    """In CPU time, the best of three, with room for a busy machine: no heavy library is imported without success."""
+    taken = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "rlinf.cli", *arguments], check=True, capture_output=True, cwd=ROOT)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if taken[-1] < seconds:
+            break
+    assert min(taken) < seconds
+
+
+def test_a_mistake_in_a_worker_is_reported_without_a_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "typo.yaml"
+    text = "env: {id: CartPol-v1, num_envs: 1}\npolicy: {name: actor_critic}\ncluster: {backend: local}\n"
+    text += f"algorithm: {{adv_type: gae, loss_type: actor_critic}}\nrun: {{dir: {tmp_path}/run, max_steps: 1}}\n"
+    file.write_text(text)
+    assert main(["train", str(file)]) == 2
+    output = capsys.readouterr().err
+    assert output.startswith("env.id 'CartPol-v1' is not registered")
+    assert "Traceback" not in output
+    # Nothing was begun, so the corrected file may take the directory.
+    corrected = load(file, ["env.id=CartPole-v1"])
+    with RunDirectory.open(corrected) as directory:
+        assert directory.path == tmp_path / "run"
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with pytest.raises(RunDirectoryError, match="another configuration") as refused:
+        RunDirectory.open(load(file))
+    assert "env.id: CartPole-v1 -> CartPol-v1" in str(refused.value)
+    assert "choose another run.dir" in str(refused.value)
+    assert f"policy.path: {tmp_path}/run/policy" in str(refused.value)
+    assert "remove" not in str(refused.value)
+
+
+def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed copy has no commit, also where it lies inside of a repository, or is started in one."""
+    package = tmp_path / "site-packages" / "rlinf" / "train"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "somebody else's"]):
+        subprocess.run([*git, *arguments], check=True)
+    monkeypatch.setattr(run_dir, "__file__", str(package / "run_dir.py"))
+    monkeypatch.chdir(tmp_path)
+    assert run_dir.machine()["commit"] == f"rlinf {rlinf.__version__}, installed without its repository"
+    subprocess.run([*git, "add", "-A"], check=True)
+    assert len(run_dir.machine()["commit"]) == 40
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train",
+        "sweep",
+        "report",
+        "watch",
+        "replay",
+        "convert",
+        "eval",
+        "compare",
+        "export",
+        "list",
+        "doctor",
+        "import",
+        "new",
+    ],
+)
+def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert f"usage: rlinf {command}" in capsys.readouterr().out
