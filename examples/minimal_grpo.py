@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlinf.algorithms import compute_advantages, policy_loss
+from rlinf.inputs import TextInputs
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import build_causal_lm
 from rlinf.models.tokenizer import train_tokenizer
@@ -136,7 +137,7 @@ def train(settings: Settings) -> list[float]:
 class Tokens:
     """Prompts and responses as the policy reads them: right-padded, with a mask [B, T] over valid response tokens."""
 
-    inputs: dict[str, Tensor]
+    inputs: TextInputs
     actions: Tensor
     mask: Tensor
 
@@ -146,8 +147,9 @@ class Tokens:
             pad_sequence([torch.tensor(row) for row in rows], batch_first=True) for rows in (prompts, responses)
         )
         prompt_lengths, lengths = (torch.tensor([len(row) for row in rows]) for rows in (prompts, responses))
-        inputs = {"prompt_ids": prompt_ids, "prompt_lengths": prompt_lengths, "response_lengths": lengths}
-        return cls(inputs, actions, torch.arange(actions.shape[1]) < lengths[:, None])
+        return cls(
+            TextInputs(prompt_ids, prompt_lengths, lengths), actions, torch.arange(actions.shape[1]) < lengths[:, None]
+        )
 
     def logprobs(self, policy: CausalLMPolicy) -> Tensor:
         """Log-probabilities [B, T] of the responses, with gradient."""

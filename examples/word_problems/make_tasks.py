@@ -60,7 +60,7 @@ OPERATIONS = {
     ),
 }
 NAMES = ("Tom", "Anna", "Ben", "Lily", "Max", "Sara")
-THINGS = ("apples", "weight_maps", "coins", "pens")
+THINGS = ("apples", "books", "coins", "pens")
 _PAIRS = [(a, b) for a in range(2, 10) for b in range(2, 10)]
 _HELD_OUT = 13
 
