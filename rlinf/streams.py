@@ -10,10 +10,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-import torch
-
 if TYPE_CHECKING:
     import numpy
+    import torch
 
 
 def stream_seed(seed: int, *keys: int | str) -> int:
@@ -47,6 +46,8 @@ def rollout_key(step: int, round: int) -> tuple[int, ...]:
 
 def torch_generator(seed: int, *keys: int | str, device: torch.device | str = "cpu") -> torch.Generator:
     """A fresh torch generator at the start of the stream."""
+    import torch
+
     return torch.Generator(device).manual_seed(stream_seed(seed, *keys))
 
 

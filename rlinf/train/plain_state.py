@@ -25,15 +25,16 @@ from rlinf.types import Batch, Completion
 
 _CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"
-_RENAMED = {
-    "logprobs": "rollout_logprobs",
-    "values": "old_values",
-    "decision_slots": "positions_per_decision",
-    "reward_slots": "positions_per_reward",
-    # Of a conversation:
-    "_heard": "_last_observation",
+_RENAMED: dict[type, dict[str, str]] = {
+    Batch: {
+        "logprobs": "rollout_logprobs",
+        "values": "old_values",
+        "decision_slots": "positions_per_decision",
+        "reward_slots": "positions_per_reward",
+    },
+    Row: {"_heard": "_last_observation"},
 }
-"""Fields of a batch and of a conversation, as earlier versions called them."""
+"""Fields as earlier versions called them."""
 _SCALARS = (bool, int, float, str, bytes)
 
 
@@ -88,12 +89,12 @@ def _rebuilt(value: Any) -> Any:
             return value["values"].numpy().reshape(value["shape"])
         if kind in _CLASSES:
             kept = {name: _rebuilt(child) for name, child in value["fields"].items()}
-            return _batch(kept) if kind == Batch.__name__ else _CLASSES[kind](**_renamed(kept))
+            return _batch(kept) if kind == Batch.__name__ else _CLASSES[kind](**_renamed(_CLASSES[kind], kept))
         return {key: _rebuilt(child) for key, child in value.items()}
     if isinstance(value, Batch):  # pickled as a whole by an earlier version
         return _batch(vars(value))
     if isinstance(value, Row):
-        return Row(**_renamed(vars(value)))
+        return Row(**_renamed(Row, vars(value)))
     if isinstance(value, list):
         return [_rebuilt(child) for child in value]
     if isinstance(value, tuple):
@@ -103,7 +104,7 @@ def _rebuilt(value: Any) -> Any:
 
 def _batch(columns: Mapping[str, Any]) -> Batch:
     """From its columns; earlier versions had the inputs as a mapping, and domains among the metadata."""
-    known = _renamed(columns)
+    known = _renamed(Batch, columns)
     if isinstance(known["inputs"], Mapping):
         known["inputs"] = named_inputs(known["inputs"])
     metadata = dict(known.get("metadata", {}))
@@ -111,8 +112,9 @@ def _batch(columns: Mapping[str, Any]) -> Batch:
     return Batch(**{**known, "metadata": metadata, "domains": domains})
 
 
-def _renamed(kept: Mapping[str, Any]) -> dict[str, Any]:
-    return {_RENAMED.get(name, name): value for name, value in kept.items()}
+def _renamed(kind: type, kept: Mapping[str, Any]) -> dict[str, Any]:
+    names = _RENAMED.get(kind, {})
+    return {names.get(name, name): value for name, value in kept.items()}
 
 
 def _earlier_classes() -> list[Any]:

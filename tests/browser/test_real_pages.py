@@ -25,7 +25,7 @@ def test_a_text_run_with_evaluations(browser: Any, tmp_path: Path) -> None:
     page = click_through(browser, text_run(tmp_path / "run") / "report.html")
     assert page.tabs == TABS
     page.open("Overview")
-    assert [gpu.get_attribute("data-metric") for gpu in page.find(".headlines .GPU")] == [
+    assert [card.get_attribute("data-metric") for card in page.find(".headlines .card")] == [
         "eval/accuracy",
         "reward/mean",
     ]
@@ -38,7 +38,7 @@ def test_a_text_run_with_evaluations(browser: Any, tmp_path: Path) -> None:
     assert "generation" in page.find("svg")[0].text
     page.open("Samples")
     assert len(page.find(".response")) == 4
-    assert all(gpu.find_elements("css selector", ".token") for gpu in page.find(".response"))
+    assert all(card.find_elements("css selector", ".token") for card in page.find(".response"))
     page.open("Configuration")
     assert len(page.find("tbody tr")) > 10
 

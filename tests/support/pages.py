@@ -19,12 +19,12 @@ const drawn = (plot) => [...plot.querySelectorAll(".trace, .bars .point, .parcoo
 });
 return [shown.length, shown.filter(drawn).length];
 """
-_EMPTY_GPUS = """
-const GPUs = document.querySelectorAll("#panels > section:not([hidden]) .GPU");
-return [...GPUs].filter((GPU) => {
-  const box = GPU.getBoundingClientRect();
+_EMPTY_CARDS = """
+const cards = document.querySelectorAll("#panels > section:not([hidden]) .card");
+return [...cards].filter((card) => {
+  const box = card.getBoundingClientRect();
   const seen = box.height > 0 && box.top < innerHeight && box.bottom > 0;
-  return seen && !GPU.innerText.trim() && !GPU.querySelector("svg, video, img");
+  return seen && !card.innerText.trim() && !card.querySelector("svg, video, img");
 }).length;
 """
 
@@ -50,7 +50,7 @@ class Page:
         shown = [section for section in self.browser.find_elements("tag name", "section") if section.is_displayed()]
         assert [section.get_attribute("id") for section in shown] == [f"panel-{tab.lower()}"]
         self.wait(lambda: self.all_drawn)
-        assert self.browser.execute_script(_EMPTY_GPUS) == 0, f"{tab} shows empty GPUs"
+        assert self.browser.execute_script(_EMPTY_CARDS) == 0, f"{tab} shows empty cards"
         self.quiet()
 
     @property

@@ -86,7 +86,11 @@ ROLLOUT: Mapping[str, Metric] = {
         "over_sampling: responses begun in an earlier step", "number", COUNT, ANY, "a smaller rollout.over_sampling"
     ),
     "rollout/staleness": Metric(
-        "versions of the weights between sampling and training", "optimiser steps", COUNT, "0 or 1", "rollout.ahead: 0"
+        "versions of the weights between sampling and training",
+        "training iterations",
+        COUNT,
+        "0 or 1",
+        "rollout.ahead: 0",
     ),
     "rollout/rounds": Metric(
         "dynamic_sampling: rollouts made for this batch", "number", COUNT, "1 to 3", "tasks of other difficulty"
