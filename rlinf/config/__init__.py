@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rlinf.config.loading import Resolved, load, load_mapping, resolve
     from rlinf.config.problems import ConfigErrors, ConfigProblem
     from rlinf.config.schema import Config
-    from rlinf.config.stored import StoredConfigError, load_stored, stored, stored_yaml
+    from rlinf.config.stored import StoredConfigError, load_stored, stored_yaml
 
 __all__ = [
     "Config",
@@ -28,7 +28,6 @@ __all__ = [
     "load_mapping",
     "load_stored",
     "resolve",
-    "stored",
     "stored_yaml",
     "to_mapping",
     "to_yaml",

@@ -13,8 +13,8 @@ import yaml
 from tiny_runs import mapping
 
 from rlinf.cli import main
-from rlinf.config import load, load_stored, stored
-from rlinf.config.stored import MASK, StoredConfigError, environment_digests, written
+from rlinf.config import load, load_stored
+from rlinf.config.stored import MASK, StoredConfigError, environment_digests, stored, written
 from rlinf.sweep.load import read_sweep_file
 from rlinf.sweep.records import open_sweep
 from rlinf.sweep.settings import TrialPlan
@@ -164,8 +164,8 @@ def test_a_page_about_an_old_run_shows_no_values_of_cluster_env(tmp_path: Path) 
 def test_variables_of_the_sampler_do_not_outlive_a_local_run(tmp_path: Path) -> None:
     probe = (
         "import os, sys; sys.path[:0] = ['.', 'envs']; before = dict(os.environ); from rlinf.config import load; "
-        "from rlinf.train.run import _cluster; from rlinf.cluster import connect\n"
-        f"with connect(_cluster(load({str(experiment(tmp_path / 'run'))!r}))): assert os.environ['OTHER_KEY']\n"
+        "from rlinf.train.run import cluster_config; from rlinf.cluster import connect\n"
+        f"with connect(cluster_config(load({str(experiment(tmp_path / 'run'))!r}))): assert os.environ['OTHER_KEY']\n"
         "added = {k for k in os.environ if os.environ[k] != before.get(k)}; print(sorted(added))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
