@@ -22,6 +22,7 @@ EXAMPLES: Mapping[str, object] = {
     "env.num_action_chunks": 8,
     "env.max_episode_steps": 500,
     "data.chat_template_kwargs": {"enable_thinking": False},
+    "rollout.ahead": 1,
     "rollout.stop": ["</answer>"],
     "reward_model.gpus": 1,
     "sft.data": "demonstrations.jsonl",
