@@ -72,5 +72,6 @@ MLflow. A *position* is a valid token of a response, or a decision in a simulato
 of yours. Behind a metric of an evaluation, `/ci_low` and `/ci_high` are its 95% interval and `/n` is how many tasks or
 episodes it is the mean of.
 
-"Healthy" is the range of most runs that learn: a guide, not a rule. A flat curve: [my run does not learn](my_run_does_not_learn.md).
+"Healthy" is the range of most runs that learn: a guide, not a rule. A flat curve: [my run does not
+learn](my_run_does_not_learn.md).
 """
