@@ -51,7 +51,7 @@ def _check_distribution(context: Context) -> None:
             context.error(f"rollout.{name}", message, f"Set it to {value}.", reads=("teacher.path",))
     if context.config.teacher.base_url is not None and rollout.temperature != 1.0:
         message = (
-            f"teacher.base_url: a server returns log-probabilities at temperature 1, not at {rollout.temperature:g}."
+            f"teacher.base_url: a server returns log-probabilities at temperature 1, not {rollout.temperature:g}."
         )
         fix = "Set rollout.temperature: 1.0, or teacher.path."
         context.error("teacher.base_url", message, fix, reads=("rollout.temperature",))
