@@ -50,9 +50,7 @@ def _check_distribution(context: Context) -> None:
             message = f"rollout.{name} {found} reshapes the policy's distribution, and the teacher's is whole."
             context.error(f"rollout.{name}", message, f"Set it to {value}.", reads=("teacher.path",))
     if context.config.teacher.base_url is not None and rollout.temperature != 1.0:
-        message = (
-            f"teacher.base_url: a server returns log-probabilities at temperature 1, not {rollout.temperature:g}."
-        )
+        message = f"teacher.base_url: a server returns log-probabilities at temperature 1, not {rollout.temperature:g}."
         fix = "Set rollout.temperature: 1.0, or teacher.path."
         context.error("teacher.base_url", message, fix, reads=("rollout.temperature",))
 
