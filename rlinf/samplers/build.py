@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlinf.config.facts import activation_dtype
 from rlinf.config.schema.rollout import RolloutConfig
@@ -13,6 +13,7 @@ from rlinf.samplers.spec import SamplerSpec
 
 if TYPE_CHECKING:
     from rlinf.interfaces import Sampler
+    from rlinf.samplers.hf import HFSampler
 
 
 def build_sampler(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
@@ -52,8 +53,6 @@ def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from rlinf.samplers.hf import HFSampler
-
     torch_dtype: torch.dtype = getattr(torch, activation_dtype(spec.dtype, on_gpu=spec.device != "cpu"))
     if spec.random_weights:
         model = AutoModelForCausalLM.from_config(
@@ -61,6 +60,13 @@ def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         )
     else:
         model = AutoModelForCausalLM.from_pretrained(spec.model, dtype=torch_dtype, attn_implementation=spec.attention)
+    return hf_sampler(model, config, spec)
+
+
+def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSampler:
+    """The ``hf`` sampler around a transformers model that is there already."""
+    from rlinf.samplers.hf import HFSampler
+
     return HFSampler(
         model.to(spec.device),
         eos_token_ids=spec.eos_token_ids,

@@ -16,10 +16,12 @@ from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, token
 from rlinf.rollouts.text.prompts import prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
+from rlinf.samplers.build import hf_sampler
 from rlinf.samplers.spec import sampler_spec
 from rlinf.train.build.devices import Devices
 from rlinf.train.build.text import settled
 from rlinf.train.build.text_learner import language_model
+from rlinf.train.build.tokenizer import policy_tokenizer
 from rlinf.train.evaluation.text import sample
 
 _TERM = "reward/"
@@ -68,29 +70,17 @@ def _conversations(config: Config) -> Iterator[tuple[TextRollout, TextEnvWorker]
 
 
 def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
-    from rlinf.models.loading import activation_dtype, make_tokenizer
-    from rlinf.samplers.hf import HFSampler
+    from rlinf.models.loading import activation_dtype
 
-    facts, wanted = envs.facts("train"), config.policy.tokenizer
-    tokenizer = make_tokenizer(
-        wanted.path or config.policy.path,
-        vocab_size=wanted.vocab_size,
-        split_digits=wanted.split_digits,
-        texts=functools.partial(tokenizer_texts, envs, facts.num_tasks, config.data.max_prompt_length),
-    )
+    facts = envs.facts("train")
+    texts = functools.partial(tokenizer_texts, envs, facts.num_tasks, config.data.max_prompt_length)
+    tokenizer = policy_tokenizer(config, texts)
     tokenizer.save_pretrained(str(folder / "tokenizer"))
     devices = Devices.of(config)
     config, _ = settled(config, devices)
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
-    sampler = HFSampler(
-        model.to(spec.device),
-        eos_token_ids=spec.eos_token_ids,
-        pad_token_id=spec.pad_token_id,
-        seed=spec.seed,
-        generation_batch_size=config.rollout.generation_batch_size,
-        max_model_len=spec.max_model_len,
-    )
+    sampler = hf_sampler(model, config.rollout, spec)
     renderer = prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
     return TextRollout(sampler, envs, renderer, facts.num_tasks, config)
 

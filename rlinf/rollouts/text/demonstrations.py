@@ -6,11 +6,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import torch
-
 from rlinf.config.schema import Config
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.rows import Row, imitation_batch
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch
 
@@ -48,20 +46,9 @@ class TextDemonstrations:
         rows = []
         for place, (prompt, response) in enumerate(self._envs.demonstrations("train", picked)):
             tokens = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
+            prompt_ids = self._renderer.prompt(prompt)
+            mask = [True] * len(tokens)
             rows.append(
-                Row(
-                    group=place,
-                    sample=0,
-                    task_id=picked[place],
-                    domain="",
-                    answer=response,
-                    prompt_text=prompt,
-                    prompt_ids=self._renderer.prompt(prompt),
-                    tokens=tokens,
-                    logprobs=[0.0] * len(tokens),
-                    mask=[True] * len(tokens),
-                    versions=[0] * len(tokens),
-                )
+                Row.imitated(place, picked[place], (prompt, response), prompt_ids=prompt_ids, tokens=tokens, mask=mask)
             )
-        batch = batch_of(rows, pad_token_id=tokenizer.pad_token_id, multi_turn=False)
-        return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))
+        return imitation_batch(rows, pad_token_id=tokenizer.pad_token_id)

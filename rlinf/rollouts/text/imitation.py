@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from rlinf.errors import UserError
 from rlinf.rollouts.text.conversation_files import Conversation, ConversationError, Message
-from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.rows import Row, imitation_batch
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.types import Batch
 
@@ -167,22 +165,9 @@ class ImitationData:
 
     def _batch(self, places: Sequence[int]) -> Batch:
         rows = [self._row(group, self.rows[place], place) for group, place in enumerate(places)]
-        batch = batch_of(rows, pad_token_id=self.pad_token_id, multi_turn=False)
-        return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))
+        return imitation_batch(rows, pad_token_id=self.pad_token_id)
 
     @staticmethod
     def _row(group: int, one: Encoded, task: int) -> Row:
-        count = len(one.tokens)
-        return Row(
-            group=group,
-            sample=0,
-            task_id=task,
-            domain="",
-            answer=one.conversation.messages[-1].content,
-            prompt_text=one.conversation.messages[0].content,
-            prompt_ids=one.prompt,
-            tokens=one.tokens,
-            logprobs=[0.0] * count,
-            mask=one.mask,
-            versions=[0] * count,
-        )
+        first, last = one.conversation.messages[0].content, one.conversation.messages[-1].content
+        return Row.imitated(group, task, (first, last), prompt_ids=one.prompt, tokens=one.tokens, mask=one.mask)

@@ -63,6 +63,33 @@ class Row:
     _last_observation: str | None = None
     """What the environment said last; None before its first answer to a turn."""
 
+    @classmethod
+    def imitated(
+        cls,
+        group: int,
+        task_id: int,
+        texts: tuple[str, str],
+        *,
+        prompt_ids: tuple[int, ...],
+        tokens: list[int],
+        mask: list[bool],
+    ) -> Row:
+        """A row of supervised training, which nobody sampled. ``texts``: prompt, and answer to imitate."""
+        prompt_text, answer = texts
+        return cls(
+            group=group,
+            sample=0,
+            task_id=task_id,
+            domain="",
+            answer=answer,
+            prompt_text=prompt_text,
+            prompt_ids=prompt_ids,
+            tokens=tokens,
+            logprobs=[0.0] * len(tokens),
+            mask=mask,
+            versions=[0] * len(tokens),
+        )
+
     @property
     def total_reward(self) -> float:
         return sum(self.rewards.values())
@@ -248,3 +275,9 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
         },
     )
+
+
+def imitation_batch(rows: Sequence[Row], *, pad_token_id: int) -> Batch:
+    """The batch of :meth:`Row.imitated` rows: with advantage 1 the policy loss is the cross-entropy."""
+    batch = batch_of(rows, pad_token_id=pad_token_id, multi_turn=False)
+    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

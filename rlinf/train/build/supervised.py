@@ -18,8 +18,8 @@ from rlinf.rollouts.text.conversation_files import Conversation, read_conversati
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.streams import stream_seed
 from rlinf.train.build.devices import Devices
-from rlinf.train.build.text_learner import build_learner
-from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.build.text_learner import spawn_learners
+from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.preparation import OffPolicy
@@ -59,8 +59,10 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
     rows = encoded(read_conversations(sft.data))
     long = sum(len(row) > sft.max_tokens for row in rows)
     rows = [row for row in rows if len(row) <= sft.max_tokens]
-    aside = [row for row in rows if _is_held_out(row.conversation, sft.eval_fraction)]
-    train = [row for row in rows if not _is_held_out(row.conversation, sft.eval_fraction)]
+    train: list[Encoded] = []
+    aside: list[Encoded] = []
+    for row in rows:
+        (aside if _is_held_out(row.conversation, sft.eval_fraction) else train).append(row)
     if sft.eval_data is not None:
         aside = [row for row in encoded(read_conversations(sft.eval_data)) if len(row) <= sft.max_tokens]
     made = data(train)
@@ -125,15 +127,7 @@ def build_supervised_graph(config: Config, cluster: Cluster, folder: Path) -> Gr
     """A learner and its data: no environment, no sampler."""
     tokenizer = _tokenizer(config, folder)
     data = supervised_data(config, tokenizer)
-    devices = Devices.of(config)
-    group = cluster.spawn(
-        "learner",
-        functools.partial(build_learner, config, str(folder / "tokenizer")),
-        n=config.learner.num_workers,
-        resources=devices.resources(config, devices.learner),
-        rendezvous=config.learner.num_workers > 1,
-    )
-    learner = LearnerPool(group, cluster)
+    learner = LearnerPool(spawn_learners(config, cluster, Devices.of(config), str(folder / "tokenizer")), cluster)
     return Graph(
         rollout=NoRollout(),
         learner=learner,
@@ -148,20 +142,9 @@ def build_supervised_graph(config: Config, cluster: Cluster, folder: Path) -> Gr
 
 def _tokenizer(config: Config, folder: Path) -> Any:
     """The policy's, or one that is trained on the conversations, where the policy is built from an architecture."""
-    wanted = config.policy.tokenizer
 
     def texts() -> Iterator[str]:
         for conversation in read_conversations(str(config.sft.data))[:_TOKENIZER_ROWS]:
             yield from (message.content for message in conversation.messages)
 
-    def make() -> Any:
-        from rlinf.models.loading import make_tokenizer
-
-        return make_tokenizer(
-            wanted.path or config.policy.path,
-            vocab_size=wanted.vocab_size,
-            split_digits=wanted.split_digits,
-            texts=texts,
-        )
-
-    return kept_tokenizer(folder / "tokenizer", make)
+    return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

@@ -24,8 +24,8 @@ from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.train.build.devices import Devices
 from rlinf.train.build.reward_model import learned_reward
-from rlinf.train.build.text_learner import build_learner, language_model
-from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.build.text_learner import language_model, spawn_learners
+from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, nothing
 from rlinf.train.preparation import OnPolicy
@@ -47,13 +47,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
-    learners = cluster.spawn(
-        "learner",
-        functools.partial(build_learner, config, path),
-        n=config.learner.num_workers,
-        resources=devices.resources(config, devices.learner),
-        rendezvous=config.learner.num_workers > 1,
-    )
+    learners = spawn_learners(config, cluster, devices, path)
     samplers = _samplers(config, cluster, devices, spec)
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learners, samplers, cuda=devices.all_on_gpus))
@@ -159,19 +153,8 @@ def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-    wanted = config.policy.tokenizer
-
-    def make() -> Any:
-        from rlinf.models.loading import make_tokenizer
-
-        return make_tokenizer(
-            wanted.path or config.policy.path,
-            vocab_size=wanted.vocab_size,
-            split_digits=wanted.split_digits,
-            texts=functools.partial(tokenizer_texts, envs, num_tasks, config.data.max_prompt_length),
-        )
-
-    return kept_tokenizer(folder / "tokenizer", make)
+    texts = functools.partial(tokenizer_texts, envs, num_tasks, config.data.max_prompt_length)
+    return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))
 
 
 def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerWorker:

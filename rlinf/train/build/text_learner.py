@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlinf.cluster import RankInfo
+from rlinf.cluster import Cluster, RankInfo, WorkerGroup
 from rlinf.config import Config
 from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
+from rlinf.train.build.devices import Devices
 from rlinf.train.build.learner import join_group, learner_device, torch_learner
 from rlinf.train.build.stages import stages_of
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -69,6 +70,17 @@ def _teacher(config: Config, info: RankInfo) -> Scorer | None:
     )
     tokens = config.learner.micro_batch_tokens
     return Scorer(policy, micro_batch_tokens=tokens, device=device, rank=info.rank, size=info.size)
+
+
+def spawn_learners(config: Config, cluster: Cluster, devices: Devices, tokenizer_path: str) -> WorkerGroup:
+    """Starts the ranks of the learner."""
+    return cluster.spawn(
+        "learner",
+        functools.partial(build_learner, config, tokenizer_path),
+        n=config.learner.num_workers,
+        resources=devices.resources(config, devices.learner),
+        rendezvous=config.learner.num_workers > 1,
+    )
 
 
 def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:

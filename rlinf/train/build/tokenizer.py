@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from rlinf.config import Config
 from rlinf.durable import first_folder
 from rlinf.errors import UserError
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
@@ -30,3 +31,16 @@ def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
     except DamagedError as error:
         raise UserError(f"{folder}: {error}: remove that folder, and the same tokenizer is made again") from error
     return load_tokenizer(str(folder))
+
+
+def policy_tokenizer(config: Config, texts: Callable[[], Iterable[str]]) -> Any:
+    """That of `policy.tokenizer` or of the checkpoint; where the policy has neither, one trained on ``texts``."""
+    from rlinf.models.loading import make_tokenizer
+
+    wanted = config.policy.tokenizer
+    return make_tokenizer(
+        wanted.path or config.policy.path,
+        vocab_size=wanted.vocab_size,
+        split_digits=wanted.split_digits,
+        texts=texts,
+    )

@@ -223,7 +223,7 @@ def test_native_vector_envs_never_train_on_the_reset_step():
 
 @pytest.mark.parametrize("recurrent", ["none", "gru"])
 @pytest.mark.parametrize("layout", ["fragments", "episodes"])
-def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_env(layout, recurrent):
+def test_a_seeded_native_vector_env_gives_the_same_as_one_env_at_a_time(layout, recurrent):
     """Bit for bit, over ends, new starts and time limits, with sub-environments that are busy and sub-environments that
     are not.
 
@@ -252,7 +252,7 @@ def test_a_seeded_native_vector_env_gives_the_same_as_one_environment_a_env(layo
     assert kinds[0].evaluate(3) == kinds[1].evaluate(3)
 
 
-def test_a_native_rollout_resumes_where_one_environment_a_env_stopped():
+def test_a_native_rollout_resumes_where_one_env_at_a_time_stopped():
     """Replaying steps sub-environments one by one; the others must not move meanwhile."""
     before = rollout(env={"vectorization": "sync"})
     before.collect(0)
