@@ -234,7 +234,9 @@ def _gradients(run: RunRecord) -> Finding | None:
     middle, largest = sorted(values)[len(values) // 2], max(values)
     skipped = sum(run.values("train/skipped_minibatches"))
     text = f"Gradient norm: median {middle:.3g}, largest {largest:.3g}; {skipped:.0f} minibatches were skipped."
-    missing = sum(norm is None for step, norm in zip(run.steps, run.series["train/grad_norm"], strict=True) if step)
+    # Neither the evaluation before training (step 0) nor a warm start (below 0) has this number.
+    column = zip(run.steps, run.series["train/grad_norm"], strict=True)
+    missing = sum(norm is None for step, norm in column if step > 0)
     if missing:
         return Finding("bad", "Gradients", f"{text} In {missing} steps it was not a number.")
     if middle > 0 and largest > 20 * middle:

@@ -66,6 +66,12 @@ def test_a_gradient_that_was_no_number_is_bad(tmp_path: Path) -> None:
     assert levels(write_run(tmp_path / "run", lines))["Gradients"] == "bad"
 
 
+def test_a_warm_start_has_gradients_of_its_own(tmp_path: Path) -> None:
+    warm = [{"step": step, "sft/grad_norm": 1.0} for step in range(-3, 0)]
+    lines = [*warm, {"step": 0, "eval/accuracy": 0.1}, *(healthy(step) for step in STEPS)]
+    assert levels(write_run(tmp_path / "run", lines))["Gradients"] == "ok"
+
+
 def simulated(step: int) -> dict[str, float]:
     """A step of a simulator run that goes well; its environment tells no success."""
     wobble = 0.5 * (step % 2)
