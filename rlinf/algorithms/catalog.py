@@ -168,6 +168,14 @@ ADVANTAGES: dict[str, Estimator] = {
         (*_GRPO, "gamma", "step_weight"),
         ("anchor_ids",),
     ),
+    "grpo_turn": Estimator(
+        "rlinf.algorithms.advantages.grpo_turn:grpo_turn",
+        "the reward-to-go of each turn of a conversation relative to the same turn of the group's other responses",
+        "A_k = (G_k - mean_gk) / (std_gk + 1e-6), G_k = sum over turns j >= k of gamma^(j-k) r_j",
+        "Zeng et al., arXiv:2505.11821",
+        (*_GRPO, "gamma"),
+        ("anchor_ids",),
+    ),
     "opd": Estimator(
         "rlinf.algorithms.advantages.opd:opd",
         "on-policy distillation: how much likelier the teacher finds each token than the policy does",

@@ -176,16 +176,32 @@ def test_gigpo_does_not_mix_groups_that_share_an_anchor():
     expect(found, [1.4142, -1.4142, 0.0, 0.0])
 
 
+def test_turns_are_compared_with_the_same_turn_of_the_group():
+    # three turns of row 0 earn 1, 0, 2; two of row 1 earn 0, 4; the third turn is alone
+    columns = {
+        "mask": [[1, 1, 1, 1], [1, 0, 1, 1]],
+        "anchor_ids": [[7, -1, 8, 9], [7, -1, 8, -1]],
+        "normalize_by_std": False,
+    }
+    rewards = [[0.0, 1.0, 0.0, 2.0], [0.0, 9.0, 0.0, 4.0]]
+    # to-go with gamma .5: 1 + .5 * (0 + .5 * 2) = 1.5 and 2; then 0 + .5 * 2 = 1 and 4
+    found = estimate("grpo_turn", rewards, **columns, gamma=0.5).advantages
+    expect(found, [[-0.25, -0.25, -1.5, 0.0], [0.25, 0.0, 1.5, 1.5]])
+    found = estimate("grpo_turn", rewards, **columns, gamma=0.0).advantages
+    expect(found, [[0.5, 0.5, -2.0, 0.0], [-0.5, 0.0, 2.0, 2.0]])
+
+
 def test_raw():
     expect(estimate("raw", [2.0, -1.0], mask=[[1, 1], [1, 0]]).advantages, [[2.0, 2.0], [-1.0, 0.0]])
 
 
-GROUPED = ["grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "opo", "grpo_passk", "gigpo"]
+GROUPED = ["grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "opo", "grpo_passk", "gigpo", "grpo_turn"]
 EXTRA = {
     "gae": {"values": torch.zeros(6, 4)},
     "grpo_process": {"step_rewards": torch.full((6, 4), NAN)},
     "remax": {"greedy_rewards": torch.zeros(6)},
     "gigpo": {"anchor_ids": torch.zeros(6, 4, dtype=torch.int64)},
+    "grpo_turn": {"anchor_ids": torch.zeros(6, 4, dtype=torch.int64)},
     "opd": {"teacher_logprobs": torch.zeros(6, 4), "logprobs": torch.zeros(6, 4)},
 }
 
@@ -264,7 +280,7 @@ def test_a_batch_without_rows_or_positions(name, shape):
     assert found.advantages.shape == found.returns.shape == shape
 
 
-@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo", "opd"])
+@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo", "grpo_turn", "opd"])
 def test_a_missing_column_is_named(name):
     with pytest.raises(ValueError, match=rf"adv_type {name} needs {next(iter(EXTRA[name]))}"):
         estimate(name, [1.0, 0.0])
