@@ -123,6 +123,7 @@ def throughput(_seed: int) -> dict[str, float]:
     import torch
 
     from rlinf.config import load
+    from rlinf.config.facts import settled
     from rlinf.rollouts.simulator.env_worker import EnvWorker
     from rlinf.train.build.simulator import make_policy
 
@@ -131,7 +132,7 @@ def throughput(_seed: int) -> dict[str, float]:
     found = {}
     for count, kind in ((8, "sync"), (1024, "native")):
         here = load(RECIPES / "cartpole_ppo.yaml", [f"env.vectorization={kind}", "rollout.num_steps=128"])
-        worker = EnvWorker(here, range(count), partial(make_policy, config))
+        worker = EnvWorker(settled(here), range(count), partial(make_policy, config))
         worker.collect(0)
         began, steps, step = time.process_time(), 0, 0
         while time.process_time() - began < 3.0:
@@ -145,6 +146,7 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     """Everything that `rlinf train` puts together, in this process, without evaluation."""
     from rlinf.cluster import connect
     from rlinf.config import load
+    from rlinf.train.build.setup import Setup
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -153,7 +155,7 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run", *settings])
     cluster = connect(config.cluster)
     directory = RunDirectory.open(config)
-    graph = build_graph(config, cluster, directory.path)
+    graph = build_graph(Setup.of(config), cluster, directory.path)
     display = ProgressDisplay(name="", mode="none", total=1, done=0)
     trainer = Trainer(config, graph, directory, display)
     graph.send_weights(0)

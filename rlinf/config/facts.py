@@ -1,8 +1,13 @@
-"""Derives what follows from a configuration. Each fact is asked here, by checks, plan, build and components alike."""
+"""Derives what follows from a configuration: a function for each fact, and :class:`Facts`, all of a run's at once.
+
+Checks and the plan call the functions, since a configuration that is being checked may be wrong. A run derives its
+facts once, when it is set up, and hands them down with the configuration (:class:`SettledConfig`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY_LOSS, columns_of, estimator, loss
@@ -58,6 +63,8 @@ def compares_groups(config: Config) -> bool:
 def needs_values(config: Config) -> bool:
     """Whether the critic has to be asked before advantages are made."""
     algorithm = config.algorithm
+    if is_off_policy(config):
+        return False
     return "values" in estimator(algorithm.adv_type).needs or "values" in loss(algorithm.loss_type).needs
 
 
@@ -146,3 +153,51 @@ def trains_on_files_alone(config: Config) -> bool:
 def has_files_alone(config: Config) -> bool:
     """Whether `sft.data` is all that a language model has to train on."""
     return is_text(config) and not config.env.id and config.sft.data is not None
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a run; the functions of the same names say what each one means."""
+
+    kind: Literal["supervised", "text", "simulator"]
+    """Training on files alone, a language model on tasks, or a policy in a simulator."""
+    off_policy: bool
+    collects_episodes: bool
+    holds_fragments: bool
+    needs_values: bool
+    needs_reference: bool
+    conversation_tokens: int
+    row_tokens: int
+    training_env: EnvConfig
+    evaluation_env: EnvConfig
+    acts_in: Literal["worker", "sampler"]
+
+    @classmethod
+    def of(cls, config: Config) -> Facts:
+        """Those of a configuration that passed its checks."""
+        return cls(
+            kind="supervised" if trains_on_files_alone(config) else "text" if is_text(config) else "simulator",
+            off_policy=is_off_policy(config),
+            collects_episodes=collects_episodes(config),
+            holds_fragments=holds_fragments(config),
+            needs_values=needs_values(config),
+            needs_reference=needs_reference(config),
+            conversation_tokens=conversation_tokens(config),
+            row_tokens=row_tokens(config),
+            training_env=training_env(config),
+            evaluation_env=evaluation_env(config),
+            acts_in=acts_in(config),
+        )
+
+
+class SettledConfig(Config):
+    """A configuration that passed its checks, with its facts: what builders and components are handed."""
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        return Facts.of(self)
+
+
+def settled(config: Config) -> SettledConfig:
+    """``config`` with its facts."""
+    return config if isinstance(config, SettledConfig) else SettledConfig(**vars(config))

@@ -78,6 +78,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
             "(checkpoint.every and checkpoint.keep decide which checkpoints stay.)"
         )
     from rlinf.cluster import connect
+    from rlinf.train.build.setup import Setup
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -85,8 +86,9 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     from rlinf.train.tracking.samples import sample_lines
 
     display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
-    with connect(config.cluster) as cluster:
-        graph = build_graph(config, cluster, folder)
+    setup = Setup.of(config)
+    with connect(setup.cluster) as cluster:
+        graph = build_graph(setup, cluster, folder)
         trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)
         trainer.run.resume()
         graph.send_weights(step - 1)

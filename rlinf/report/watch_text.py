@@ -16,6 +16,7 @@ from rlinf.config import Config
 from rlinf.report.watch import WatchOptions
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
+from rlinf.train.build.setup import Setup
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.evaluation.text import sample
 from rlinf.train.loop import Trainer
@@ -31,9 +32,10 @@ class TextShow:
     def __init__(self, config: Config, options: WatchOptions) -> None:
         self.config, self.options, self.console = config, options, Console()
         self._open = ExitStack()
-        cluster = self._open.enter_context(connect(config.cluster))
+        setup = Setup.of(config)
+        cluster = self._open.enter_context(connect(setup.cluster))
         display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
-        graph = build_graph(config, cluster, options.run)
+        graph = build_graph(setup, cluster, options.run)
         self.trainer = Trainer(config, graph, RunDirectory(options.run), display)
         self.rollout = cast(TextRollout, graph.rollout)
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rlinf.config.facts import row_tokens
-from rlinf.config.schema import Config
+from rlinf.config.facts import SettledConfig
 from rlinf.streams import stream_seed
 
 
@@ -31,7 +30,7 @@ class SamplerSpec:
     """The folder holds a configuration only; the weights come by ``load`` before the first sample."""
 
 
-def sampler_spec(config: Config, tokenizer: Any, folder: Path, *, device: str) -> SamplerSpec:
+def sampler_spec(config: SettledConfig, tokenizer: Any, folder: Path, *, device: str) -> SamplerSpec:
     """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
     from rlinf.models.gguf import model_folder
     from rlinf.models.loading import architecture_config, checkpoint_config
@@ -51,7 +50,7 @@ def sampler_spec(config: Config, tokenizer: Any, folder: Path, *, device: str) -
         eos_token_ids=_eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(config.run.seed, "sampler"),
-        max_model_len=row_tokens(config),
+        max_model_len=config.facts.row_tokens,
         device=device,
         dtype=config.policy.dtype,
         attention=config.policy.attention,

@@ -14,11 +14,12 @@ from rlinf.config.stored import load_stored, stored_yaml
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError
 from rlinf.stopping import stop_signals
+from rlinf.train.build.setup import Setup
 from rlinf.train.build.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
 from rlinf.train.evaluation.saved import save_evaluation
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.run import RunResult, cluster_config, progress_display, require_extras
+from rlinf.train.run import RunResult, progress_display, require_extras
 from rlinf.train.run_dir import RunDirectory, machine, write_atomically
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 from rlinf.train.tracking.summary import show
@@ -74,14 +75,15 @@ def _result(evaluation: Evaluation, folder: Path, path: Path) -> RunResult:
 
 def _evaluate(config: Config, title: str) -> Evaluation:
     require_extras(config)
+    setup = Setup.of(config)
     with (
         stop_signals(),
         tempfile.TemporaryDirectory(prefix="rlinf_eval_") as scratch,
         progress_display(config) as display,
-        connect(cluster_config(config)) as cluster,
+        connect(setup.cluster) as cluster,
     ):
         display.say(f"{title}: starting workers ({config.cluster.backend})")
-        evaluator = build_text_evaluator(config, cluster, Path(scratch))
+        evaluator = build_text_evaluator(setup, cluster, Path(scratch))
         sampling = f"{config.evaluation.samples} each, temperature {config.evaluation.temperature:g}"
         display.say(f"{len(evaluator.task_ids)} tasks, {sampling}, at most {config.rollout.max_new_tokens} tokens")
         evaluation = evaluator.evaluate()

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config import Config
-from rlinf.config.facts import holds_fragments, needs_reference, needs_values
+from rlinf.config.facts import SettledConfig
 from rlinf.train.build.stages import training_stage
 from rlinf.train.evaluation.intervals import masked_mean
 from rlinf.train.teacher import Teach
@@ -43,19 +42,19 @@ class OffPolicy:
 class OnPolicy:
     """Adds what learner (proximal, reference, critic) and teacher say of the batch; then rewards and advantages."""
 
-    def __init__(self, config: Config, learner: LearnerPool, teacher: Teach | None = None) -> None:
-        self._config, self._learner, self._teacher = config, learner, teacher
+    def __init__(self, config: SettledConfig, learner: LearnerPool, teacher: Teach | None = None) -> None:
+        self._facts, self._learner, self._teacher = config.facts, learner, teacher
         self._stage = training_stage(config)
-        self._algorithm = AlgorithmState.of(config.algorithm)
+        self._options, self._algorithm = config.algorithm, AlgorithmState.of(config.algorithm)
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         batch, metrics = self._with_old(batch, step - batch.policy_version)
-        if needs_reference(self._config):
+        if self._facts.needs_reference:
             batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
         if self._teacher is not None:
             batch = batch.replace(teacher_logprobs=self._teacher(batch))
-        fragments = holds_fragments(self._config)
-        batch, numbers = prepare_batch(batch, self._config.algorithm, self._algorithm, fragments=fragments)
+        fragments = self._facts.holds_fragments
+        batch, numbers = prepare_batch(batch, self._options, self._algorithm, fragments=fragments)
         return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
 
     def _with_old(self, batch: Batch, ages: Any) -> tuple[Batch, Metrics]:
@@ -67,7 +66,7 @@ class OnPolicy:
         stale = bool((ages > 0)[batch.mask].any())
         metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask) or 0.0}
         corrected = self._stage.objective.needs & {"rollout_logprobs"}
-        if needs_values(self._config) or corrected or not (stale or self._stage.old_is_current):
+        if self._facts.needs_values or corrected or not (stale or self._stage.old_is_current):
             current = self._learner.evaluate(batch)
             gap = masked_mean((current.logprobs - batch.rollout_logprobs).abs(), batch.mask & (ages == 0))
             if gap is not None:

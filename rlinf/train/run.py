@@ -16,15 +16,12 @@ from rich.text import Text
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
-from rlinf.config.facts import is_text, trains_on_files_alone
-from rlinf.config.schema import ClusterConfig
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError, is_user_error
 from rlinf.json_files import read_json_lines
-from rlinf.samplers.build import environment
 from rlinf.stopping import Stopped, stop_signals
-from rlinf.train.build.devices import Devices
+from rlinf.train.build.setup import Setup
 from rlinf.train.callbacks import Callback
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
@@ -107,8 +104,9 @@ def _run(
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
-        with _resumable(folder), connect(cluster_config(config)) as cluster:
-            graph = build_graph(config, cluster, folder.path)
+        setup = Setup.of(config)
+        with _resumable(folder), connect(setup.cluster) as cluster:
+            graph = build_graph(setup, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step, callbacks)
             state = trainer.train()
             finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
@@ -188,19 +186,16 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
     folder.share_modes()
 
 
-def build_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
-    """The processes for this kind of policy."""
-    if trains_on_files_alone(config):
-        from rlinf.train.build.supervised import build_supervised_graph
-
-        return build_supervised_graph(config, cluster, folder)
-    if is_text(config):
-        from rlinf.train.build.text import build_text_graph
-
-        return build_text_graph(config, cluster, folder)
-    from rlinf.train.build.simulator import build_vector_graph
-
-    return build_vector_graph(config, cluster, folder)
+def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
+    """The processes for this kind of run."""
+    match setup.config.facts.kind:
+        case "supervised":
+            from rlinf.train.build.supervised import build_supervised_graph as build
+        case "text":
+            from rlinf.train.build.text import build_text_graph as build
+        case "simulator":
+            from rlinf.train.build.simulator import build_vector_graph as build
+    return build(setup, cluster, folder)
 
 
 def run_sft(config: Config) -> RunResult:
@@ -223,13 +218,14 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)
     changed = changed_settings(load_stored(path / "config.yaml"), config)
+    setup = Setup.of(config)
     with (
         stop_signals(),
         naming_disk_errors(path),
         progress_display(config) as display,
-        connect(cluster_config(config)) as cluster,
+        connect(setup.cluster) as cluster,
     ):
-        trainer = Trainer(config, build_graph(config, cluster, path), directory, display)
+        trainer = Trainer(config, build_graph(setup, cluster, path), directory, display)
         trainer.run.resume()
         trainer.graph.send_weights(trainer.run.order)
         if trainer.graph.evaluate is None:
@@ -244,14 +240,6 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
         display.say("Other settings than those of the run's own evaluations: " + "; ".join(changed))
     display.say(f"Saved, with its settings, as {saved}")
     return RunResult(evaluation.metrics, path)
-
-
-def cluster_config(config: Config) -> ClusterConfig:
-    """The cluster section, with the environment variables that the sampler's engine needs before it is imported."""
-    if not is_text(config):
-        return config.cluster
-    needed = environment(config.rollout.sampler, device=Devices.of(config).sampler_device)
-    return dataclasses.replace(config.cluster, env={**needed, **config.cluster.env})
 
 
 def progress_display(config: Config) -> ProgressDisplay:

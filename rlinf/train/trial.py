@@ -18,8 +18,7 @@ from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.samplers.build import hf_sampler
 from rlinf.samplers.spec import sampler_spec
-from rlinf.train.build.devices import Devices
-from rlinf.train.build.text import settled
+from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model
 from rlinf.train.build.tokenizer import policy_tokenizer
 from rlinf.train.evaluation.text import sample
@@ -76,9 +75,9 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     texts = functools.partial(tokenizer_texts, envs, facts.num_tasks, config.data.max_prompt_length)
     tokenizer = policy_tokenizer(config, texts)
     tokenizer.save_pretrained(str(folder / "tokenizer"))
-    devices = Devices.of(config)
-    config, _ = settled(config, devices)
-    spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
+    setup = Setup.of(config)
+    config = setup.config
+    spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = hf_sampler(model, config.rollout, spec)
     renderer = prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)

@@ -12,7 +12,8 @@ import text_envs
 from simulator_runs import overrides, recipe
 
 from rlinf.cluster import Cluster, RankInfo, connect
-from rlinf.config import Config, load
+from rlinf.config import load
+from rlinf.config.facts import SettledConfig, settled
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
@@ -37,13 +38,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield found
 
 
-def build_simulators(config: Config, info: RankInfo) -> EnvWorker:
+def build_simulators(config: SettledConfig, info: RankInfo) -> EnvWorker:
     return EnvWorker(config, env_ranges(4, info.size)[info.rank], partial(make_policy, config))
 
 
 def test_a_simulator_that_hangs_costs_its_episode(tmp_path: Path, cluster: Cluster) -> None:
     hangs = ["env.kwargs={hang_every: 40}", f"env.step_timeout_s={TIMEOUT_S}"]
-    config = load(recipe(tmp_path / "run", "ppo_faulty"), [*overrides(tmp_path / "run", 2), *hangs])
+    config = settled(load(recipe(tmp_path / "run", "ppo_faulty"), [*overrides(tmp_path / "run", 2), *hangs]))
     with cluster.spawn("env", partial(build_simulators, config)) as group:
         pool = EnvPool(group)
         rollout = VectorRollout(pool, config)

@@ -13,7 +13,8 @@ from tiny_runs import config, logged, run
 
 from rlinf.cluster import connect
 from rlinf.config import ConfigErrors
-from rlinf.config.schema import AlgorithmConfig, Config, DataConfig, RolloutConfig
+from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import AlgorithmConfig, DataConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -46,7 +47,7 @@ class Run:
 
         cluster = connect(ClusterConfig(backend="local"))
         self.group = cluster.spawn("sampler", build, n=2)
-        config = Config(
+        config = SettledConfig(
             data=DataConfig(max_prompt_length=200),
             rollout=RolloutConfig(batch_size=PROMPTS, over_sampling=extra / PROMPTS, max_new_tokens=CAP),
             algorithm=AlgorithmConfig(group_size=GROUP),

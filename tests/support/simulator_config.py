@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import (
     AlgorithmConfig,
-    Config,
     EnvConfig,
     EvaluationConfig,
     PolicyConfig,
@@ -28,10 +28,10 @@ def simulator_config(
     gamma: float = 1.0,
     off_policy: bool = False,
     evaluation: EvaluationConfig | None = None,
-) -> Config:
+) -> SettledConfig:
     """An iteration is ``num_steps`` decisions of every env, or ``groups`` of whole episodes."""
     adv_type, loss_type = ("gae" if layout == "fragments" else "grpo"), ("sac" if off_policy else "actor")
-    return Config(
+    return SettledConfig(
         run=RunConfig(seed=seed),
         env=env,
         policy=PolicyConfig(name="actor_critic"),

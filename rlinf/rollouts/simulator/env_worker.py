@@ -12,8 +12,8 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from rlinf.config.facts import collects_episodes, evaluation_env, is_off_policy, training_env
-from rlinf.config.schema import Config, EnvConfig
+from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import EnvConfig
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
 from rlinf.models.weight_update import copy_weights
@@ -50,8 +50,8 @@ class EnvWorker:
     ``global_indices`` are the numbers of this worker's sub-environments among all of the run.
     """
 
-    def __init__(self, config: Config, global_indices: range, build_policy: BuildPolicy) -> None:
-        self._config, self._env = config, training_env(config)
+    def __init__(self, config: SettledConfig, global_indices: range, build_policy: BuildPolicy) -> None:
+        self._config, self._env = config, config.facts.training_env
         if config.evaluation.video_every:
             os.environ.update(offscreen())  # before MuJoCo chooses how to draw
         self._cores = config.cluster.threads_per_worker
@@ -67,7 +67,7 @@ class EnvWorker:
         """Whether environments made a step before this process took over."""
         env, seed = config.env, config.run.seed
         self._fragments: FragmentCollector | None = None
-        if collects_episodes(config):
+        if config.facts.collects_episodes:
             self._episodes = self._collector(self._vec_env, auto_reset=env.auto_reset)
         else:
             self._fragments = FragmentCollector(
@@ -78,7 +78,7 @@ class EnvWorker:
                 chunk=env.num_action_chunks,
                 max_failures=env.max_failures,
                 env_id=env.id,
-                next_observations=is_off_policy(config),
+                next_observations=config.facts.off_policy,
                 stages=config.rollout.pipeline_stages,
             )
 
@@ -250,7 +250,7 @@ class EnvWorker:
         return collector
 
     def _evaluation_env(self) -> EnvConfig:
-        env = evaluation_env(self._config)
+        env = self._config.facts.evaluation_env
         # A native vector env cannot start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlinf.config.facts import collects_episodes, is_off_policy
-from rlinf.config.schema import Config
+from rlinf.config.facts import SettledConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
@@ -47,9 +46,9 @@ class VectorEvaluation:
 class VectorRollout:
     """An `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
 
-    def __init__(self, workers: Workers, config: Config) -> None:
+    def __init__(self, workers: Workers, config: SettledConfig) -> None:
         self._workers, self._config = workers, config
-        self._episodes = collects_episodes(config)
+        self._episodes = config.facts.collects_episodes
         self._failures: Counter[str] = Counter()
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._env_steps = 0
@@ -61,7 +60,7 @@ class VectorRollout:
         parts: list[RolloutPart] = []
         batch: Batch | None = None
         # A replay buffer takes a step without a valid timestep, too: what was there before does not go on in the next.
-        while batch is None or not bool(batch.mask.any() or is_off_policy(self._config)):
+        while batch is None or not bool(batch.mask.any() or self._config.facts.off_policy):
             newest = self._collected(step, round)
             parts += newest
             batch = self._joined(newest)

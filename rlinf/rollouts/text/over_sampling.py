@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.schema import Config
+from rlinf.config.facts import SettledConfig
 from rlinf.rollouts.text.grading import Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, summary
@@ -56,7 +56,7 @@ class OverSamplingRollout(TextRollout):
     sampler: GroupSampler
 
     def __init__(
-        self, sampler: GroupSampler, envs: TextEnvs, renderer: PromptRenderer, num_tasks: int, config: Config
+        self, sampler: GroupSampler, envs: TextEnvs, renderer: PromptRenderer, num_tasks: int, config: SettledConfig
     ) -> None:
         super().__init__(sampler, envs, renderer, num_tasks, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)

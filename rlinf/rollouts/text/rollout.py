@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from rlinf.algorithms.catalog import columns_of
-from rlinf.config.facts import conversation_tokens
-from rlinf.config.schema import Config
+from rlinf.config.facts import SettledConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -100,7 +99,7 @@ class TextRollout:
         envs: TextEnvs,
         renderer: PromptRenderer,
         num_tasks: int,
-        config: Config,
+        config: SettledConfig,
     ) -> None:
         self.sampler, self.envs, self.renderer, self.seed = sampler, envs, renderer, config.run.seed
         self.order = TaskOrder(num_tasks, seed=self.seed, shuffle=config.data.shuffle)
@@ -108,7 +107,7 @@ class TextRollout:
         """Of each response; ``max_new_tokens`` limits one turn."""
         self.prompts, self.group_size = config.rollout.batch_size, config.algorithm.group_size
         self.max_turns, self.max_prompt_length = config.env.max_turns, config.data.max_prompt_length
-        self.max_conversation_tokens = conversation_tokens(config)
+        self.max_conversation_tokens = config.facts.conversation_tokens
         self.pad_token_id = renderer.tokenizer.pad_token_id
         self.extra_columns = columns_of(config.algorithm.adv_type)
         """What the estimator needs beside the usual columns: ``greedy_rewards`` costs a further response for each

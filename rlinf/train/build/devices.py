@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from rlinf.cluster import Resources
-from rlinf.config import Config
-from rlinf.config.facts import gpus_per_learner, is_text, shares_gpus
+from rlinf.config.facts import SettledConfig, gpus_per_learner, shares_gpus
+from rlinf.config.schema import RolloutConfig
 
 
 @dataclass(frozen=True)
@@ -16,22 +16,27 @@ class Devices:
 
     learner: float
     sampler: float
+    shared: bool
+    cpus: float
+    """CPUs of any worker."""
 
     @classmethod
-    def of(cls, config: Config) -> Devices:
+    def of(cls, config: SettledConfig) -> Devices:
         """Those that the configuration asks for, or that come of what this process sees."""
         import torch
 
-        cluster, available = config.cluster, torch.cuda.is_available()
+        available, shared = torch.cuda.is_available(), shares_gpus(config)
         learner = gpus_per_learner(config, on_gpus=available)
+        sampler = config.cluster.gpus_per_sampler
         if config.rollout.sampler == "server":
-            return cls(learner, 0.0)
-        if cluster.gpus_per_sampler is not None:
-            return cls(learner, cluster.gpus_per_sampler)
-        wide = _engine_gpus(config, "cuda" if available else "cpu")
-        if not shares_gpus(config) or not learner:
-            return cls(learner, float(available) * wide)
-        return cls(learner / 2, learner / 2 if wide == 1 else float(wide))
+            sampler = 0.0
+        elif sampler is None:
+            wide = _engine_gpus(config, "cuda" if available else "cpu")
+            if shared and learner:
+                learner, sampler = learner / 2, learner / 2 if wide == 1 else float(wide)
+            else:
+                sampler = float(available) * wide
+        return cls(learner, sampler, shared, config.cluster.cpus_per_worker)
 
     @property
     def all_on_gpus(self) -> bool:
@@ -48,21 +53,21 @@ class Devices:
         """What a learner rank computes on, in torch's words."""
         return "cuda" if self.learner > 0 else "cpu"
 
-    def resources(self, config: Config, gpus: float) -> Resources:
+    def resources(self, gpus: float) -> Resources:
         """``gpus`` in the bundle that colocated groups share: it is as wide as the widest rank of them."""
         widest = max(1, math.ceil(self.learner), math.ceil(self.sampler))
-        bundle = "policy" if shares_gpus(config) else None
-        return Resources(cpus=config.cluster.cpus_per_worker, gpus=gpus, bundle=bundle, bundle_gpus=widest)
+        bundle = "policy" if self.shared else None
+        return Resources(cpus=self.cpus, gpus=gpus, bundle=bundle, bundle_gpus=widest)
 
-    def samplers_sleep(self, config: Config) -> bool:
+    def samplers_sleep(self, rollout: RolloutConfig) -> bool:
         """Whether text samplers free their memory for the learner."""
-        shared = self.all_on_gpus and shares_gpus(config) and not config.rollout.ahead
-        return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and shared)
+        in_turns = self.all_on_gpus and self.shared and not rollout.ahead
+        return rollout.sleep == "always" or (rollout.sleep == "auto" and in_turns)
 
 
-def _engine_gpus(config: Config, device: str) -> int:
+def _engine_gpus(config: SettledConfig, device: str) -> int:
     """GPUs that one sampler computes on together: those of a tensor-parallel engine."""
     from rlinf.samplers.build import resolve_name
 
-    vllm = is_text(config) and resolve_name(config.rollout.sampler, device=device) == "vllm"
+    vllm = config.facts.kind == "text" and resolve_name(config.rollout.sampler, device=device) == "vllm"
     return config.rollout.vllm.tensor_parallel_size if vllm else 1

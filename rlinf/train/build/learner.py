@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rlinf.cluster import RankInfo
-from rlinf.config import Config
+from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import Policy
-from rlinf.train.build.devices import Devices
 from rlinf.train.build.stages import stages_of
 
 if TYPE_CHECKING:
@@ -18,46 +17,39 @@ if TYPE_CHECKING:
     from rlinf.learners.torch import TorchLearner
 
 
-def learner_device(config: Config) -> torch.device:
-    """The GPU that Ray shows this worker, or the CPU."""
-    import torch
-
-    return torch.device(Devices.of(config).learner_device)
-
-
-def join_group(config: Config, info: RankInfo) -> torch.device:
-    """Meets the other ranks; also a single rank gets a group. Returns this rank's device."""
+def join_group(device: torch.device, info: RankInfo, *, timeout_s: float) -> None:
+    """Meets the other ranks, each on its ``device``; also a single rank gets a group."""
     from rlinf.learners.process_group import join
 
-    device = learner_device(config)
     join(
         rank=info.rank,
         size=info.size,
         address=info.master_address,
         port=info.master_port,
         device=device,
-        timeout_s=config.cluster.call_timeout_s,
+        timeout_s=timeout_s,
     )
-    return device
 
 
-def placed(config: Config, info: RankInfo) -> tuple[torch.device, Ranks]:
-    """Where this rank computes, and the others. A single rank needs no process group."""
+def all_ranks(device: torch.device, info: RankInfo, *, timeout_s: float) -> Ranks:
+    """All ranks, met. A single one needs no process group."""
     from rlinf.learners.ranks import ONE_RANK, TorchRanks
 
     if info.size == 1:
-        return learner_device(config), ONE_RANK
-    device = join_group(config, info)
-    return device, TorchRanks(device=device)
+        return ONE_RANK
+    join_group(device, info, timeout_s=timeout_s)
+    return TorchRanks(device=device)
 
 
-def torch_learner(config: Config, info: RankInfo, make_policy: Callable[[str], Policy]) -> TorchLearner:
-    """``make_policy`` gets the device's type."""
+def torch_learner(
+    config: SettledConfig, device: torch.device, info: RankInfo, make_policy: Callable[[], Policy]
+) -> TorchLearner:
+    """A rank that joins the others first, then makes its policy."""
     from rlinf.learners.torch import TorchLearner
 
-    device, ranks = placed(config, info)
+    ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
     return TorchLearner(
-        make_policy(device.type),
+        make_policy(),
         stages=stages_of(config),
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
-from rlinf.config import Config
-from rlinf.config.facts import acts_in, is_off_policy
-from rlinf.interfaces import Learner, Policy
+from rlinf.config.facts import SettledConfig
+from rlinf.interfaces import Learner
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.train.build.devices import Devices
-from rlinf.train.build.learner import placed, torch_learner
+from rlinf.train.build.learner import all_ranks, torch_learner
+from rlinf.train.build.setup import Setup
 from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
@@ -26,79 +25,84 @@ from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.served_env_pool import ServedEnvPool
 from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
 
+if TYPE_CHECKING:
+    import torch
+
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
 
 
-def build_vector_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    devices, off_policy = Devices.of(config), is_off_policy(config)
+    config, devices, facts = setup.config, setup.devices, setup.config.facts
     envs = EnvPool(
         cluster.spawn(
             "env",
             functools.partial(_build_env, config, folder),
             n=config.env.num_workers,
-            resources=Resources(cpus=config.cluster.cpus_per_worker, spread=True),
+            resources=Resources(cpus=devices.cpus, spread=True),
         )
     )
     if config.evaluation.video_every:
         envs.require_filming()
     if config.policy.name == "vla" and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
-    if acts_in(config) == "sampler":
-        envs = _with_samplers(config, envs, cluster, folder)
+    if facts.acts_in == "sampler":
+        envs = _with_samplers(setup, envs, cluster, folder)
     rollout = VectorRollout(envs, config)
     warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
     learners = cluster.spawn(
         "learner",
-        functools.partial(_build_learner, config, envs.spaces(), folder),
+        functools.partial(_build_learner, config, devices.learner_device, envs.spaces(), folder),
         n=config.learner.num_workers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=devices.learner),
+        resources=Resources(cpus=devices.cpus, gpus=devices.learner),
         rendezvous=config.learner.num_workers > 1,
     )
-    on_gpus = acts_in(config) == "sampler" and devices.all_on_gpus
+    on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
     evaluator = VectorEvaluator(rollout, config.evaluation, folder)
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OffPolicy() if off_policy else OnPolicy(config, learner),
+        preparation=OffPolicy() if facts.off_policy else OnPolicy(config, learner),
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         overlaps=config.rollout.ahead > 0,
-        warm_start_batch=None if off_policy else warm_start.batch,
+        warm_start_batch=None if facts.off_policy else warm_start.batch,
         restarts=envs.numbers,
         notes={"env.vectorization": envs.vectorization()},
     )
 
 
-def _with_samplers(config: Config, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
+def _with_samplers(setup: Setup, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
     """The same env workers, with a policy that acts in sampler actors."""
+    devices = setup.devices
     samplers = cluster.spawn(
         "sampler",
-        functools.partial(_build_sampler, config, envs.spaces(), folder),
-        n=config.rollout.num_samplers,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=Devices.of(config).sampler),
+        functools.partial(_build_sampler, setup.config, devices.sampler_device, envs.spaces(), folder),
+        n=setup.config.rollout.num_samplers,
+        resources=Resources(cpus=devices.cpus, gpus=devices.sampler),
     )
     return ServedEnvPool(envs.group, samplers, cluster)
 
 
-def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
+def _build_env(config: SettledConfig, folder: Path, info: RankInfo) -> SimulatorWorker:
     env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
     build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
     return SimulatorWorker(config, env_indices, build)
 
 
-def _build_sampler(config: Config, spaces: tuple[Any, Any], folder: Path, _info: RankInfo) -> PolicyServerWorker:
+def _build_sampler(
+    config: SettledConfig, device: str, spaces: tuple[Any, Any], folder: Path, _info: RankInfo
+) -> PolicyServerWorker:
     import torch
 
-    device = torch.device(Devices.of(config).sampler_device)
-    return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), device)
+    return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), torch.device(device))
 
 
-def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
+def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
     """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
     wanted, language = config.policy.tokenizer, config.policy.vla.language
 
@@ -115,21 +119,29 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
     kept_tokenizer(folder / "tokenizer", make)
 
 
-def _build_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
-    bucket = config.learner.weight_bucket_mb << 20
-    if is_off_policy(config):
-        return LearnerWorker(_sac_learner(config, spaces, folder, info), rank=info.rank, bucket_bytes=bucket)
+def _build_learner(
+    config: SettledConfig, device: str, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+) -> LearnerWorker:
+    import torch
 
-    def policy(_device: str) -> Policy:
-        return make_policy(config, *spaces, tokenizer=folder / "tokenizer")
+    make = _sac_learner if config.facts.off_policy else _actor_critic_learner
+    learner = make(config, torch.device(device), spaces, folder, info)
+    return LearnerWorker(learner, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
-    return LearnerWorker(torch_learner(config, info, policy), rank=info.rank, bucket_bytes=bucket)
+
+def _actor_critic_learner(
+    config: SettledConfig, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+) -> Learner:
+    policy = functools.partial(make_policy, config, *spaces, tokenizer=folder / "tokenizer")
+    return torch_learner(config, device, info, policy)
 
 
-def _sac_learner(config: Config, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> Learner:
+def _sac_learner(
+    config: SettledConfig, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+) -> Learner:
     from rlinf.learners.sac import SacLearner
 
-    device, ranks = placed(config, info)
+    ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
     return SacLearner(
         make_policy(config, *spaces),
         config.algorithm,

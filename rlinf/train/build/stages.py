@@ -6,29 +6,29 @@ from dataclasses import replace
 
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
-from rlinf.config.facts import conversation_tokens, needs_reference
+from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
 
 
-def stages_of(config: Config) -> tuple[Stage, ...]:
+def stages_of(config: SettledConfig) -> tuple[Stage, ...]:
     """The stages of a run, in their order."""
     training = training_stage(config)
     return (warm_start_stage(config), training) if config.sft.steps else (training,)
 
 
-def training_stage(config: Config) -> Stage:
+def training_stage(config: SettledConfig) -> Stage:
     """Reinforcement learning."""
     algorithm = config.algorithm
     return Stage(
         name="train",
-        objective=Objective(algorithm, max_response_length=conversation_tokens(config)),
+        objective=Objective(algorithm, max_response_length=config.facts.conversation_tokens),
         optimizer=config.learner.optimizer,
         steps=config.run.max_steps,
         epochs=algorithm.update_epochs,
         minibatches=algorithm.num_minibatches,
         early_stop_imp_ratio=algorithm.early_stop_imp_ratio,
-        reference=needs_reference(config),
+        reference=config.facts.needs_reference,
     )
 
 

@@ -17,8 +17,8 @@ from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.conversation_files import Conversation, read_conversations
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.streams import stream_seed
-from rlinf.train.build.devices import Devices
-from rlinf.train.build.text_learner import spawn_learners
+from rlinf.train.build.setup import Setup
+from rlinf.train.build.text_learner import start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph
@@ -123,11 +123,12 @@ class NoRollout:
         """There is nothing to restore."""
 
 
-def build_supervised_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """A learner and its data: no environment, no sampler."""
+    config = setup.config
     tokenizer = _tokenizer(config, folder)
     data = supervised_data(config, tokenizer)
-    learner = LearnerPool(spawn_learners(config, cluster, Devices.of(config), str(folder / "tokenizer")), cluster)
+    learner = start_learner(setup, cluster, str(folder / "tokenizer"))
     return Graph(
         rollout=NoRollout(),
         learner=learner,
@@ -136,7 +137,7 @@ def build_supervised_graph(config: Config, cluster: Cluster, folder: Path) -> Gr
         evaluate=with_held_out_loss(None, learner, data.held_out),
         warm_start_batch=data.train.batch,
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
-        notes=data.notes,
+        notes={**setup.notes, **data.notes},
     )
 
 

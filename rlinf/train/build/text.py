@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.machine import memory_bytes
-from rlinf.config.plan.micro_batch import fitting_micro_batch
-from rlinf.config.plan.precision import policy_dtype
-from rlinf.config.schema import OffloadConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
@@ -22,40 +17,37 @@ from rlinf.rollouts.text.prompts import prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
-from rlinf.train.build.devices import Devices
 from rlinf.train.build.reward_model import learned_reward
-from rlinf.train.build.text_learner import language_model, spawn_learners
+from rlinf.train.build.setup import Setup
+from rlinf.train.build.text_learner import language_model, start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, nothing
 from rlinf.train.preparation import OnPolicy
 from rlinf.train.teacher import connect_teacher
-from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
 
 
-def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
+def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    devices = Devices.of(config)
-    config, precision = settled(config, devices)
+    config, devices = setup.config, setup.devices
     envs = _environments(config, cluster)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
-    learners = spawn_learners(config, cluster, devices, path)
-    samplers = _samplers(config, cluster, devices, spec)
+    learner = start_learner(setup, cluster, path)
+    samplers = _samplers(setup, cluster, spec)
     sampler = SamplerPool(samplers, cluster)
-    sampler.connect(choose(config, learners, samplers, cuda=devices.all_on_gpus))
+    sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
     rollout = _rollout_class(config)(sampler, envs, renderer, train.num_tasks, config)
     rollout.require_fitting_prompt()
     evaluator = TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
     demonstrations = TextDemonstrations(envs, renderer, train.num_tasks, config)
-    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig())
     evaluate = evaluator.evaluate if evaluator.task_ids else None
     make_batch, notes = demonstrations.batch, demonstrations.notes()
     if config.sft.steps and config.sft.data is not None:
@@ -65,7 +57,7 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
         make_batch, notes = supervised.train.batch, supervised.notes
         evaluate = with_held_out_loss(evaluate, learner, supervised.held_out)
     teacher, about_teacher = connect_teacher(config, learner, tokenizer)
-    sleeps = devices.samplers_sleep(config)
+    sleeps = devices.samplers_sleep(config.rollout)
     return Graph(
         rollout=rollout,
         learner=learner,
@@ -84,42 +76,24 @@ def build_text_graph(config: Config, cluster: Cluster, folder: Path) -> Graph:
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
         },
-        notes={**train.notes, **precision, **notes, **about_teacher},
+        notes={**train.notes, **setup.notes, **notes, **about_teacher},
     )
 
 
-def build_text_evaluator(config: Config, cluster: Cluster, folder: Path) -> TextEvaluator:
+def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEvaluator:
     """Environments and samplers alone, which have the weights of the model at `policy.path`: nothing is trained."""
     from rlinf.models.loading import load_tokenizer
 
-    devices = Devices.of(config)
-    config, _ = settled(config, devices)
+    config = setup.config
     envs = _environments(config, cluster)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
-    spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
+    spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
-    sampler = SamplerPool(_samplers(config, cluster, devices, spec), cluster)
+    sampler = SamplerPool(_samplers(setup, cluster, spec), cluster)
     sampler.connect(StoredWeights())
     rollout = _rollout_class(config)(sampler, envs, renderer, held_out.num_tasks, config)
     return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
-
-
-def settled(config: Config, devices: Devices) -> tuple[Config, dict[str, str]]:
-    """The configuration with what this machine decides, the same for all workers: precision and size of micro-batches.
-
-    Notes tell where they are not what the configuration alone would say.
-    """
-    dtype = policy_dtype(config, on_gpu=devices.learner > 0 or devices.sampler > 0)
-    chosen = config.policy.dtype == "auto" and dtype == "bfloat16" and devices.learner == 0
-    notes = {"policy.dtype auto": "bfloat16: a large model, and this CPU has instructions for it"} if chosen else {}
-    config = replace(config, policy=replace(config.policy, dtype=dtype))
-    if devices.learner == 0:
-        asked, fits = config.learner.micro_batch_tokens, fitting_micro_batch(config, memory_bytes())
-        if fits < asked:
-            notes["learner.micro_batch_tokens"] = f"{fits}: {asked} do not fit into half of this machine's memory"
-            config = replace(config, learner=replace(config.learner, micro_batch_tokens=fits))
-    return config, notes
 
 
 def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
@@ -129,12 +103,13 @@ def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
     )
 
 
-def _samplers(config: Config, cluster: Cluster, devices: Devices, spec: SamplerSpec) -> WorkerGroup:
+def _samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
+    config, devices = setup.config, setup.devices
     return cluster.spawn(
         "sampler",
         functools.partial(_build_sampler, config, spec),
         n=config.rollout.num_samplers,
-        resources=devices.resources(config, devices.sampler),
+        resources=devices.resources(devices.sampler),
     )
 
 

@@ -7,17 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlinf.cluster import Cluster, RankInfo, WorkerGroup
+from rlinf.cluster import Cluster, RankInfo
 from rlinf.config import Config
+from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import OffloadConfig
 from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
-from rlinf.train.build.devices import Devices
-from rlinf.train.build.learner import join_group, learner_device, torch_learner
+from rlinf.train.build.learner import join_group, torch_learner
+from rlinf.train.build.setup import Setup
 from rlinf.train.build.stages import stages_of
+from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
+    import torch
+
     from rlinf.learners.scorer import Scorer
     from rlinf.models.causal_lm import CausalLMPolicy
 
@@ -35,18 +40,34 @@ def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) ->
     return model.to(dtype or torch.float32)
 
 
-def build_learner(config: Config, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
+def start_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> LearnerPool:
+    """Starts the ranks of the learner."""
+    config, devices = setup.config, setup.devices
+    ranks = cluster.spawn(
+        "learner",
+        functools.partial(_build_learner, config, devices.learner_device, tokenizer_path),
+        n=config.learner.num_workers,
+        resources=devices.resources(devices.learner),
+        rendezvous=config.learner.num_workers > 1,
+    )
+    return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig())
+
+
+def _build_learner(config: SettledConfig, device_type: str, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
     """The learner that ``learner.backend`` names, with the stages of this run."""
-    learner = LEARNERS[config.learner.backend](config, tokenizer_path, info)
+    import torch
+
+    device = torch.device(device_type)
+    learner = LEARNERS[config.learner.backend](config, device, tokenizer_path, info)
     return LearnerWorker(
         learner,
         rank=info.rank,
         bucket_bytes=config.learner.weight_bucket_mb << 20,
-        teacher=_teacher(config, info),
+        teacher=_teacher(config, device, info),
     )
 
 
-def _teacher(config: Config, info: RankInfo) -> Scorer | None:
+def _teacher(config: SettledConfig, device: torch.device, info: RankInfo) -> Scorer | None:
     """This rank's copy of the teacher, where the reference policy would be: a whole one with every backend.
 
     Its log-probabilities are of the policy's distribution: at the sampling temperature, with nothing cut off.
@@ -59,7 +80,6 @@ def _teacher(config: Config, info: RankInfo) -> Scorer | None:
     from rlinf.models.causal_lm import CausalLMPolicy
     from rlinf.models.loading import activation_dtype, load_causal_lm
 
-    device = learner_device(config)
     dtype = activation_dtype(config.teacher.dtype, device.type)
     model = load_causal_lm(config.teacher.path, dtype=dtype, attention=config.policy.attention)
     policy = CausalLMPolicy(
@@ -72,25 +92,14 @@ def _teacher(config: Config, info: RankInfo) -> Scorer | None:
     return Scorer(policy, micro_batch_tokens=tokens, device=device, rank=info.rank, size=info.size)
 
 
-def spawn_learners(config: Config, cluster: Cluster, devices: Devices, tokenizer_path: str) -> WorkerGroup:
-    """Starts the ranks of the learner."""
-    return cluster.spawn(
-        "learner",
-        functools.partial(build_learner, config, tokenizer_path),
-        n=config.learner.num_workers,
-        resources=devices.resources(config, devices.learner),
-        rendezvous=config.learner.num_workers > 1,
-    )
+def _torch_learner(config: SettledConfig, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
+    return torch_learner(config, device, info, functools.partial(text_policy, config, tokenizer_path, device.type))
 
 
-def _torch_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:
-    return torch_learner(config, info, functools.partial(text_policy, config, tokenizer_path))
-
-
-def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:
+def _fsdp_learner(config: SettledConfig, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
     from rlinf.learners.fsdp import FSDPLearner
 
-    device = join_group(config, info)
+    join_group(device, info, timeout_s=config.cluster.call_timeout_s)
     return FSDPLearner(
         text_policy(config, tokenizer_path, device.type),
         stages=stages_of(config),
@@ -101,13 +110,13 @@ def _fsdp_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learne
     )
 
 
-def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Learner:
+def _megatron_learner(config: SettledConfig, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
     from rlinf.models.checkpoint_names import by_expert
     from rlinf.models.loading import activation_dtype, checkpoint_config
 
-    device = join_group(config, info)
+    join_group(device, info, timeout_s=config.cluster.call_timeout_s)
     if config.policy.path is not None:
         from rlinf.models.gguf import model_folder
 
@@ -134,7 +143,7 @@ def _megatron_learner(config: Config, tokenizer_path: str, info: RankInfo) -> Le
     )
 
 
-LEARNERS: Mapping[str, Callable[[Config, str, RankInfo], Learner]] = {
+LEARNERS: Mapping[str, Callable[[SettledConfig, torch.device, str, RankInfo], Learner]] = {
     "torch": _torch_learner,
     "fsdp": _fsdp_learner,
     "megatron": _megatron_learner,
