@@ -58,15 +58,16 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def first_folder(path: Path, write: Callable[[Path], object]) -> None:
-    """Has ``write`` make a folder aside, then renames it to ``path``; of several processes the first one's stays.
+@contextmanager
+def first_folder(path: Path) -> Iterator[Path]:
+    """Yields the name of a folder to make aside, then renames it to ``path``; of several processes the first one stays.
 
     The name aside is this process's own, on this machine and on any other.
     """
     aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
     shutil.rmtree(aside, ignore_errors=True)
     try:
-        write(aside)
+        yield aside
         os.rename(aside, path)
     except OSError:
         if not path.is_dir():

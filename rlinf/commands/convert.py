@@ -1,53 +1,77 @@
-"""``rlinf convert``: runs and GGUF files to Hugging Face folders, and such folders to megatron checkpoints."""
+"""``rlinf convert``: runs and GGUF files to Hugging Face folders, and such folders to megatron checkpoints.
+
+With one folder only, an exported policy of an earlier version, it writes the spaces that were pickled there as JSON.
+"""
 
 from __future__ import annotations
 
-import os
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.config.schema import MegatronConfig
 from rlinf.errors import UserError
-from rlinf.learners.convert import build_parser, is_megatron
-from rlinf.learners.convert import main as convert_layout
+from rlinf.learners.convert import convert_folder, require_empty
 from rlinf.models.gguf import convert_gguf, is_gguf
-from rlinf.train.stored_run import run_of_checkpoint, stored_run
+from rlinf.train.stored_run import run_of_checkpoint
+
+_DESCRIPTION = (
+    "A run, or RUN/checkpoints/step_000010, to the folder of its policy: a Hugging Face folder with the tokenizer, "
+    "adapters merged, or what a simulator policy's from_pretrained reads. A GGUF file to a Hugging Face folder, "
+    "de-quantised. A Hugging Face folder to a checkpoint of the megatron learner, which loads at any layout; under "
+    "torchrun every process holds its share only."
+)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Converts and returns the exit code."""
-    options = build_parser().parse_args(list(arguments))
-    if is_gguf(options.folder):
-        return _from_gguf(options.folder, options.out)
-    place = run_of_checkpoint(options.folder)
-    if place is None:
-        if options.step is not None:
-            raise UserError(f"--step {options.step} is for a run directory, and {options.folder} is none")
-        return convert_layout(arguments)
-    if options.out is None:
-        raise UserError(f"rlinf convert {options.folder} OUT: name a new folder to write the policy into")
-    run, step = place
-    if step is not None and options.step not in (None, step):
-        raise UserError(f"{options.folder} is the checkpoint of step {step}: leave --step {options.step} out")
-    found = stored_run(run, step if options.step is None else options.step).latest()
-    assert found is not None
-    from rlinf.train.export_checkpoint import export_checkpoint, save_tokenizer
+    options = _parser().parse_args(list(arguments))
+    folder, out, step = options.folder, options.out, options.step
+    layout = MegatronConfig(
+        tensor_parallel=options.tensor_parallel,
+        pipeline_parallel=options.pipeline_parallel,
+        expert_parallel=options.expert_parallel,
+        sequence_parallel=options.tensor_parallel > 1,
+    )
+    if is_gguf(folder):
+        _from_gguf(folder, out)
+    elif run_of_checkpoint(folder) is not None:
+        if out is None:
+            raise UserError(f"rlinf convert {folder} OUT: name a new folder to write the policy into")
+        from rlinf.train.export_checkpoint import export_checkpoint
 
-    if is_megatron(found.folder):
-        words = [str(found.folder) if word == str(options.folder) else word for word in arguments]
-        code = convert_layout(words)
-        if code == 0 and os.environ.get("RANK", "0") == "0":
-            save_tokenizer(run, options.out)
-        return code
-    _require_empty(options.out)
-    step = export_checkpoint(run, found.step, options.out)
-    print(f"policy of step {step} written to {options.out}")
+        export_checkpoint(folder, step, out, layout)
+    elif step is not None:
+        raise UserError(f"--step {step} is for a run directory, and {folder} is none")
+    elif out is None:
+        from rlinf.models.actor_critic.export import convert_pickled_spaces
+
+        convert_pickled_spaces(folder)
+        print(f"spaces of {folder} written as JSON; spaces.pkl is not needed any more")
+    else:
+        convert_folder(folder, out, layout)
     return 0
 
 
-def _from_gguf(file: Path, out: Path | None) -> int:
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rlinf convert", description=_DESCRIPTION)
+    parser.add_argument(
+        "folder", type=Path, metavar="IN", help="a run, a checkpoint of one, a GGUF file or a Hugging Face folder"
+    )
+    parser.add_argument(
+        "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
+    )
+    parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
+    parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
+    parser.add_argument("--expert-parallel", type=int, default=1, help="processes that share the experts of a layer")
+    return parser
+
+
+def _from_gguf(file: Path, out: Path | None) -> None:
     if out is None:
         raise UserError(f"rlinf convert {file} OUT: name a new folder to write the model into")
-    _require_empty(out)
+    require_empty(out)
     if out.exists():
         out.rmdir()  # the folder comes whole, by a rename
     written = convert_gguf(file, out)
@@ -57,9 +81,3 @@ def _from_gguf(file: Path, out: Path | None) -> int:
         f"{written.parameters:,} parameters in float32 (tensors: {types}) and {template} written to {out}; its logits "
         "are those of transformers' own reading of the file"
     )
-    return 0
-
-
-def _require_empty(out: Path) -> None:
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is not empty: choose another folder")

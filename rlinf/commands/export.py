@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(list(arguments))
     if run_of_checkpoint(options.run) is None:
         raise UserError(f"{options.run} is no run directory: it has no config.yaml")
-    from rlinf.commands.convert import main as convert
+    from rlinf.train.export_checkpoint import export_checkpoint
 
-    step = [] if options.step is None else ["--step", str(options.step)]
-    return convert([str(options.run), str(options.out), *step])
+    export_checkpoint(options.run, options.step, options.out)
+    return 0

@@ -101,7 +101,8 @@ def convert_gguf(file: Path, out: Path) -> Conversion:
     facts = _facts(file)
     tokenizer = _read_tokenizer(file, facts)
     model = _read_model(file)
-    first_folder(out, lambda aside: _write(file, model, tokenizer, aside))
+    with first_folder(out) as aside:
+        _write(file, model, tokenizer, aside)
     return Conversion(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         quantisation=facts.quantisation,

@@ -6,19 +6,16 @@ The package can be called: ``rlinf.train(config, callbacks=[...])`` is :func:`rl
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from types import ModuleType
 
-from rlinf.config import Config
-from rlinf.train.callbacks import Callback
+from rlinf.api.functions import train
 from rlinf.train.run import RunResult, evaluate_run, run, run_sft
 
 __all__ = ["RunResult", "evaluate_run", "run", "run_sft"]
 
 
 class _Callable(ModuleType):
-    def __call__(self, config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
-        return run(config, report=report, callbacks=callbacks)
+    __call__ = staticmethod(train)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -98,12 +98,11 @@ def _exported(directory: RunDirectory) -> Iterator[tuple[int, str]]:
     assert found is not None
     if load_stored(directory.path / "config.yaml").policy.name != "causal_lm":
         raise UserError(f"--data and --suite are for language models, and {directory.path} trained another policy")
-    from rlinf.commands.convert import main as convert
+    from rlinf.train.export_checkpoint import export_checkpoint
 
     with tempfile.TemporaryDirectory(prefix="rlinf_policy_") as scratch:
         policy = Path(scratch) / directory.path.name
-        if convert([str(found.folder), str(policy)]) != 0:
-            raise UserError(f"{found.folder} could not be converted to a Hugging Face folder")
+        export_checkpoint(found.folder, None, policy)
         yield found.step, str(policy)
 
 

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config
 from rlinf.config.facts import is_text, training_env
+from rlinf.config.schema import MegatronConfig
 from rlinf.config.stored import load_stored
+from rlinf.errors import UserError
+from rlinf.learners.convert import convert_folder, is_megatron, require_empty
 from rlinf.learners.stored_policy import load_policy
-from rlinf.train.stored_run import stored_run
+from rlinf.train.stored_run import run_of_checkpoint, stored_run
+
+_ONE_PROCESS = MegatronConfig()
 
 
-def export_checkpoint(run: Path, step: int | None, out: Path) -> int:
-    """Writes the policy of a step, or of the newest checkpoint, into ``out``; returns the step.
+def export_checkpoint(folder: Path, step: int | None, out: Path, layout: MegatronConfig = _ONE_PROCESS) -> int:
+    """Writes the policy of a checkpoint into ``out``; returns its step.
 
+    ``folder`` is a run, of which ``step`` or the newest checkpoint is taken, or `RUN/checkpoints/step_N` itself.
     Language models become a Hugging Face folder with their tokenizer, adapters merged; policies of simulators what
-    their ``from_pretrained`` reads. Not for checkpoints of a megatron learner.
+    their ``from_pretrained`` reads. ``layout``: how the processes of ``torchrun`` share a checkpoint of megatron.
 
     Raises:
-        RunDirectoryError: ``run`` is no run directory, or has no such checkpoint.
+        UserError: there is no such run or checkpoint, or ``out`` is not empty.
     """
-    found = stored_run(run, step).latest()
+    run, named = run_of_checkpoint(folder) or (folder, None)
+    if named is not None and step not in (None, named):
+        raise UserError(f"{folder} is the checkpoint of step {named}: leave --step {step} out")
+    found = stored_run(run, named if step is None else step).latest()
     assert found is not None
+    if is_megatron(found.folder):
+        convert_folder(found.folder, out, layout)
+        if os.environ.get("RANK", "0") == "0":
+            _save_tokenizer(run, out)
+        return found.step
+    require_empty(out)
     config = load_stored(run / "config.yaml")
     tokenizer = run / "tokenizer"
     if is_text(config):
@@ -35,16 +51,17 @@ def export_checkpoint(run: Path, step: int | None, out: Path) -> int:
     load_policy(found.folder, policy)
     policy.save_pretrained(str(out))
     if is_text(config):
-        save_tokenizer(run, out)
+        _save_tokenizer(run, out)
+    print(f"policy of step {found.step} written to {out}")
     return found.step
 
 
-def save_tokenizer(run: Path, out: Path) -> None:
+def _save_tokenizer(run: Path, out: Path) -> None:
     """The tokenizer of a text run, for whoever uses its policy."""
     from rlinf.models.loading import load_tokenizer
-    from rlinf.models.tokenizer_export import save_tokenizer as write
+    from rlinf.models.tokenizer_export import save_tokenizer
 
-    write(load_tokenizer(str(run / "tokenizer")), out)
+    save_tokenizer(load_tokenizer(str(run / "tokenizer")), out)
 
 
 def _simulator_policy(config: Config, tokenizer: Path) -> Any:

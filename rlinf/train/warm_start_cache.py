@@ -62,14 +62,11 @@ class WarmStartCache:
         """Writes aside, then renames; of runs that finish the same warm start at once the first one's stays."""
         if self.entry is None or self.entry.exists():
             return
-
-        def write(aside: Path) -> None:
+        self.entry.parent.mkdir(parents=True, exist_ok=True)
+        with first_folder(self.entry) as aside:
             aside.mkdir()
             save(aside)
             write_manifest(aside)
-
-        self.entry.parent.mkdir(parents=True, exist_ok=True)
-        first_folder(self.entry, write)
 
 
 def digest(config: Config) -> str:

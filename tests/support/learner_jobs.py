@@ -328,9 +328,9 @@ def evaluate_fsdp(batch: Batch) -> Evaluated:
 
 
 def convert(arguments: list[str]) -> int:
-    from rlinf.learners.convert import main
+    from rlinf.cli import main
 
-    return main(arguments)
+    return main(["convert", *arguments])
 
 
 def train_in_bfloat16(layout: MegatronConfig) -> tuple[Evaluated, list[Metrics], dict[str, Tensor]]:

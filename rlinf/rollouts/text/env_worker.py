@@ -11,7 +11,7 @@ from rlinf.config.schema import Config
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.text.grading import Graded, GradedColumns, Hung, Response, columns_of
+from rlinf.rollouts.text.grading import Graded, Grades, Hung, Response, graded_rows
 from rlinf.rollouts.text.make_env import TextEnvError, make_text_env
 
 _TOKENIZER_TASKS = 2000
@@ -106,7 +106,7 @@ class TextEnvWorker:
             env.resize(len(task_ids))
         return env.reset(options={"task_ids": list(task_ids)})
 
-    def answer(self, split: str, responses: Sequence[Response]) -> GradedColumns | Hung:
+    def answer(self, split: str, responses: Sequence[Response]) -> Grades | Hung:
         """Responses in some of the conversations that :meth:`reset` started last; the others wait.
 
         An environment that steps all rows together takes "" for the others, so they must have ended. One that has
@@ -126,7 +126,8 @@ class TextEnvWorker:
         except DeadlineExceededError as error:
             del self._envs[split]
             return Hung(account_of(error))
-        return columns_of(result, [response.place for response in responses], seconds=time.perf_counter() - began)
+        rows = graded_rows(result, [response.place for response in responses])
+        return Grades(rows, time.perf_counter() - began)
 
     def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
         """All of ``responses`` at once, when the last has come."""
@@ -136,7 +137,7 @@ class TextEnvWorker:
             if isinstance(graded, Hung):
                 raise TimeoutError(f"{self._env_id} hangs in step: {graded.account}")
             self.busy_s += graded.seconds
-            yield from graded.rows([response.place for response in given])
+            yield from graded.rows
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) pairs for a supervised warm start, or to train a tokenizer on.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -35,49 +35,35 @@ class Graded:
 
 
 @dataclass(frozen=True)
-class GradedColumns:
-    """The same for several rows, as columns in the order of the rows, and the seconds that it took."""
+class Grades:
+    """What one worker says to the responses that it was given together, in their order."""
 
-    observations: Sequence[str]
-    rewards: Sequence[float]
-    terminated: Sequence[bool]
-    truncated: Sequence[bool]
-    infos: Mapping[str, Any]
+    rows: list[Graded]
     seconds: float
-
-    def rows(self, places: Sequence[int]) -> Iterator[Graded]:
-        """One by one; ``places`` names the conversation of each."""
-        for index, place in enumerate(places):
-            yield Graded(
-                place,
-                self.observations[index],
-                float(self.rewards[index]),
-                bool(self.terminated[index]) or bool(self.truncated[index]),
-                {name: column[index] for name, column in self.infos.items()},
-                truncated=bool(self.truncated[index]),
-            )
+    """How long it took."""
 
 
 @dataclass(frozen=True)
 class Hung:
-    """What a worker returns in place of columns: the environment's step took longer than `env.step_timeout_s`."""
+    """What a worker returns in place of grades: the environment's step took longer than `env.step_timeout_s`."""
 
     account: str
     """Where it hung, in words."""
 
 
-def columns_of(
-    result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], rows: Sequence[int], *, seconds: float
-) -> GradedColumns:
-    """Some rows of what a vector environment's ``step`` returned; infos that are no columns are left out."""
+def graded_rows(result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], places: Sequence[int]) -> list[Graded]:
+    """Some conversations of what a vector environment's ``step`` returned; infos that are no columns are left out."""
     observations, rewards, terminated, truncated, infos = result
     count = len(observations)
     columns = {name: value for name, value in infos.items() if hasattr(value, "__getitem__") and len(value) == count}
-    return GradedColumns(
-        [observations[row] for row in rows],
-        [float(rewards[row]) for row in rows],
-        [bool(terminated[row]) for row in rows],
-        [bool(truncated[row]) for row in rows],
-        {name: [column[row] for row in rows] for name, column in columns.items()},
-        seconds,
-    )
+    return [
+        Graded(
+            place,
+            observations[place],
+            float(rewards[place]),
+            bool(terminated[place]) or bool(truncated[place]),
+            {name: column[place] for name, column in columns.items()},
+            truncated=bool(truncated[place]),
+        )
+        for place in places
+    ]

@@ -187,17 +187,7 @@ class TextRollout:
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
         for graded in self.envs.grade(split, len(rows), responses):
-            if graded.lost:
-                rows[graded.place].lose()
-                continue
-            rows[graded.place].read(
-                graded.observation,
-                reward=graded.reward,
-                ended=graded.ended,
-                truncated=graded.truncated,
-                facts=dict(graded.facts),
-                renderer=self.renderer,
-            )
+            rows[graded.place].read(graded, self.renderer)
         waited = time.perf_counter() - began - (clock.spent.get(GENERATION, 0.0) - generated)
         clock.count("time/verification_s", waited)
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))

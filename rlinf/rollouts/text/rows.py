@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from rlinf.rollouts.text.grading import Response
+from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.types import Batch, Completion, TextInputs
 
@@ -124,27 +124,21 @@ class Row:
         conversation."""
         return Response(place, self.answers[-1], self.cut_by_length)
 
-    def read(
-        self,
-        observation: str,
-        *,
-        reward: float,
-        ended: bool,
-        facts: dict[str, Any],
-        renderer: PromptRenderer,
-        truncated: bool = False,
-    ) -> None:
-        """The environment's answer to the turn that :meth:`append_response` added; ``truncated``: it was cut there."""
-        self.facts = facts
+    def read(self, graded: Graded, renderer: PromptRenderer) -> None:
+        """The environment's answer to the turn that :meth:`append_response` added."""
+        if graded.lost:
+            self.lose()
+            return
+        self.facts = dict(graded.facts)
         if self.tokens:
-            self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + reward
+            self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + graded.reward
             self._place_steps(renderer)
-        if ended or self.cut_by_length:
+        if graded.ended or self.cut_by_length:
             self.done = True
-            if truncated and not self.cut_by_length:
+            if graded.truncated and not self.cut_by_length:
                 self.finish_reason = "turns"
             return
-        self._last_observation = observation
+        observation = self._last_observation = graded.observation
         added = renderer.continuation(observation, after=self.tokens[-1] if self.tokens else None)
         self.tokens += added
         self.logprobs += [0.0] * len(added)

@@ -20,12 +20,9 @@ def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
     from rlinf.models.loading import load_tokenizer
 
     if not folder.exists():
-
-        def write(aside: Path) -> None:
+        with first_folder(folder) as aside:
             make().save_pretrained(str(aside))
             write_manifest(aside)
-
-        first_folder(folder, write)
     try:
         check_manifest(folder)
     except DamagedError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
@@ -17,7 +17,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import Graded, GradedColumns, Hung, Response
+from rlinf.rollouts.text.grading import Graded, Grades, Hung, Response
 
 _GATHER_S = 0.01
 
@@ -114,11 +114,11 @@ class TextEnvPool(ResilientPool):
         else:
             yield from self._entered(rank, pending.given, graded)
 
-    def _result(self, rank: int, handle: Handle, given: Sequence[Response], spent_s: float) -> GradedColumns | Hung:
+    def _result(self, rank: int, handle: Handle, given: Sequence[Response], spent_s: float) -> Grades | Hung:
         """What a worker says to ``given``; one that died is restarted and asked again, one that hangs restarted."""
         left = None if self._timeout_s is None else max(0.0, self._timeout_s - spent_s)
         try:
-            result: GradedColumns | Hung = handle.result(timeout=left)
+            result: Grades | Hung = handle.result(timeout=left)
         except WorkerTimeout as error:
             if self._timeout_s is None:
                 raise
@@ -138,7 +138,7 @@ class TextEnvPool(ResilientPool):
         """
         alone = len(given) > 1 and self._steps_in_part(self._open[rank][0])
         for response in given:
-            graded: GradedColumns | Hung = hung
+            graded: Grades | Hung = hung
             if alone:
                 graded = self._result(rank, self._submit(rank, [response]), [response], 0.0)
             if isinstance(graded, Hung):
@@ -148,11 +148,12 @@ class TextEnvPool(ResilientPool):
             else:
                 yield from self._entered(rank, [response], graded)
 
-    def _entered(self, rank: int, given: list[Response], graded: GradedColumns) -> Iterator[Graded]:
+    def _entered(self, rank: int, given: list[Response], graded: Grades) -> Iterator[Graded]:
         self._failures.went_well("step", len(given))
         self._open[rank][2].append(given)
         self._busy_s[rank] += graded.seconds
-        yield from graded.rows([self._slices[rank].start + response.place for response in given])
+        start = self._slices[rank].start
+        yield from (replace(row, place=start + row.place) for row in graded.rows)
 
     def recover(self, rank: int) -> Any:
         """Starts the worker's conversations again and repeats all answers since; returns their reset."""

@@ -9,7 +9,7 @@ import text_envs
 
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import GradedColumns, Response
+from rlinf.rollouts.text.grading import Grades, Response
 
 
 def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
@@ -21,8 +21,8 @@ def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
         prompts, _ = worker.reset("train", list(range(count)))
         assert list(prompts) == [f"line {task}" for task in range(count)]
         graded = worker.answer("train", [Response(place, "ab", False) for place in range(count)])
-        assert isinstance(graded, GradedColumns)
-        assert graded.rewards == [1.0] * count
+        assert isinstance(graded, Grades)
+        assert [row.reward for row in graded.rows] == [1.0] * count
     assert worker.demonstrations("train", [1]) == [("line 1", "yes")]
     assert len(text_envs.READS) == 1
 
@@ -32,8 +32,8 @@ def test_prompts_do_not_disturb_conversations(tmp_path: Path) -> None:
     worker.reset("train", [5, 6])
     worker.prompts("train", [1])
     graded = worker.answer("train", [Response(1, "ab", False)])
-    assert isinstance(graded, GradedColumns)
-    assert graded.infos["task_id"] == [6]
+    assert isinstance(graded, Grades)
+    assert [row.facts["task_id"] for row in graded.rows] == [6]
 
 
 def test_a_constructor_that_hangs_is_given_up(tmp_path: Path) -> None:

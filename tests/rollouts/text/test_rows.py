@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rlinf.algorithms import compute_advantages
+from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of
 from rlinf.types import Completion
@@ -42,7 +43,7 @@ def say(row: Row, *tokens: int, reason: str = "stop") -> Row:
 
 
 def end(row: Row, reward: float = 0.0, **facts: object) -> Row:
-    row.read("", reward=reward, ended=True, facts=facts, renderer=RENDERER)
+    row.read(Graded(0, "", reward, True, facts), RENDERER)
     return row
 
 
@@ -106,7 +107,7 @@ def test_process_supervision_of_placed_steps_by_hand() -> None:
 def conversation(first: str = "7", length_cut: bool = False) -> Row:
     """Two turns with ``first`` between them."""
     row = say(start(), 2, EOS)
-    row.read(first, reward=0.25, ended=False, facts={"verdict": ""}, renderer=RENDERER)
+    row.read(Graded(0, first, 0.25, False, {"verdict": ""}), RENDERER)
     if length_cut:
         row.cut("length")
         return row

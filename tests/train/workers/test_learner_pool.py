@@ -11,7 +11,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.portions import shares
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import GradedColumns, Response
+from rlinf.rollouts.text.grading import Graded, Grades, Response
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
@@ -123,13 +123,16 @@ class Counter:
         self.tasks = task_ids
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
-    def answer(self, split: str, responses: list[Response]) -> GradedColumns:
+    def answer(self, split: str, responses: list[Response]) -> Grades:
         for row, _, _ in responses:
             self.turns[row] += 1
-        said = [f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}" for row, text, cut in responses]
-        none = [False] * len(responses)
-        rewards = [float(self.turns[row]) for row, _, _ in responses]
-        return GradedColumns(said, rewards, none, none, {"turn": rewards}, 0.25)
+        rows = []
+        for row, text, cut in responses:
+            turn = float(self.turns[row])
+            rows.append(
+                Graded(row, f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}", turn, False, {"turn": turn})
+            )
+        return Grades(rows, 0.25)
 
 
 @pytest.mark.parametrize(("count", "parts", "unit"), [(12, 3, 4), (7, 2, 1), (8, 3, 4), (2, 4, 1)])
