@@ -1,4 +1,4 @@
-"""Environments: verified text tasks as gymnasium vector envs, and adapters to robot simulators.
+"""Environments: verified text tasks as gymnasium vector envs, text games, and adapters to robot simulators.
 
 Importing this package registers the environments and nothing more: no dataset is read, no heavy library is imported.
 They are made by name::
@@ -17,13 +17,15 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "rlinf/MathToolLoop-v0": ("rlinf_envs.math.env:MathEnv", {"tool": "calculator", "max_turns": 8}),
     "rlinf/ReasoningGym-v0": ("rlinf_envs.reasoning_gym.env:ReasoningGymEnv", {}),
 }
-_SIMULATORS = {
+_SINGLE = {
     "rlinf/MetaWorld-v0": "rlinf_envs.sim.metaworld:MetaWorldEnv",
     "rlinf/Libero-v0": "rlinf_envs.sim.libero:LiberoEnv",
     "rlinf/ManiSkill-v0": "rlinf_envs.sim.maniskill:ManiSkillEnv",
     "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",
     "rlinf/Robosuite-v0": "rlinf_envs.sim.robosuite:RobosuiteEnv",
     "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
+    "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
+    "rlinf/TextArena-v0": "rlinf_envs.games.text_arena:TextArenaGame",
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
 }
 
@@ -31,6 +33,6 @@ for _id, (_entry_point, _settings) in _ENVIRONMENTS.items():
     if _id not in registry:
         register(id=_id, vector_entry_point=_entry_point, kwargs=_settings)
 
-for _id, _entry_point in _SIMULATORS.items():
+for _id, _entry_point in _SINGLE.items():
     if _id not in registry:
         register(id=_id, entry_point=_entry_point)

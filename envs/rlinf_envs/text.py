@@ -26,7 +26,7 @@ Infos = dict[str, Any]
 StepResult = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]
 
 
-class Dialogue(Protocol):
+class Replies(Protocol):
     """The other side of a conversation, for environments of several turns."""
 
     def reply(self, task: Task, response: str) -> str | None:
@@ -59,7 +59,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         system_prompt: str | None = None,
         rewards: RewardSum | None = None,
         step_grader: StepGrader | None = None,
-        dialogue: Dialogue | None = None,
+        dialogue: Replies | None = None,
         max_turns: int = 1,
         max_chars: int = MAX_CHARS,
     ) -> None:

@@ -75,7 +75,11 @@ def _environments() -> dict[str, str]:
     before = set(registry)
     package = importlib.import_module("rlinf_envs")
     ours = {f"{package.__name__}:{name}": _first_line(registry[name]) for name in sorted(set(registry) - before)}
-    return {**ours, "any gymnasium id": "CartPole-v1, module:Id, ...: env.id is handed to gymnasium as it is"}
+    return {
+        **ours,
+        "module:Class": "a gymnasium.Env whose spaces are Text, which nothing registers",
+        "any gymnasium id": "CartPole-v1, module:Id, ...: env.id is handed to gymnasium as it is",
+    }
 
 
 def _first_line(spec: object) -> str:

@@ -96,6 +96,7 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
+    from rlinf.rollouts.text.demonstrated import shown
     from rlinf.rollouts.text.prompts import prompt_renderer
 
     try:
@@ -120,7 +121,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         report.refuse(error, "prompts")
         return
     _start(config, worker, tasks[:_SHOWN], report)
-    report.lines += _shown(config, renderer, tasks, rendered, [response for _, response in demonstrated])
+    report.lines += _shown(config, renderer, tasks, rendered, [shown(one) for one in demonstrated])
     report.findings += _unasked(config, facts, rendered)
 
 

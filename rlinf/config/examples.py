@@ -18,6 +18,7 @@ EXAMPLES: Mapping[str, object] = {
     "env.python": "venvs/robosuite/bin/python",
     "env.success_key": "is_success",
     "env.max_turns": 4,
+    "env.num_tasks": 500,
     "env.frame_stack": 4,
     "env.num_action_chunks": 8,
     "env.max_episode_steps": 500,

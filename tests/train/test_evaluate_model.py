@@ -90,7 +90,7 @@ def test_the_paired_test_sees_what_intervals_of_their_own_do_not() -> None:
 
 @pytest.mark.parametrize("suite", sorted(SUITES))
 def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
-    from rlinf.rollouts.text.make_env import make_text_env
+    from rlinf.rollouts.text.make_env import Conversations, make_text_env
 
     path = tmp_path / "test.jsonl"
     path.write_text(json.dumps(LAYOUTS[suite]) + "\n")
@@ -98,7 +98,7 @@ def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(json.dumps({"question": "other", "answer": "#### 1"}) + "\n")
     for data in (path, tmp_path):
         made = evaluation_config("some/model", Choice(data=str(data), suite=suite), LOCAL)
-        env = make_text_env(made.env.id, made.env.kwargs, num_envs=1, max_turns=1)
+        env = make_text_env(made.env.id, made.env.kwargs, num_envs=1, conversations=Conversations())
         assert env.num_tasks == 1
         assert env.prompt(0).endswith("\nPlease reason step by step, and put your final answer within \\boxed{}.")
         assert env.answer(0).lstrip("0") == "7"

@@ -13,7 +13,9 @@ class EnvConfig:
     """Which environment, and how many of it."""
 
     id: str = ""
-    """Any gymnasium id, `module:Id` included (`CartPole-v1`, `rlinf_envs:rlinf/Math-v0`)."""
+    """Any gymnasium id, `module:Id` included (`CartPole-v1`, `rlinf_envs:rlinf/Math-v0`).
+
+    Text: `module:Class` names a class too, which nothing needs to register."""
     kwargs: dict[str, object] = field(default_factory=dict)
     """Passed to the environment's constructor."""
     num_workers: int = 1
@@ -37,6 +39,9 @@ class EnvConfig:
     adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""
     max_turns: int = 1
     """Text: responses of the policy within one conversation; the environment answers all but the last of them."""
+    num_tasks: int = 10_000
+    """Text: start seeds of an environment that is an ordinary `gymnasium.Env`, and does not say itself how many tasks
+    it has; evaluation draws from other seeds."""
     auto_reset: bool = True
     """Simulators: a finished env restarts at once, so that every step of a rollout counts."""
     ignore_terminations: bool = False
@@ -50,7 +55,9 @@ class EnvConfig:
     frame_stack: int = 1
     """Stack so many consecutive observations."""
     success_key: str = "success"
-    """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics)."""
+    """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics).
+
+    Text: of an ordinary `gymnasium.Env`; where the `info` says nothing, a positive return is a success."""
     step_timeout_s: float = 60.0
     """A step or reset that takes longer is a hang: the env is restarted and its episode, or conversation, is dropped.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
 from rlinf.rollouts.text.grading import Graded, Grades, Hung, Response, graded_rows
-from rlinf.rollouts.text.make_env import TextEnvError, make_text_env
+from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
 _TOKENIZER_TASKS = 2000
 """Tasks that a tokenizer is trained on: enough to meet every word of a template."""
@@ -36,9 +38,9 @@ class EnvFacts:
 
 
 class Demonstrations(Protocol):
-    """Where (prompt, correct response) pairs come from."""
+    """Where correct conversations come from."""
 
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]: ...
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]: ...
 
 
 def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int) -> Iterator[str]:
@@ -46,9 +48,9 @@ def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int
 
     Prompts that no tokenizer makes ``max_prompt_length`` tokens of are left out, as training leaves them out.
     """
-    for prompt, response in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
-        if len(prompt.encode()) <= max_prompt_length * MAX_TOKEN_BYTES:
-            yield from (prompt, response)
+    for one in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
+        if len(one.prompt.encode()) <= max_prompt_length * MAX_TOKEN_BYTES:
+            yield from texts_of([one])
 
 
 class TextEnvWorker:
@@ -63,6 +65,8 @@ class TextEnvWorker:
         splits: Mapping[str, Mapping[str, Any]],
         *,
         max_turns: int = 1,
+        num_tasks: int = 1,
+        success_key: str = "success",
         step_timeout_s: float = 0.0,
         start_timeout_s: float = 0.0,
     ) -> None:
@@ -70,10 +74,12 @@ class TextEnvWorker:
         Args:
             splits: constructor kwargs by the name of the split.
             max_turns: after so many responses the driver ends a conversation, so the environment grades it then.
+            num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
             step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
             start_timeout_s: the same for constructors, wherever they can be interrupted.
         """
-        self._env_id, self._splits, self._max_turns = env_id, splits, max_turns
+        self._env_id, self._splits = env_id, splits
+        self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
         self._envs: dict[str, Any] = {}
 
@@ -139,14 +145,14 @@ class TextEnvWorker:
             self.busy_s += graded.seconds
             yield from graded.rows
 
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
-        """(prompt, correct response) pairs for a supervised warm start, or to train a tokenizer on.
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
+        """Correct conversations for a supervised warm start, or to train a tokenizer on.
 
         Raises:
             TextEnvError: a task has no response to demonstrate.
         """
         try:
-            return self._env(split).demonstrations(list(task_ids))
+            return [Demonstration.of(one) for one in self._env(split).demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
                 f"{self._env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, and take a policy "
@@ -160,9 +166,11 @@ class TextEnvWorker:
 
     def _make(self, split: str) -> Any:
         limit = self._start_timeout_s if can_interrupt() else 0.0
+        first_seed = EVALUATION_SEEDS if split == "eval" else 0
+        conversations = replace(self._conversations, first_seed=first_seed)
         try:
             with deadline(limit):
-                return make_text_env(self._env_id, self._splits[split], num_envs=1, max_turns=self._max_turns)
+                return make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
         except DeadlineExceededError as error:
             raise TextEnvError(
                 f"env.id {self._env_id}: its constructor took longer than {limit:g} s (cluster.start_timeout_s). "
@@ -177,6 +185,8 @@ def text_env_worker(config: Config) -> TextEnvWorker:
         config.env.id,
         {"train": config.env.kwargs, "eval": evaluation},
         max_turns=config.env.max_turns,
+        num_tasks=config.env.num_tasks,
+        success_key=config.env.success_key,
         # Elsewhere the driver watches over the worker's process, which it can end whatever it hangs in.
         step_timeout_s=config.env.step_timeout_s if config.cluster.backend == "local" else 0.0,
         start_timeout_s=config.cluster.start_timeout_s,

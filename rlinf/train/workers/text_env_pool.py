@@ -16,6 +16,7 @@ from rlinf.cluster.pool import ResilientPool
 from rlinf.config.schema import EnvConfig
 from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
+from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.grading import Graded, Grades, Hung, Response
 
@@ -48,7 +49,7 @@ class TextEnvPool(ResilientPool):
         self._in_part[split] = facts.steps_in_part
         return facts
 
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
         return self.group.call_one(0, "demonstrations", split, list(task_ids))
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:

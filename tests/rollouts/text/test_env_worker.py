@@ -8,6 +8,7 @@ import pytest
 import text_envs
 
 from rlinf.errors import UserError
+from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Grades, Response
 
@@ -23,7 +24,7 @@ def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
         graded = worker.answer("train", [Response(place, "ab", False) for place in range(count)])
         assert isinstance(graded, Grades)
         assert [row.reward for row in graded.rows] == [1.0] * count
-    assert worker.demonstrations("train", [1]) == [("line 1", "yes")]
+    assert worker.demonstrations("train", [1]) == [Demonstration("line 1", ("yes",))]
     assert len(text_envs.READS) == 1
 
 

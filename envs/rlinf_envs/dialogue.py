@@ -1,0 +1,73 @@
+"""A conversation as an ordinary gymnasium environment: write what begins it, and what is said to each response.
+
+    class Capital(Dialogue):
+        def begin(self) -> str:
+            return "Which city is the capital of France?"
+
+        def reply(self, response: str) -> str | End:
+            return End(1.0) if "Paris" in response else "No. Try again."
+
+``env.id: "my_module:Capital"`` trains it: each conversation has an object of its own, so attributes are its state, and
+``self.np_random`` is seeded by its task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import gymnasium
+
+from rlinf_envs.spaces import FreeText
+
+
+@dataclass(frozen=True)
+class Say:
+    """What is said to a response that does not end the conversation, and what the response earns."""
+
+    message: str
+    reward: float = 0.0
+
+
+@dataclass(frozen=True)
+class End:
+    """The end of a conversation, what the last response earns, and whether the task is solved."""
+
+    reward: float = 0.0
+    success: bool | None = None
+    """None: where the last response earns something."""
+    extracted: str | None = None
+    """The final answer as it was found, for people who read the samples."""
+
+
+class Dialogue(gymnasium.Env[str, str]):
+    """Subclasses write :meth:`begin` and :meth:`reply`; ``demonstrate(observation) -> response`` is an expert for a
+    warm start, ``max_turns`` (optional) how many responses it may take."""
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # gymnasium's, of each instance
+    observation_space = FreeText()
+    action_space = FreeText()
+
+    def begin(self) -> str:
+        """The first prompt; every random draw comes from ``self.np_random``."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method begin() that returns the first prompt")
+
+    def reply(self, response: str) -> str | Say | End:
+        """What is said to ``response``, or the end."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method reply(response)")
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self.begin(), {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        """Raises TypeError where :meth:`reply` returns something else."""
+        said = self.reply(action)
+        if isinstance(said, str):
+            said = Say(said)
+        if isinstance(said, Say):
+            return said.message, float(said.reward), False, False, {}
+        if not isinstance(said, End):
+            raise TypeError(f"{type(self).__name__}.reply returned {said!r:.80}; it returns a text, Say or End")
+        success = said.reward > 0 if said.success is None else said.success
+        return "", float(said.reward), True, False, {"success": success, "extracted": said.extracted}

@@ -1,0 +1,1 @@
+"""Games in text: ordinary gymnasium environments, one conversation each."""

@@ -1,0 +1,51 @@
+"""What environments demonstrate: a prompt, and what policy and environment say after it, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Observation(NamedTuple):
+    """What an environment says in between, and in which role of the chat template."""
+
+    text: str
+    role: str = "user"
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A correct conversation; ``observations`` are what the environment says to all ``responses`` but the last."""
+
+    prompt: str
+    responses: tuple[str, ...]
+    observations: tuple[Observation, ...] = ()
+
+    @classmethod
+    def of(cls, given: Any) -> Demonstration:
+        """From what an environment gives: this, or a pair (prompt, response)."""
+        if isinstance(given, cls):
+            return given
+        prompt, response = given
+        return cls(str(prompt), (str(response),))
+
+    @property
+    def turns(self) -> list[tuple[str, bool]]:
+        """Everything after the prompt, in order: a text, and whether the policy says it."""
+        said: list[tuple[str, bool]] = []
+        for place, response in enumerate(self.responses):
+            said.append((response, True))
+            if place < len(self.observations):
+                said.append((self.observations[place].text, False))
+        return said
+
+
+def shown(demonstration: Demonstration) -> str:
+    """Everything after the prompt as one text, for people."""
+    return "\n".join(text for text, _ in demonstration.turns)
+
+
+def texts_of(demonstrations: Sequence[Demonstration]) -> list[str]:
+    """Every text in them, for a tokenizer to be trained on."""
+    return [text for one in demonstrations for text in (one.prompt, *(text for text, _ in one.turns))]

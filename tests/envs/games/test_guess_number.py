@@ -1,0 +1,27 @@
+"""The number that is guessed."""
+
+from __future__ import annotations
+
+import gymnasium
+import pytest
+
+
+@pytest.mark.parametrize("numbers", [1, 2, 7, 16])
+def test_halving_finds_every_number_in_time(numbers: int) -> None:
+    env = gymnasium.make("rlinf_envs:rlinf/GuessNumber-v0", numbers=numbers).unwrapped
+    for seed in range(4 * numbers):
+        said, _ = env.reset(seed=seed)
+        for _ in range(env.max_turns):  # type: ignore[attr-defined]
+            said, reward, ended, _, info = env.step(env.demonstrate(said))  # type: ignore[attr-defined]
+            assert reward == float(ended)
+            if ended:
+                break
+        assert info == {"success": True, "extracted": str(env._number)}  # type: ignore[attr-defined]
+
+
+def test_what_is_no_number_is_asked_for_again() -> None:
+    env = gymnasium.make("rlinf_envs:rlinf/GuessNumber-v0", numbers=4)
+    env.reset(seed=0)
+    assert env.step("who knows")[:3] == ("Say a number.", 0.0, False)
+    assert env.step("100")[0] == "lower"
+    assert env.step("-5")[0] == "higher"
