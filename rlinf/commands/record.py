@@ -53,14 +53,14 @@ def main(arguments: Sequence[str]) -> int:
     else:
         expert = options.expert or config.sft.expert
         done = record(options.out, wanted, lambda made: expert_of(expert, made, env.id), _say)
-    print(
-        f"\n{options.out}: {done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
-    )
+    what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
+    print(f"{options.out}: {what}")
     return 0
 
 
 def _say(recorded: int, played: int) -> None:
-    print(f"\r{recorded} recorded of {played} played", end="", flush=True)
+    if sys.stderr.isatty():
+        print(f"\r{recorded} recorded of {played} played ", end="", file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,6 +10,7 @@ from rlinf.config import Config
 from rlinf.config.facts import is_text, training_env
 from rlinf.config.stored import load_stored
 from rlinf.learners.stored_policy import load_policy
+from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.train.stored_run import stored_run
 
 
@@ -34,6 +35,7 @@ def export_checkpoint(run: Path, step: int | None, out: Path) -> int:
         policy = _simulator_policy(config, tokenizer)
     load_policy(found.folder, policy)
     policy.save_pretrained(str(out))
+    keep_statistics(run, out)
     if is_text(config):
         save_tokenizer(run, out)
     return found.step

@@ -1,8 +1,9 @@
 """Recorded episodes in memory, whichever format they come from.
 
-N frames of E episodes lie end to end. Columns have LeRobot's names: ``observation.state``, ``observation.images.<name>``
-(uint8 [H, W, 3]), ``action``, and where they were recorded ``next.reward``, ``next.done``, ``next.terminated``,
-``next.success`` and ``demonstrated`` (false for the random actions of a perturbed demonstrator).
+N frames of E episodes lie end to end. Columns have LeRobot's names: ``observation.state``,
+``observation.images.<name>`` (uint8 [H, W, 3]), ``action``, and where they were recorded ``next.reward``,
+``next.done``, ``next.terminated``, ``next.success`` and ``demonstrated`` (false for the random actions of a perturbed
+demonstrator).
 """
 
 from __future__ import annotations
@@ -111,6 +112,16 @@ def dataset_instructions(path: str | Path) -> list[str]:
     from rlinf.rollouts.robot_data.lerobot_reader import read_tasks
 
     return read_tasks(place)
+
+
+def dataset_statistics(path: str | Path) -> Statistics:
+    """The normalisation statistics of the dataset at ``path``."""
+    place = _place(path)
+    if place.suffix in HDF5_SUFFIXES:
+        return read_dataset(place).statistics
+    from rlinf.rollouts.robot_data.lerobot_reader import read_statistics
+
+    return read_statistics(place)
 
 
 def _place(path: str | Path) -> Path:

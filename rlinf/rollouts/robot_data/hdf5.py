@@ -87,7 +87,7 @@ _EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 def _libero_episode(group: Any, place: str) -> _EpisodeParts:
     observed = _required(group, "obs", place)
     columns = {
-        leaf: np.ascontiguousarray(observed[camera][:, ::-1])
+        leaf: np.ascontiguousarray(observed[camera][:][:, ::-1])
         for camera, leaf in _LIBERO_CAMERAS.items()
         if camera in observed
     }
@@ -96,7 +96,7 @@ def _libero_episode(group: Any, place: str) -> _EpisodeParts:
     columns["observation.state"] = np.concatenate([position, _quaternions(turn), grip], axis=1).astype(np.float32)
     columns[ACTION] = np.asarray(_required(group, "actions", place), dtype=np.float32)
     done = np.asarray(_required(group, "dones", place)).astype(bool)
-    columns[REWARD] = np.asarray(group["rewards"] if "rewards" in group else done, dtype=np.float32)
+    columns[REWARD] = np.asarray(group.get("rewards", done), dtype=np.float32)
     # LIBERO's demonstrations end in success, which ends its episodes too.
     columns |= {DONE: done, TERMINATED: done, SUCCESS: done}
     return columns, {}
@@ -127,7 +127,7 @@ def _maniskill_episode(group: Any, place: str) -> _EpisodeParts:
     done[-1] = True
     success = np.asarray(group["success"]).astype(bool) if "success" in group else done
     columns |= {DONE: done, SUCCESS: success, TERMINATED: ends.get("terminated", success & done)}
-    columns[REWARD] = np.asarray(group["rewards"] if "rewards" in group else success, dtype=np.float32)
+    columns[REWARD] = np.asarray(group.get("rewards", success), dtype=np.float32)
     return columns, {name: values[steps] for name, values in seen.items() if len(values) > steps}
 
 

@@ -76,7 +76,7 @@ def _fitted(values: np.ndarray, leaf: str, name: str, space: spaces.Space, datas
     """A column in the shape and dtype of the environment; nothing is stretched, cut or rounded."""
     shape = tuple(space.shape or ())
     given = values.shape[1:]
-    if given != shape and len(shape) == 3 and (given[2], *given[:2]) == shape:
+    if given != shape and len(shape) == len(given) == 3 and (given[2], *given[:2]) == shape:
         values = np.moveaxis(values, -1, 1)  # channels first
     elif given != shape and int(np.prod(given)) == int(np.prod(shape)) == 1:
         values = values.reshape(len(values), *shape)

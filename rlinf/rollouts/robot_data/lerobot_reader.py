@@ -43,7 +43,7 @@ def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotData
         instructions=read_tasks(root),
         task_index=task_index,
         fps=info.fps,
-        statistics=_statistics(root),
+        statistics=read_statistics(root),
     )
 
 
@@ -121,7 +121,8 @@ def _film_column(root: Path, info: layout.Info, name: str, number: np.ndarray, t
     return pictures
 
 
-def _statistics(root: Path) -> Statistics:
+def read_statistics(root: Path) -> Statistics:
+    """The statistics of a folder; empty where it has none."""
     path = root / layout.STATS
     try:
         return from_json(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

@@ -39,6 +39,7 @@ class LeRobotWriter:
         (self._aside / "meta").mkdir(parents=True)
         self._videos = videos
         self._info = layout.Info(fps, {}, robot_type=robot_type, video_path=layout.VIDEO_PATH if videos else None)
+        self._recorded: dict[str, dict[str, Any]] = {}
         self._tasks: dict[str, int] = {}
         self._rows: list[dict[str, Any]] = []
         self._samples: dict[str, list[np.ndarray]] = {}
@@ -64,10 +65,12 @@ class LeRobotWriter:
             name: layout.feature_of(values, videos=self._videos, pictures=layout.is_pictures(name, values))
             for name, values in episode.columns.items()
         }
-        if not self._info.features:
+        if not self._recorded:
             self._begin(features)
-        elif {name: self._info.features[name] for name in features if name in self._info.features} != features:
-            raise DatasetError(f"an episode has the columns {features}, and the first one {self._info.features}")
+        unlike = [name for name in {**self._recorded, **features} if self._recorded.get(name) != features.get(name)]
+        for name in unlike:
+            had, has = (part.get(name, "no such column") for part in (self._recorded, features))
+            raise DatasetError(f"{self.root}: the first episode has {name} as {had}, and another one {has}")
         number, first = len(self._rows), self._info.total_frames
         row: dict[str, Any] = {
             "episode_index": number,
@@ -112,13 +115,16 @@ class LeRobotWriter:
         os.replace(self._aside, self.root)
 
     def _begin(self, features: dict[str, dict[str, Any]]) -> None:
+        described = {}
         for name, feature in features.items():
+            described[name] = feature
             height, width = (*feature["shape"], 0, 0)[:2]
             if feature["dtype"] == "video":
                 if height % 2 or width % 2:
                     raise DatasetError(f"{name}: H.264 wants even sides, not {height}x{width}: record pictures instead")
-                feature["info"] = _video_info(height, width, self._info.fps)
-        self._info = replace(self._info, features={**features, **layout.ADDED})
+                described[name] = feature | {"info": _video_info(height, width, self._info.fps)}
+        self._recorded = features
+        self._info = replace(self._info, features={**described, **layout.ADDED})
 
     def _added(self, episode: Episode, number: int, first: int) -> dict[str, np.ndarray]:
         length = episode.length

@@ -7,13 +7,14 @@ of a sample of frames and pixels, as LeRobot keeps them.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from rlinf.durable import write_atomically
-from rlinf.rollouts.robot_data.dataset import DatasetError, Statistics
+from rlinf.rollouts.robot_data.dataset import Statistics
 
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 STATISTICS_FILE = "dataset_statistics.json"
@@ -52,7 +53,9 @@ def to_json(statistics: Statistics) -> dict[str, dict[str, object]]:
 
 def from_json(content: Mapping[str, Mapping[str, object]]) -> Statistics:
     """What :func:`to_json` made."""
-    return {name: {key: np.atleast_1d(np.array(value)) for key, value in part.items()} for name, part in content.items()}
+    return {
+        name: {key: np.atleast_1d(np.array(value)) for key, value in part.items()} for name, part in content.items()
+    }
 
 
 def write_statistics(folder: Path, statistics: Statistics) -> None:
@@ -60,12 +63,7 @@ def write_statistics(folder: Path, statistics: Statistics) -> None:
     write_atomically(folder / STATISTICS_FILE, json.dumps(to_json(statistics), indent=2))
 
 
-def read_statistics(folder: Path) -> Statistics | None:
-    """The statistics in ``folder``; None where there are none."""
-    path = folder / STATISTICS_FILE
-    if not path.exists():
-        return None
-    try:
-        return from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, AttributeError) as error:
-        raise DatasetError(f"{path} holds no statistics: {error}") from error
+def keep_statistics(run: Path, policy: Path) -> None:
+    """Puts the statistics of a run's dataset, where it has one, beside an exported policy."""
+    if (run / STATISTICS_FILE).exists():
+        shutil.copyfile(run / STATISTICS_FILE, policy / STATISTICS_FILE)

@@ -1,8 +1,9 @@
 """What a demonstrator does, as decisions to imitate.
 
 An environment that can demonstrate has a method ``expert_action()``: the action to take now, from whatever it knows of
-itself; others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded episodes. With ``perturbation`` some decisions are random instead and are not kept, so that the demonstrator is also seen
-getting back on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise).
+itself; others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded episodes. With
+``perturbation`` some decisions are random instead and are not kept, so that the demonstrator is also seen getting back
+on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise).
 """
 
 from __future__ import annotations

@@ -50,6 +50,8 @@ class RecordedDemonstrator:
         self, policy: PolicyFacts, both: tuple[spaces.Space, spaces.Space], episodes: Sequence[int]
     ) -> RolloutCoroutine[Demonstrations]:
         """The decisions of some episodes, for an environment with these two spaces."""
+        if not episodes:
+            return Demonstrations({}, np.zeros((0, 0)), np.zeros((0, self.chunk), bool), policy.granularity, 0, 0)
         found = read_dataset(self.path, episodes)
         taken = decisions(found, chunk=self.chunk, stride=self.stride)
         actions = environment_actions(found, both[1], self.rename)[taken.chunks]
