@@ -5,7 +5,7 @@ BIN := .venv/bin
 VLLM_TESTS ?= tests/samplers tests/runs
 SIM_TESTS ?= tests/sim
 SIM_CHOICE ?=
-EXTRAS := lora,datasets,gguf,megatron,sweep,video,dev,peers
+EXTRAS := lora,datasets,gguf,megatron,sweep,video,hdf5,serve,onnx,dev,peers
 
 # Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest
@@ -108,6 +108,7 @@ tests/report/js/node_modules: tests/report/js/package.json tests/report/js/packa
 	touch $@
 
 # Simulators whose pins clash with ours, in a virtual environment each: env.isolation: process, env.python: its python.
+# lerobot, for the tests that hold its datasets and ours together, wants Python 3.12: make venvs/lerobot PYTHON=python3.12
 venvs/%: requirements/%.txt
 	$(PYTHON) -m venv $@
 	$@/bin/pip install -q --disable-pip-version-check -r $<

@@ -36,6 +36,7 @@ DELEGATED = {
     "replay": ("rlinf.report.replay", "generate a recorded group of a run again, and compare"),
     "eval": ("rlinf.commands.evaluate", "evaluate a run's checkpoint again, or any model on any data"),
     "compare": ("rlinf.commands.compare", "two saved evaluations, task by task"),
+    "record": ("rlinf.commands.record", "episodes of a demonstrator or a policy as a LeRobot dataset"),
     "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "new": ("rlinf.commands.new", "a skeleton of an environment, a reward or an algorithm of your own"),
     "import": ("rlinf.commands.import_config", "a configuration of TRL, verl, ROLL, RLinf or SB3 as a file of ours"),

@@ -27,6 +27,9 @@ MODULES: Mapping[str, str] = {
     "maniskill": "mani_skill",
     "robotics": "gymnasium_robotics",
     "box2d": "Box2D",
+    "hdf5": "h5py",
+    "serve": "websockets",
+    "onnx": "onnxruntime",
 }
 """The module whose presence says that the extra is installed."""
 

@@ -14,6 +14,7 @@ from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
 from rlinf.learners.convert import convert_folder, is_megatron, require_empty
 from rlinf.learners.stored_policy import load_policy
+from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 
 _ONE_PROCESS = MegatronConfig()
@@ -50,6 +51,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
         policy = _simulator_policy(config, tokenizer)
     load_policy(found.folder, policy)
     policy.save_pretrained(str(out))
+    keep_statistics(run, out)
     if is_text(config):
         _save_tokenizer(run, out)
     print(f"policy of step {found.step} written to {out}")

@@ -1,4 +1,4 @@
-"""The warm start of simulator policies: imitation of the environment's own demonstrator."""
+"""The warm start of simulator policies: imitation of a demonstrator, or of recorded episodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from rlinf.config.schema import SftConfig
-from rlinf.rollouts.simulator.demonstrations import Demonstrations, NoDemonstrationsError, imitation_batch
+from rlinf.rollouts.simulator.demonstrations import Demonstrations, imitation_batch
+from rlinf.rollouts.simulator.experts import NoDemonstrationsError
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch

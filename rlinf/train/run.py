@@ -20,6 +20,7 @@ from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError, is_user_error
 from rlinf.json_files import read_json_lines
+from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.setup import Setup
 from rlinf.train.callbacks import Callback
@@ -170,6 +171,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
     """Exports the policy and writes `summary.json`."""
     if config.checkpoint.export:
         graph.learner.export(folder.path / "policy")
+        keep_statistics(folder.path, folder.path / "policy")
         if graph.save_tokenizer is not None:
             graph.save_tokenizer(str(folder.path / "policy"))
     folder.write_summary(

@@ -21,7 +21,8 @@ DOORS = {
     "megatron": ("rlinf/learners/megatron/",),
     "rlinf_envs": ("envs/rlinf_envs/",),
     "av": ("rlinf/rollouts/video/encoder.py",),
-    "PIL": ("rlinf/rollouts/video/tiles.py",),
+    "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/rollouts/robot_data/pictures.py"),
+    "h5py": ("rlinf/rollouts/robot_data/hdf5.py",),
 }
 # `ray.tune` has a door of its own.
 TUNE_DOOR = "rlinf/sweep/"

@@ -17,13 +17,9 @@ from rlinf.granularity import Granularity
 from rlinf.inputs import ObservationInputs
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.policy_requests import PolicyFacts, drive
-from rlinf.rollouts.simulator.demonstrations import (
-    Demonstrator,
-    NoDemonstrationsError,
-    imitation_batch,
-    instructions_of,
-)
+from rlinf.rollouts.simulator.demonstrations import Demonstrator, imitation_batch, instructions_of
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.rollouts.simulator.experts import NoDemonstrationsError
 from rlinf.train.run import evaluate_run, run, run_sft
 
 TABLETOP = "rlinf_envs:rlinf/Tabletop-v0"

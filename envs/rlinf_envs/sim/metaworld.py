@@ -26,7 +26,7 @@ class MetaWorldEnv(gymnasium.Env):
     """One task. Observations are the state [39], or with ``camera`` a Dict of image, robot state [4] and instruction.
 
     ``info["success"]`` is the benchmark's own criterion. An episode is cut after ``max_steps``; success ends it only
-    where ``end_on_success`` is set.
+    where ``end_on_success`` is set. It demonstrates with the package's own scripted policies.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
@@ -63,6 +63,8 @@ class MetaWorldEnv(gymnasium.Env):
         self._camera: Camera | None = None
         self._picture_camera: Camera | None = None
         self._steps = 0
+        self._task, self._state = task, np.zeros(0)
+        self._expert: Any = None
         self.action_space = spaces.Box(-1.0, 1.0, (4,), np.float32)
         shown: Any = self._env.observation_space
         low, high = (np.asarray(bound, np.float32) for bound in (shown.low, shown.high))
@@ -83,17 +85,26 @@ class MetaWorldEnv(gymnasium.Env):
         """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
         super().reset(seed=seed)
         self._env.set_task(self._starts[start_number(len(self._starts), options, self.np_random)])
-        state, _ = self._env.reset()
+        self._state, _ = self._env.reset()
         self._steps = 0
-        return self._observation(state), {}
+        return self._observation(self._state), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         state, reward, _, _, info = self._env.step(np.asarray(action, dtype=np.float32))
+        self._state = state
         self._steps += 1
         success = bool(info["success"])
         terminated = self.end_on_success and success
         truncated = self._steps >= self.max_steps and not terminated
         return self._observation(state), float(reward) * self.reward_scale, terminated, truncated, {"success": success}
+
+    def expert_action(self) -> np.ndarray:
+        """What the package's scripted policy for the task does now: float32 [4] in [-1, 1]."""
+        if self._expert is None:
+            from metaworld.policies import ENV_POLICY_MAP
+
+            self._expert = ENV_POLICY_MAP[self._task]()
+        return np.clip(self._expert.get_action(self._state), -1.0, 1.0).astype(np.float32)
 
     def render(self) -> np.ndarray:
         """A picture for people: larger than what is observed, and upright (the `corner2` camera hangs upside down)."""

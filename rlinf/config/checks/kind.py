@@ -82,8 +82,12 @@ _SIMULATORS = (
     "rollout.act_in",
     "rollout.num_steps",
     "rollout.pipeline_stages",
+    "sft.dataset",
+    "sft.dataset_stride",
     "sft.demonstrations",
+    "sft.expert",
     "sft.perturbation",
+    "sft.rename",
 )
 ACTOR_CRITIC = (
     "policy.activation",

@@ -86,6 +86,7 @@ AT_LEAST: Mapping[str, float] = {
     "sft.batch_size": 1,
     "sft.lr": 0,
     "sft.warmup_steps": 0,
+    "sft.dataset_stride": 1,
     "sft.demonstrations": 1,
     "sft.perturbation": 0,
     "cluster.threads_per_worker": 1,

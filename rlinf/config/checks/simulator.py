@@ -11,6 +11,7 @@ from rlinf.config.facts import collects_episodes, is_off_policy, is_text
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
 _NATIVE = ("env.wrappers", "env.reset_state_ids", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
+_OF_A_DATASET = ("dataset_stride", "rename")
 _UNREAD_BY_SAC = (
     "policy.init_log_std",
     "policy.shared_critic",
@@ -126,10 +127,18 @@ def _check_policy(context: Context) -> None:
 
 
 def _check_warm_start(context: Context) -> None:
-    if context.config.sft.steps == 0:
-        for name in ("demonstrations", "perturbation"):
+    sft = context.config.sft
+    if sft.steps == 0:
+        for name in ("demonstrations", "perturbation", "dataset", *_OF_A_DATASET):
             why = "is not read while sft.steps is 0."
             context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.", reads=("sft.steps",))
+    elif sft.dataset is None:
+        for name in _OF_A_DATASET:
+            context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.", reads=("sft.dataset",))
+    else:
+        for name in ("demonstrations", "perturbation", "expert"):
+            why = "is not read with sft.dataset, whose episodes are imitated."
+            context.unread(f"sft.{name}", why, "Take it out.", reads=("sft.dataset",))
 
 
 def _check_levels(context: Context) -> None:

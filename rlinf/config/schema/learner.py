@@ -104,7 +104,8 @@ class SftConfig:
     Responses of a dataset are imitated as they are where `env.kwargs.response_field` names their column. Metrics of the
     warm start are `sft/loss` and so on, at negative steps: -1 is the last one before step 0.
 
-    Simulators: imitation of what the environment's `expert_action` does."""
+    Simulators: imitation of what the environment's `expert_action` does, of another demonstrator (`sft.expert`), or of
+    recorded episodes (`sft.dataset`)."""
 
     steps: int = 0
     """0 is off. Epochs of `sft.data` are steps * batch_size / rows: the run says how many at its start."""
@@ -131,6 +132,18 @@ class SftConfig:
     """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
     perturbation: float = 0.0
     """Simulators: share of decisions at which a random action throws the demonstrator off; it is not imitated."""
+    expert: str | None = None
+    """Simulators: `module:name` of a demonstrator, a function that is called with the environment at the start of each
+    episode and returns one from observations to actions. null: the environment's own `expert_action`."""
+    dataset: str | None = None
+    """Simulators: a LeRobotDataset v3 folder (`rlinf record` writes one), or an HDF5 file of LIBERO or ManiSkill, which
+    is imitated instead of a demonstrator. Its statistics are kept with the run and with the exported policy."""
+    dataset_stride: int = 1
+    """Simulators: decisions are imitated from every so many frames of an episode of `sft.dataset`;
+    `env.num_action_chunks` takes those that a policy would meet, 1 takes all that there are."""
+    rename: dict[str, str] = field(default_factory=dict)
+    """Simulators: which column of `sft.dataset` a part of the observation, or `action`, is, where its name does not say
+    it."""
     cache: str | None = None
     """A folder of finished warm starts: one that would be the same (data, policy, seed, versions, commit) is taken from
     there, and a new one is left there. Sweeps have one of their own."""

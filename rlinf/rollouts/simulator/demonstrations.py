@@ -1,8 +1,9 @@
-"""What an environment's own demonstrator does, as decisions to imitate.
+"""What a demonstrator does, as decisions to imitate.
 
 An environment that can demonstrate has a method ``expert_action()``: the action to take now, from whatever it knows of
-itself. With ``perturbation`` some decisions are random instead and are not kept, so that the demonstrator is also seen
-getting back on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise).
+itself; others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded episodes. With
+``perturbation`` some decisions are random instead and are not kept, so that the demonstrator is also seen getting back
+on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise).
 """
 
 from __future__ import annotations
@@ -21,13 +22,10 @@ from rlinf.granularity import Granularity
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.rollouts.simulator.experts import MakeExpert, expert_of, expert_steps
 from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch, ObservationInputs
-
-
-class NoDemonstrationsError(ValueError):
-    """An environment that cannot demonstrate, or whose demonstrator never succeeds."""
 
 
 @dataclass
@@ -46,18 +44,19 @@ class Demonstrations:
 
 @dataclass(frozen=True)
 class Demonstrator:
-    """Runs an environment's expert."""
+    """Runs an environment's expert, or the one that is named (``expert``, `module:name`)."""
 
     options: EnvConfig
     seed: int
     perturbation: float
+    expert: str | None = None
 
     def play(self, policy: PolicyFacts, tasks: Sequence[EpisodeTask]) -> RolloutCoroutine[Demonstrations]:
         """One episode for each of ``tasks``; those that end without success are left out."""
         env = make_env(self.options)
         try:
-            self._check(env)
-            episodes = [self._episode(env, task) for task in tasks]
+            make_expert = expert_of(self.expert, env, self.options.id)
+            episodes = [self._episode(env, make_expert, task) for task in tasks]
         finally:
             env.close()
         kept = [decision for episode in episodes if episode is not None for decision in episode]
@@ -72,41 +71,29 @@ class Demonstrator:
         solved = sum(episode is not None for episode in episodes)
         return Demonstrations(leaves, actions, executed, policy.granularity, solved, len(tasks))
 
-    def _check(self, env: gymnasium.Env) -> None:
-        name = self.options.id
-        if not env.has_wrapper_attr("expert_action"):
-            raise NoDemonstrationsError(
-                f"{name} has no demonstrator (a method expert_action()), which a warm start imitates: set sft.steps: 0"
-            )
-        if env.action_space != env.unwrapped.action_space:
-            raise NoDemonstrationsError(
-                f"{name}: a wrapper changes the actions, and the demonstrator speaks of those without it: "
-                "take the wrapper out, or set sft.steps: 0"
-            )
-
-    def _episode(self, env: gymnasium.Env, task: EpisodeTask) -> list[tuple[Any, np.ndarray, int]] | None:
+    def _episode(
+        self, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
+    ) -> list[tuple[Any, np.ndarray, int]] | None:
         """Its decisions (observation, chunk, actions that were carried out); None where it did not succeed."""
-        expert = env.get_wrapper_attr("expert_action")
-        draw = numpy_generator(self.seed, "demonstration", task.row)
-        env.action_space.seed(int(draw.integers(2**31)))
-        observation, _ = env.reset(seed=task.start_seed % 2**31)
-        decisions: list[tuple[Any, np.ndarray, int]] = []
+        steps = list(
+            expert_steps(
+                env,
+                make_expert,
+                self.options,
+                start_seed=task.start_seed,
+                perturbation=self.perturbation,
+                generator=numpy_generator(self.seed, "demonstration", task.row),
+            )
+        )
         chunk = self.options.num_action_chunks
-        while True:
-            before, thrown_off = observation, draw.random() < self.perturbation
-            actions: list[np.ndarray] = []
-            over = False
-            while len(actions) < chunk and not over:
-                actions.append(np.asarray(env.action_space.sample() if thrown_off else expert()))
-                observation, _, terminated, truncated, info = env.step(actions[-1])
-                over = bool(terminated or truncated)
-            if not thrown_off:
-                done = len(actions)
-                actions += [actions[-1]] * (chunk - done)  # to a whole chunk; what fills it up is not imitated
-                decisions.append((before, np.stack(actions) if chunk > 1 else actions[0], done))
-            succeeded = bool(np.any(info.get(self.options.success_key, False)))
-            if over or succeeded:
-                return decisions if succeeded else None
+        decisions: list[tuple[Any, np.ndarray, int]] = []
+        for first in range(0, len(steps), chunk):
+            parts = steps[first : first + chunk]
+            actions = [step.action for step in parts]
+            actions += [actions[-1]] * (chunk - len(parts))  # to a whole chunk; what fills it up is not imitated
+            if parts[0].demonstrated:
+                decisions.append((parts[0].observation, np.stack(actions) if chunk > 1 else actions[0], len(parts)))
+        return decisions if steps[-1].success else None
 
 
 def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:

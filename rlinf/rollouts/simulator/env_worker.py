@@ -31,6 +31,7 @@ from rlinf.rollouts.simulator.episodes import (
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
 from rlinf.rollouts.simulator.pipelined import PipelinedRollout, WorkerMessage
+from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
@@ -113,7 +114,7 @@ class EnvWorker:
         return self._evaluation(facts, self._version, tasks, greedy, filmed, video).drive(self._policy)
 
     def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
-        """What the environment's own demonstrator does, in the units of the policy's actions."""
+        """What the demonstrator does, or did when it was recorded, in the units of the policy's actions."""
         facts = PolicyFacts.of(self._policy)
         return self._demonstration(facts, self._version, tasks, perturbation).drive(self._policy)
 
@@ -171,7 +172,11 @@ class EnvWorker:
     def _demonstration(
         self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float
     ) -> PipelinedRollout[Demonstrations]:
-        demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation)
+        sft = self._config.sft
+        if sft.dataset is not None:
+            recorded = RecordedDemonstrator(sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename)
+            return PipelinedRollout([], lambda: recorded.play(facts, self.spaces(), [task.row for task in tasks]))
+        demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation, sft.expert)
         return PipelinedRollout([], lambda: demonstrator.play(facts, tasks))
 
     def _evaluation(

@@ -15,6 +15,7 @@ import numpy as np
 from rlinf.config.facts import SettledConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
+from rlinf.rollouts.robot_data.dataset import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.failures import too_many_failures
@@ -110,8 +111,10 @@ class VectorRollout:
         )
 
     def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
-        """What the demonstrator does from so many start states, worker by worker."""
-        seed = self._config.run.seed
+        """What the demonstrator does from so many start states, or all that is recorded, worker by worker."""
+        seed, dataset = self._config.run.seed, self._config.sft.dataset
+        if dataset is not None:
+            episodes = count_episodes(dataset)
         tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
         return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])

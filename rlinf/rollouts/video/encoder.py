@@ -1,8 +1,9 @@
-"""Videos as files that browsers play: H.264 in MP4. The only import of PyAV."""
+"""Videos as files that browsers play: H.264 in MP4, written and read again. The only import of PyAV."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import numpy as np
 
 # Small files at full legibility of the drawn words; `veryfast` costs 6 ms of one core per frame of 640 by 560.
 _QUALITY = {"preset": "veryfast", "crf": "24"}
+NEARLY_LOSSLESS = {"preset": "veryfast", "crf": "12", "g": "2", "bf": "0"}
+"""For pictures that are trained on. Every second frame is whole, so that any frame is read without many before it."""
 
 
 class Film:
     """Frames of one size, encoded as they come into a file aside, which :meth:`close` renames."""
 
-    def __init__(self, path: Path, fps: float) -> None:
+    def __init__(self, path: Path, fps: float, quality: Mapping[str, str] = _QUALITY) -> None:
         self.path, self.fps = path, fps
+        self._quality = dict(quality)
         self._writing = path.with_name(f".{path.name}.writing")
         self._container: Any = None
         self._stream: Any = None
@@ -30,6 +34,11 @@ class Film:
             self._open(frame.shape[0] // 2 * 2, frame.shape[1] // 2 * 2)
         even = np.ascontiguousarray(frame[: self._stream.height, : self._stream.width])
         self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
+
+    @property
+    def bytes_written(self) -> int:
+        """Of the file so far, about."""
+        return self._writing.stat().st_size if self._container is not None else 0
 
     def close(self, *, keep: bool) -> None:
         """Ends the file. The video appears whole, or (``keep`` false, or an error on the way) not at all."""
@@ -52,6 +61,34 @@ class Film:
         # The index goes to the front, so that a browser starts before it has read the whole file.
         self._container = av.open(str(self._writing), "w", format="mp4", options={"movflags": "+faststart"})
         rate = Fraction(self.fps).limit_denominator(1000)
-        self._stream = self._container.add_stream("libx264", rate=rate, options=_QUALITY)
+        self._stream = self._container.add_stream("libx264", rate=rate, options=self._quality)
         self._stream.height, self._stream.width, self._stream.pix_fmt = height, width, "yuv420p"
         self._stream.codec_context.thread_count = 1
+
+
+def frames_at(
+    path: Path, wanted: Sequence[tuple[float, int]], *, tolerance_s: float
+) -> Iterator[tuple[int, np.ndarray]]:
+    """(key, frame [H, W, 3] uint8) for the (time in seconds, key) in ``wanted``, in the order of time.
+
+    The film is read once. Raises ValueError where no frame lies within ``tolerance_s`` of a time, OSError for a file
+    that is missing or damaged.
+    """
+    import av
+
+    left = sorted(wanted)
+    place = 0
+    with av.open(str(path)) as container:
+        for frame in container.decode(video=0):
+            shown: np.ndarray | None = None
+            time = float(frame.time or 0.0)
+            while place < len(left) and left[place][0] <= time + tolerance_s:
+                if left[place][0] < time - tolerance_s:
+                    raise ValueError(f"there is no frame at {left[place][0]:.3f} s")
+                shown = frame.to_ndarray(format="rgb24") if shown is None else shown
+                yield left[place][1], shown
+                place += 1
+            if place == len(left):
+                return
+    if place < len(left):
+        raise ValueError(f"it ends before {left[place][0]:.3f} s")

@@ -10,6 +10,8 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import Learner
+from rlinf.rollouts.robot_data.dataset import dataset_instructions, dataset_statistics
+from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner
 from rlinf.train.build.setup import Setup
@@ -61,6 +63,8 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
+    if config.sft.dataset is not None:
+        write_statistics(folder, dataset_statistics(config.sft.dataset))
     evaluator = VectorEvaluator(rollout, config.evaluation, folder)
     return Graph(
         rollout=rollout,
@@ -113,7 +117,10 @@ def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
         path = wanted.path or language.path
         if path is not None:
             return load_tokenizer(path)
-        texts = envs.instructions(_TOKENIZER_STARTS) or [config.policy.vla.task or ""]
+        texts = envs.instructions(_TOKENIZER_STARTS)
+        if config.sft.dataset is not None:
+            texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]
+        texts = texts or [config.policy.vla.task or ""]
         return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
 
     kept_tokenizer(folder / "tokenizer", make)

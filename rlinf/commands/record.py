@@ -1,0 +1,86 @@
+"""``rlinf record FILE --out DIR --episodes N``: episodes of a demonstrator or a policy as a LeRobot dataset."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlinf.errors import UserError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Records and returns the exit code. Raises UserError for what cannot be recorded."""
+    parser = _parser()
+    options = parser.parse_intermixed_args(list(arguments))
+    if options.episodes < 1 or not 0.0 <= options.perturbation < 1.0:
+        raise UserError("rlinf record: --episodes must be at least 1, --perturbation in [0, 1)")
+    from rlinf.config import resolve
+    from rlinf.config.facts import evaluation_env, is_text, training_env
+    from rlinf.rollouts.simulator.experts import expert_of
+    from rlinf.rollouts.simulator.recorded import Recording, policy_as_expert, record
+    from rlinf.streams import numpy_generator
+
+    resolved = resolve(options.file, [*options.overrides, *options.set])
+    for note in (*resolved.notes, *resolved.warnings):
+        print(note, file=sys.stderr)
+    config = resolved.config
+    if is_text(config):
+        raise UserError(f"{options.file} has a language model: rlinf record is for simulators")
+    env = evaluation_env(config) if options.split == "eval" else training_env(config)
+    if env.isolation != "none":
+        raise UserError("rlinf record: the demonstrator is asked in this process; set env.isolation: none")
+    wanted = Recording(
+        env=env,
+        episodes=options.episodes,
+        seed=config.run.seed,
+        perturbation=options.perturbation,
+        keep_failures=options.keep_failures,
+        videos=options.videos,
+        fps=options.fps,
+        task=options.task,
+    )
+    if options.policy is not None:
+        from rlinf.api.policy import Policy
+
+        acting = policy_as_expert(
+            Policy.load(options.policy),
+            deterministic=not options.sample,
+            generator=numpy_generator(config.run.seed, "record"),
+        )
+        done = record(options.out, wanted, lambda env: acting, _say)
+    else:
+        expert = options.expert or config.sft.expert
+        done = record(options.out, wanted, lambda made: expert_of(expert, made, env.id), _say)
+    what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
+    print(f"{options.out}: {what}")
+    return 0
+
+
+def _say(recorded: int, played: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{recorded} recorded of {played} played ", end="", file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlinf record",
+        description="Play episodes of a configuration's environment with its demonstrator, another one, or a trained "
+        "policy, and write those that succeed as a LeRobotDataset v3 folder (sft.dataset, algorithm.prior_data).",
+    )
+    parser.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes to record (default 100)")
+    parser.add_argument("--expert", metavar="MODULE:NAME", help="a demonstrator other than the environment's own")
+    parser.add_argument("--policy", metavar="RUN", help="a run or exported folder whose policy acts instead")
+    parser.add_argument("--sample", action="store_true", help="of a policy: draw actions, not the likeliest")
+    parser.add_argument("--perturbation", type=float, default=0.0, metavar="P", help="share of random decisions")
+    parser.add_argument("--keep-failures", action="store_true", help="record episodes without success too")
+    parser.add_argument("--videos", action="store_true", help="pictures as films: smaller, with a little loss")
+    parser.add_argument("--fps", type=int, metavar="N", help="steps of a second (default: the environment's)")
+    parser.add_argument("--task", metavar="WORDS", help="the instruction (default: the environment's)")
+    parser.add_argument("--split", choices=("train", "eval"), default="train", help="whose environment is played")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
+    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+    return parser

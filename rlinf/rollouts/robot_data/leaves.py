@@ -1,0 +1,100 @@
+"""Between the columns of a dataset and the leaves of an environment's observations (:mod:`rlinf.spaces`).
+
+A column has the leaf's own name, or LeRobot's for it: pictures are ``observation.images.<name>``, the one array of a
+plain space is ``observation.state``, text is the instruction. `sft.rename` and `algorithm.prior_rename` name others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from gymnasium import spaces
+
+from rlinf.rollouts.robot_data.dataset import ACTION, DatasetError, RobotDataset
+from rlinf.spaces import ROOT, Arrays, observation_leaves, text_bytes
+
+_STATE, _IMAGES = "observation.state", "observation.images"
+
+
+def column_of(leaf: str, space: spaces.Space) -> str | None:
+    """The column in which a leaf is recorded; None for text, which is the instruction."""
+    if isinstance(space, spaces.Text):
+        return None
+    last = leaf.removeprefix(ROOT).removeprefix(".")
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        return f"{_IMAGES}.{last or 'image'}"
+    return leaf if last else _STATE
+
+
+def observation_arrays(
+    dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str], *, finals: bool = False
+) -> Arrays:
+    """[N, ...] for each leaf of ``space``; with ``finals`` [E, ...] of the observations after the last actions.
+
+    ``rename`` names the column of a leaf. A leaf without a column, or with one of another shape, is a DatasetError.
+    """
+    leaves = observation_leaves(space)
+    unknown = sorted(rename.keys() - leaves.keys() - {ACTION})
+    if unknown:
+        raise DatasetError(f"rename: there is no {unknown[0]}; the environment observes {', '.join(leaves)}")
+    columns = dataset.finals if finals else dataset.columns
+    found: Arrays = {}
+    for leaf, part in leaves.items():
+        if isinstance(part, spaces.Text):
+            found[leaf] = _instructions(dataset, leaf, part, finals)
+            continue
+        name = _column_name(dataset, leaf, part, rename)
+        if name not in columns:
+            continue  # of the finals only
+        found[leaf] = _fitted(columns[name], leaf, name, part, dataset)
+    return found
+
+
+def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str]) -> np.ndarray:
+    """[N, *shape] actions of the environment."""
+    name = rename.get(ACTION, ACTION)
+    if name not in dataset.columns:
+        raise DatasetError(f"{dataset.path} has no column {name}, only {', '.join(dataset.columns)}")
+    return _fitted(dataset.columns[name], ACTION, name, space, dataset)
+
+
+def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
+    asked = rename.get(leaf)
+    candidates = [asked] if asked is not None else [leaf, column_of(leaf, space)]
+    for name in candidates:
+        if name in dataset.columns:
+            return name
+    observed = ", ".join(name for name in dataset.columns if name.startswith(ROOT))
+    raise DatasetError(
+        f"{dataset.path} has no column for {leaf} of the environment: it observes {observed}. Name one: "
+        f"rename: {{{leaf}: COLUMN}}"
+    )
+
+
+def _fitted(values: np.ndarray, leaf: str, name: str, space: spaces.Space, dataset: RobotDataset) -> np.ndarray:
+    """A column in the shape and dtype of the environment; nothing is stretched, cut or rounded."""
+    shape = tuple(space.shape or ())
+    given = values.shape[1:]
+    if given != shape and len(shape) == len(given) == 3 and (given[2], *given[:2]) == shape:
+        values = np.moveaxis(values, -1, 1)  # channels first
+    elif given != shape and int(np.prod(given)) == int(np.prod(shape)) == 1:
+        values = values.reshape(len(values), *shape)
+    if values.shape[1:] != shape:
+        size = " The environment's pictures can be made this large (env.kwargs)." if len(shape) == 3 else ""
+        raise DatasetError(
+            f"{dataset.path}: {name} is {list(given)} a frame, and the environment's {leaf} is {list(shape)}.{size}"
+        )
+    if not np.can_cast(values.dtype, space.dtype, casting="same_kind"):
+        raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {space.dtype}")
+    return values.astype(space.dtype, copy=False)
+
+
+def _instructions(dataset: RobotDataset, leaf: str, space: spaces.Text, finals: bool) -> np.ndarray:
+    """The instruction of each frame, or of each episode, as bytes."""
+    try:
+        table = np.stack([text_bytes(text, space.max_length, leaf) for text in dataset.instructions])
+    except ValueError as error:
+        raise DatasetError(f"{dataset.path}: {error}") from error
+    rows = dataset.task_index
+    return table[rows[np.cumsum(dataset.lengths) - 1] if finals else rows]

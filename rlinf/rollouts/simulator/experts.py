@@ -1,0 +1,109 @@
+"""Demonstrators: an environment's own ``expert_action()``, or a function by name, and the steps that one of them makes.
+
+A function by name (``module:name``) is called with the environment at the start of each episode, and returns what maps
+observations to actions. So it may look at anything in the environment, and keep what it likes for one episode.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rlinf.config.schema import EnvConfig
+from rlinf.errors import UserError
+
+Act = Callable[[Any], Any]
+"""From an observation of the environment to its action."""
+MakeExpert = Callable[[gymnasium.Env], Act]
+"""Called at the start of each episode."""
+
+
+class NoDemonstrationsError(UserError, ValueError):
+    """An environment that cannot demonstrate, or whose demonstrator never succeeds."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a demonstrator."""
+
+    observation: Any
+    """Before the step."""
+    action: np.ndarray
+    reward: float
+    terminated: bool
+    truncated: bool
+    success: bool
+    """What the environment says of success after the step."""
+    demonstrated: bool
+    """False for the random actions of a perturbation."""
+
+
+def expert_of(name: str | None, env: gymnasium.Env, env_id: str) -> MakeExpert:
+    """The demonstrator ``module:name``, or without a name the environment's own.
+
+    Raises NoDemonstrationsError where there is none.
+    """
+    if name is not None:
+        return _named(name)
+    if not env.has_wrapper_attr("expert_action"):
+        raise NoDemonstrationsError(
+            f"{env_id} has no demonstrator (a method expert_action()), which a warm start imitates: name one "
+            "(sft.expert: module:name) or a dataset (sft.dataset), or set sft.steps: 0"
+        )
+    if env.action_space != env.unwrapped.action_space:
+        raise NoDemonstrationsError(
+            f"{env_id}: a wrapper changes the actions, and the demonstrator speaks of those without it: "
+            "take the wrapper out, or set sft.steps: 0"
+        )
+    return lambda env: _own(env.get_wrapper_attr("expert_action"))
+
+
+def _own(expert_action: Callable[[], Any]) -> Act:
+    return lambda _observation: expert_action()
+
+
+def _named(name: str) -> MakeExpert:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise NoDemonstrationsError(f"there is no demonstrator {name!r} (module:name): {error}") from error
+    if not callable(found):
+        raise NoDemonstrationsError(f"the demonstrator {name!r} is no function of an environment")
+    made: MakeExpert = found
+    return made
+
+
+def expert_steps(
+    env: gymnasium.Env,
+    make_expert: MakeExpert,
+    options: EnvConfig,
+    *,
+    start_seed: int,
+    perturbation: float,
+    generator: np.random.Generator,
+) -> Iterator[Step]:
+    """One episode, up to its end or to the first decision after which it has succeeded.
+
+    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random.
+    """
+    env.action_space.seed(int(generator.integers(2**31)))
+    observation, _ = env.reset(seed=start_seed % 2**31)
+    act = make_expert(env)
+    over = succeeded = False
+    while not over and not succeeded:
+        thrown_off = generator.random() < perturbation
+        for _ in range(options.num_action_chunks):
+            before = observation
+            action = np.asarray(env.action_space.sample() if thrown_off else act(observation))
+            observation, reward, terminated, truncated, info = env.step(action)
+            succeeded = bool(np.any(info.get(options.success_key, False)))
+            over = bool(terminated or truncated)
+            yield Step(before, action, float(reward), bool(terminated), bool(truncated), succeeded, not thrown_off)
+            if over:
+                break

@@ -1,0 +1,188 @@
+"""Episodes of a dataset as demonstrations: what `sft.dataset` imitates, and what `rlinf record` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlinf.config.schema import EnvConfig
+from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
+from rlinf.rollouts.envs.make_env import make_env
+from rlinf.rollouts.robot_data.dataset import (
+    ACTION,
+    DEMONSTRATED,
+    DONE,
+    REWARD,
+    SUCCESS,
+    TERMINATED,
+    DatasetError,
+    Episode,
+    read_dataset,
+)
+from rlinf.rollouts.robot_data.decisions import decisions
+from rlinf.rollouts.robot_data.leaves import column_of, environment_actions, observation_arrays
+from rlinf.rollouts.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.rollouts.simulator.demonstrations import Demonstrations
+from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, Step, expert_steps
+from rlinf.spaces import empty_leaves, observation_leaves, write_observation
+from rlinf.streams import numpy_generator, stream_seed
+
+_TRIES = 4
+"""Episodes that are played for one that succeeds, before a demonstrator is given up."""
+
+
+@dataclass(frozen=True)
+class RecordedDemonstrator:
+    """Reads a dataset in the place of a `demonstrations.Demonstrator`."""
+
+    path: str
+    chunk: int
+    stride: int
+    rename: Mapping[str, str] = field(default_factory=dict)
+
+    def play(
+        self, policy: PolicyFacts, both: tuple[spaces.Space, spaces.Space], episodes: Sequence[int]
+    ) -> RolloutCoroutine[Demonstrations]:
+        """The decisions of some episodes, for an environment with these two spaces."""
+        if not episodes:
+            return Demonstrations({}, np.zeros((0, 0)), np.zeros((0, self.chunk), bool), policy.granularity, 0, 0)
+        found = read_dataset(self.path, episodes)
+        taken = decisions(found, chunk=self.chunk, stride=self.stride)
+        actions = environment_actions(found, both[1], self.rename)[taken.chunks]
+        own = yield PolicyRequest("own_actions", (actions if self.chunk > 1 else actions[:, 0],))
+        leaves = observation_arrays(found, both[0], self.rename)
+        count = len(found.lengths)
+        return Demonstrations(
+            {name: leaf[taken.frames] for name, leaf in leaves.items()},
+            own,
+            taken.executed,
+            policy.granularity,
+            count,
+            count,
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What is to be recorded."""
+
+    env: EnvConfig
+    episodes: int
+    seed: int
+    perturbation: float = 0.0
+    keep_failures: bool = False
+    videos: bool = False
+    fps: int | None = None
+    """None: the environment's `render_fps`, or 10."""
+    task: str | None = None
+    """The instruction where the environment gives none; None: its id."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What was recorded."""
+
+    episodes: int
+    frames: int
+    solved: int
+    tried: int
+
+
+def record(
+    root: Path,
+    wanted: Recording,
+    make_expert: Callable[[gymnasium.Env], MakeExpert],
+    said: Callable[[int, int], None] = lambda done, tried: None,
+) -> Recorded:
+    """Writes episodes of a demonstrator or policy to a LeRobot dataset; ``said`` hears of each (recorded, played).
+
+    Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are left
+    out unless they are wanted. Raises NoDemonstrationsError where too few succeed.
+    """
+    env = make_env(wanted.env)
+    recorded = frames = solved = tried = 0
+    try:
+        fps = wanted.fps or round(env.metadata.get("render_fps") or 10)
+        with LeRobotWriter(root, fps=fps, videos=wanted.videos, robot_type=wanted.env.id) as writer:
+            chosen = make_expert(env)
+            while recorded < wanted.episodes:
+                if tried >= _TRIES * wanted.episodes + _TRIES:
+                    raise NoDemonstrationsError(
+                        f"{solved} of {tried} episodes succeeded (info[{wanted.env.success_key!r}]): too few for "
+                        f"{wanted.episodes}. --keep-failures records all"
+                    )
+                steps = list(
+                    expert_steps(
+                        env,
+                        chosen,
+                        wanted.env,
+                        start_seed=stream_seed(wanted.seed, "demonstration", tried),
+                        perturbation=wanted.perturbation,
+                        generator=numpy_generator(wanted.seed, "demonstration", tried),
+                    )
+                )
+                tried += 1
+                solved += steps[-1].success
+                if steps[-1].success or wanted.keep_failures:
+                    writer.add(_episode(steps, env, wanted))
+                    recorded, frames = recorded + 1, frames + len(steps)
+                said(recorded, tried)
+    finally:
+        env.close()
+    return Recorded(recorded, frames, solved, tried)
+
+
+def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> Episode:
+    """The columns of an episode."""
+    leaves = empty_leaves(env.observation_space, (len(steps),))
+    for row, step in enumerate(steps):
+        write_observation(leaves, row, step.observation)
+    instruction, columns = wanted.task, {}
+    for leaf, space in observation_leaves(env.observation_space).items():
+        name = column_of(leaf, space)
+        if name is None:
+            if instruction is None:
+                instruction = leaves[leaf][0].tobytes().rstrip(b"\0").decode()
+            continue
+        values = leaves[leaf]
+        if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.shape[0] == 3 != space.shape[2]:
+            values = np.moveaxis(values, 1, -1)  # channels last, as pictures are kept
+        if name in columns:
+            raise DatasetError(f"two parts of the observation would be the column {name}: rename one by a wrapper")
+        columns[name] = values
+    last = np.arange(len(steps)) == len(steps) - 1
+    columns |= {
+        ACTION: np.stack([step.action for step in steps]),
+        REWARD: np.array([step.reward for step in steps], dtype=np.float32),
+        DONE: last,
+        TERMINATED: np.array([step.terminated for step in steps]),
+        SUCCESS: np.array([step.success for step in steps]),
+    }
+    if wanted.perturbation:
+        columns[DEMONSTRATED] = np.array([step.demonstrated for step in steps])
+    return Episode(columns, wanted.env.id if instruction is None else instruction)
+
+
+def policy_as_expert(policy: Any, *, deterministic: bool, generator: np.random.Generator) -> MakeExpert:
+    """A trained policy (`rlinf.Policy`) as a demonstrator; of a chunk, one action after the other."""
+
+    def begin(env: gymnasium.Env) -> Callable[[Any], Any]:
+        policy.reset()
+        waiting: list[Any] = []
+
+        def act(observation: Any) -> Any:
+            if not waiting:
+                decided = policy.act(observation, deterministic=deterministic, rng=generator)
+                chunked = np.ndim(decided) > len(env.action_space.shape or ())
+                waiting.extend(decided if chunked else [decided])
+            return waiting.pop(0)
+
+        return act
+
+    return begin
