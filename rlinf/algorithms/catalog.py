@@ -16,10 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from rlinf.algorithms.entries import Entry, Estimator, Loss, OptionGroup, external
-
-OFF_POLICY_LOSS = "sac"
-"""Trains from a replay buffer, by a loop of its own; the tables are those of the on-policy losses."""
+from rlinf.algorithms.entries import Entry, Estimator, Loss, OffPolicy, OptionGroup, external
 
 _GROUP = ("std_ddof", "singleton_group")
 _GRPO = ("std_ddof", "normalize_by_std", "singleton_group")
@@ -79,6 +76,19 @@ LOSS_OPTIONS = (
     "rollout_correction",
 )
 """Read with every ``loss_type``. ``early_stop_imp_ratio`` is the learner's, see ``metrics.early_stop``."""
+
+REPLAY_OPTIONS = (
+    "gamma",
+    "n_step",
+    "replay_capacity",
+    "replay_start",
+    "replay_batch_size",
+    "replay_ratio",
+    "priority_exponent",
+    "priority_correction",
+    "random_shift",
+)
+"""Read with every off-policy ``loss_type``."""
 
 ADVANTAGES: dict[str, Estimator] = {
     "grpo": Estimator(
@@ -283,6 +293,59 @@ LOSSES: dict[str, Loss] = {
     ),
 }
 
+_OBJECTIVES = "rlinf.learners.off_policy"
+_NETWORKS = "rlinf.models.off_policy"
+_SOFT = ("sac_alpha", "sac_target_entropy", "policy_delay")
+_TARGET = ("target_tau", "target_update_every")
+
+OFF_POLICY: dict[str, OffPolicy] = {
+    "sac": OffPolicy(
+        f"{_OBJECTIVES}.sac:SacObjective",
+        "soft actor-critic: two critics, a squashed Gaussian actor that is paid for its entropy",
+        "y = r + gamma (min Q'(s', a') - alpha log pi(a'|s'));  actor: alpha log pi(a|s) - min Q(s, a)",
+        "Haarnoja et al., arXiv:1812.05905",
+        (*_SOFT, *_TARGET),
+        policy=f"{_NETWORKS}.soft_actor_critic:SoftActorCritic",
+    ),
+    "td3": OffPolicy(
+        f"{_OBJECTIVES}.td3:Td3Objective",
+        "a deterministic actor, the smaller of two critics, a smoothed target, delayed updates of the actor",
+        "y = r + gamma min Q'(s', clip(pi'(s') + clip(target_noise eps, -c, c), -1, 1));  actor: -Q1(s, pi(s))",
+        "Fujimoto et al., arXiv:1802.09477",
+        ("policy_delay", "target_tau", "target_noise", "target_noise_clip", "exploration_noise"),
+        policy=f"{_NETWORKS}.deterministic:DeterministicActorCritic",
+    ),
+    "dqn": OffPolicy(
+        f"{_OBJECTIVES}.dqn:DqnObjective",
+        "Q-learning with a network: double, dueling, n-step and prioritised by options",
+        "y = r + gamma Q'(s', argmax_a Q(s', a));  half the squared (or Huber) error of Q(s, a)",
+        "Mnih et al., doi:10.1038/nature14236; double: arXiv:1509.06461; dueling: arXiv:1511.06581",
+        (*_TARGET, "double_q", "epsilon_start", "epsilon_end", "epsilon_steps", "huber_delta"),
+        policy=f"{_NETWORKS}.q_network:QNetwork",
+        discrete=True,
+        clips_gradient=True,
+        policy_options=("policy.dueling",),
+    ),
+    "discrete_sac": OffPolicy(
+        f"{_OBJECTIVES}.discrete_sac:DiscreteSacObjective",
+        "soft actor-critic over a finite number of actions, with expectations in the place of samples",
+        "y = r + gamma E_a' [min Q'(s', a') - alpha log pi(a'|s')];  actor: E_a [alpha log pi(a|s) - min Q(s, a)]",
+        "Christodoulou, arXiv:1910.07207",
+        (*_SOFT, *_TARGET),
+        policy=f"{_NETWORKS}.discrete_soft:DiscreteSoftActorCritic",
+        discrete=True,
+    ),
+    "crossq": OffPolicy(
+        f"{_OBJECTIVES}.crossq:CrossQObjective",
+        "soft actor-critic with batch-normalised networks and without target networks",
+        "sac with y from Q(s', a') itself, of one pass over (s, a) and (s', a') together",
+        "Bhatt et al., arXiv:1902.05605",
+        _SOFT,
+        policy=f"{_NETWORKS}.crossq:CrossQ",
+        one_rank="its batch statistics are those of a whole update",
+    ),
+}
+
 AGGREGATIONS: dict[str, Entry] = {
     "token-mean": Entry(
         "rlinf.algorithms.aggregation:token_mean",
@@ -330,6 +393,7 @@ _EXTERNAL = ("adv_type", "loss_type", "loss_agg_func", "kl_penalty_type")
 TABLES: Mapping[str, Mapping[str, Entry]] = {
     "advantages": ADVANTAGES,
     "losses": LOSSES,
+    "off_policy": OFF_POLICY,
     "aggregations": AGGREGATIONS,
     "kl": KL_PENALTIES,
 }
@@ -349,11 +413,12 @@ def readers(option: str) -> list[str]:
         "process_rewards": REWARD_OPTIONS,
         "prepare_batch": STEP_OPTIONS,
         "every loss_type": LOSS_OPTIONS,
+        "every off-policy loss_type": REPLAY_OPTIONS,
     }
     found = [name for name, options in shared.items() if option in options]
     tables: Mapping[str, Mapping[str, Entry]]
     tables = {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}
-    for key, table in tables.items():
+    for key, table in (*tables.items(), ("loss_type", OFF_POLICY)):
         found += [f"{key}: {name}" for name, entry in table.items() if option in entry.reads]
     return found
 
@@ -393,6 +458,11 @@ def columns_of(adv_type: str) -> tuple[str, ...]:
 def loss(loss_type: str) -> Loss:
     """The entry of a ``loss_type``; see :func:`choose`."""
     return choose("loss_type", loss_type, LOSSES)
+
+
+def off_policy(loss_type: str) -> OffPolicy:
+    """The entry of a ``loss_type`` that learns from a replay buffer; a ValueError if it is none."""
+    return choose("off-policy loss_type", loss_type, OFF_POLICY)
 
 
 def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -106,6 +106,25 @@ class Loss(Entry):
         return _bind(self.selector, self.selector_options, algorithm) if self.selector else None
 
 
+@dataclass(frozen=True)
+class OffPolicy(Entry):
+    """An algorithm that learns from a replay buffer; ``function`` is the class of its objective.
+
+    ``Class(policy, algorithm, optimizer, place)`` is a `learners.off_policy.objective.OffPolicyObjective`.
+    """
+
+    policy: str = ""
+    """``module:Class`` of the networks, an `models.off_policy.networks.OffPolicyNetworks`."""
+    discrete: bool = False
+    """For actions of a Discrete space; else for those of a Box."""
+    clips_gradient: bool = False
+    """Reads `learner.optimizer.grad_clip`."""
+    one_rank: str = ""
+    """Why an update cannot be shared among ranks; empty where it can."""
+    policy_options: tuple[str, ...] = ()
+    """Keys of the policy section that only some of these read."""
+
+
 E = TypeVar("E", bound=Entry)
 
 

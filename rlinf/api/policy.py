@@ -129,13 +129,11 @@ class Policy:
 
 
 def _actor_critic(folder: Path) -> Any:
-    from safetensors import safe_open
-
+    from rlinf.algorithms import catalog
+    from rlinf.algorithms.entries import imported
     from rlinf.models.actor_critic import ActorCritic
-    from rlinf.models.soft_actor_critic import SoftActorCritic
+    from rlinf.models.actor_critic.export import off_policy_loss
 
-    with safe_open(str(folder / "model.safetensors"), framework="pt") as weights:
-        names = list(weights.keys())
-    off_policy = not any(name.startswith("value_head.") for name in names)
-    kind = SoftActorCritic if off_policy else ActorCritic
+    loss_type = off_policy_loss(str(folder))
+    kind = ActorCritic if loss_type is None else imported(catalog.off_policy(loss_type).policy)
     return kind.from_pretrained(str(folder)).eval()

@@ -35,11 +35,32 @@ def _tunes_pretrained(config: Config) -> bool:
     return config.sft.steps > 0 and is_pretrained(config)
 
 
+def _of_loss(loss_type: str, key: str, value: object) -> ConditionalDefault:
+    """What is customary with one off-policy algorithm."""
+    return ConditionalDefault(
+        key, value, f"loss_type: {loss_type}", lambda config: config.algorithm.loss_type == loss_type
+    )
+
+
 CONDITIONAL: tuple[ConditionalDefault, ...] = (
     ConditionalDefault(
         "learner.optimizer.lr", 3e-4, "simulators, unless the language model is pretrained", _untrained_simulator_policy
     ),
-    ConditionalDefault("algorithm.gamma", 0.99, "simulators with adv_type: gae or loss_type: sac", holds_fragments),
+    ConditionalDefault(
+        "algorithm.gamma", 0.99, "simulators with adv_type: gae or an off-policy loss_type", holds_fragments
+    ),
+    ConditionalDefault(
+        "algorithm.policy_delay", 2, "loss_type: td3", lambda config: config.algorithm.loss_type == "td3"
+    ),
+    ConditionalDefault(
+        "algorithm.policy_delay", 3, "loss_type: crossq", lambda config: config.algorithm.loss_type == "crossq"
+    ),
+    ConditionalDefault(
+        "algorithm.target_tau", 1.0, "loss_type: dqn", lambda config: config.algorithm.loss_type == "dqn"
+    ),
+    ConditionalDefault(
+        "algorithm.target_update_every", 500, "loss_type: dqn", lambda config: config.algorithm.loss_type == "dqn"
+    ),
     ConditionalDefault("run.max_steps", 0, "supervised training on sft.data without an environment", has_files_alone),
     ConditionalDefault("sft.lr", 1e-5, "pretrained language models", _tunes_pretrained),
     ConditionalDefault(

@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS, columns_of, estimator, loss
+from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
 from rlinf.config.placeholders import expand
 from rlinf.config.schema import Config, EnvConfig
 
@@ -38,7 +38,7 @@ def is_pretrained(config: Config) -> bool:
 
 def is_off_policy(config: Config) -> bool:
     """Whether the learner keeps transitions in a replay buffer and takes batches without advantages."""
-    return config.algorithm.loss_type == OFF_POLICY_LOSS
+    return config.algorithm.loss_type in OFF_POLICY
 
 
 def collects_episodes(config: Config) -> bool:

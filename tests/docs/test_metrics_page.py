@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PREFIXES = {name.partition("/")[0] for name in METRICS} - {"step"}
 # The names under these keys get their prefix elsewhere.
 UNDER = {
-    "train": ["algorithms/losses", "algorithms/objective.py", "learners/sac.py", "learners/minibatch.py"],
+    "train": ["algorithms/losses", "algorithms/objective.py", "learners/off_policy", "learners/minibatch.py"],
     "algorithm": ["algorithms/prepare.py"],
 }
 # Moments from which explained_variance is made, states that are saved, and the parts of a learner's answer.

@@ -12,7 +12,7 @@ from simulator_runs import recipe, summary
 from rlinf.config import Config, load
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.models.soft_actor_critic import SoftActorCritic
+from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
 from rlinf.train.build.simulator_policy import make_policy
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)

@@ -32,6 +32,15 @@ SMALL = {
     "num_minibatches: 2, normalize_advantages: true}\n",
     "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "td3": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: td3, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "crossq": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: crossq, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "dqn": "env: {id: CartPole-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: dqn, replay_start: 32, replay_batch_size: 16, replay_capacity: 100, n_step: 3, "
+    "priority_exponent: 0.6, huber_delta: 1.0, epsilon_steps: 100, target_update_every: 10}\n",
+    "discrete_sac": "env: {id: CartPole-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: discrete_sac, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "sac_chunks": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
     "rollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.9, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",

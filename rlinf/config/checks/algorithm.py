@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.catalog import OFF_POLICY_LOSS
 from rlinf.config.context import Context
 from rlinf.config.facts import collects_episodes, compares_groups, is_off_policy, is_text
 from rlinf.config.names import hints, nearest
@@ -31,16 +30,6 @@ _LOOP = {
     "logprob_type",
     "entropy_type",
 }
-_OFF_POLICY = {
-    "sac_tau",
-    "sac_alpha",
-    "sac_target_entropy",
-    "replay_capacity",
-    "replay_start",
-    "replay_batch_size",
-    "replay_ratio",
-    "n_step",
-}
 
 
 def check_algorithm(context: Context) -> None:
@@ -49,7 +38,8 @@ def check_algorithm(context: Context) -> None:
     if not all(known):
         return
     if is_off_policy(context.config) and is_text(context.config):
-        message = f"loss_type: {OFF_POLICY_LOSS} trains simulator policies, and this policy is causal_lm."
+        name = context.config.algorithm.loss_type
+        message = f"loss_type: {name} trains simulator policies, and this policy is causal_lm."
         context.error("algorithm.loss_type", message, "Choose loss_type: actor.", reads=("policy.name",))
     _check_groups(context)
     _check_readers(context)
@@ -62,7 +52,7 @@ def check_algorithm(context: Context) -> None:
 def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
     return [
         ("adv_type", catalog.ADVANTAGES, "advantages"),
-        ("loss_type", catalog.LOSSES, "losses"),
+        ("loss_type", {**catalog.LOSSES, **catalog.OFF_POLICY}, "losses"),
         ("loss_agg_func", catalog.AGGREGATIONS, "aggregations"),
         ("kl_penalty_type", catalog.KL_PENALTIES, "kl"),
     ]
@@ -70,7 +60,7 @@ def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
 
 def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], listing: str) -> bool:
     name = getattr(context.config.algorithm, key)
-    if key == "loss_type" and is_off_policy(context.config):
+    if name in table:
         return True
     try:
         catalog.choose(key, name, table)
@@ -118,7 +108,8 @@ def _options_read(config: Config) -> set[str]:
     """The schema's names of all options that the chosen functions read."""
     algorithm = config.algorithm
     if is_off_policy(config):
-        return {"loss_type", "gamma", "strict", "group_size", "dynamic_sampling", *_OFF_POLICY}
+        entry = catalog.off_policy(algorithm.loss_type)
+        return {"loss_type", "strict", "group_size", "dynamic_sampling", *catalog.REPLAY_OPTIONS, *entry.reads}
     options: set[str] = set(_LOOP)
     options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
     options.update(catalog.estimator(algorithm.adv_type).reads, catalog.loss(algorithm.loss_type).reads)
@@ -156,8 +147,6 @@ def _check_token_scale(context: Context) -> None:
 
 
 def _readers(name: str) -> list[str]:
-    if name in _OFF_POLICY:
-        return [f"loss_type: {OFF_POLICY_LOSS}"]
     found = catalog.readers(name)
     return [reader for reader in found if ":" in reader]
 

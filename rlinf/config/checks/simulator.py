@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
 from rlinf.config.facts import collects_episodes, is_off_policy, is_text
@@ -12,13 +13,13 @@ from rlinf.config.facts import collects_episodes, is_off_policy, is_text
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
 _NATIVE = ("env.wrappers", "env.reset_state_ids", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
 _OF_A_DATASET = ("dataset_stride", "rename")
-_UNREAD_BY_SAC = (
+_ACTS_BY = {"sac": ("squashed_gaussian",), "crossq": ("squashed_gaussian",), "discrete_sac": ("categorical",)}
+_UNREAD_OFF_POLICY = (
     "policy.init_log_std",
     "policy.shared_critic",
     "learner.micro_batch_tokens",
     "learner.optimizer.betas",
     "learner.optimizer.eps",
-    "learner.optimizer.grad_clip",
     "learner.optimizer.schedule",
     "learner.optimizer.warmup_steps",
     "learner.optimizer.weight_decay",
@@ -37,6 +38,7 @@ def check_simulator(context: Context) -> None:
     _check_policy(context)
     _check_warm_start(context)
     _check_levels(context)
+    _check_dueling(context)
     if is_off_policy(context.config):
         _check_off_policy(context)
 
@@ -156,22 +158,47 @@ def _check_levels(context: Context) -> None:
 
 def _check_off_policy(context: Context) -> None:
     config, reads = context.config, ("algorithm.loss_type",)
+    name, entry = config.algorithm.loss_type, catalog.off_policy(config.algorithm.loss_type)
     ranks, drawn = config.learner.num_workers, config.algorithm.replay_batch_size
-    if drawn % ranks:
+    if ranks > 1 and entry.one_rank:
+        message = f"learner.num_workers: loss_type: {name} has one rank: {entry.one_rank}."
+        context.error("learner.num_workers", message, "Set it to 1.", reads=reads)
+    elif drawn % ranks:
         message = f"learner.num_workers {ranks} does not divide algorithm.replay_batch_size {drawn}:"
         also = (*reads, "algorithm.replay_batch_size")
         context.error("learner.num_workers", message, f"use {neighbours(ranks, drawn)}.", reads=also)
     if config.policy.recurrent != "none":
-        message = "policy.recurrent: loss_type: sac learns from single transitions, without memory."
+        message = f"policy.recurrent: loss_type: {name} learns from single transitions, without memory."
         context.error("policy.recurrent", message, "Set it to none.", reads=reads)
-    if config.policy.distribution not in ("auto", "squashed_gaussian"):
-        message = f"policy.distribution: loss_type: sac acts by a squashed_gaussian, not {config.policy.distribution}."
+    if config.policy.distribution not in ("auto", *_ACTS_BY.get(name, ())):
+        acts = f"acts by a {_ACTS_BY[name][0]}" if name in _ACTS_BY else "has no distribution to choose"
+        message = f"policy.distribution: loss_type: {name} {acts}, not {config.policy.distribution}."
         context.error("policy.distribution", message, "Set it to auto.", reads=reads)
     if not config.policy.hidden_sizes:
-        message = "policy.hidden_sizes: loss_type: sac needs a hidden layer at least."
+        message = f"policy.hidden_sizes: loss_type: {name} needs a hidden layer at least."
         context.error("policy.hidden_sizes", message, "For example: [64, 64].", reads=reads)
     if config.sft.steps:
-        message = "sft.steps: loss_type: sac learns from transitions, not from demonstrations."
+        message = f"sft.steps: loss_type: {name} learns from transitions, not from demonstrations."
         context.error("sft.steps", message, "Set it to 0, or choose adv_type: grpo.", reads=reads)
-    for key in _UNREAD_BY_SAC:
-        context.unread(key, "is not read by loss_type: sac.", "Take it out.", reads=reads)
+    if entry.discrete and config.env.num_action_chunks > 1:
+        message = f"env.num_action_chunks: loss_type: {name} has a value for each action, and a chunk has too many."
+        context.error("env.num_action_chunks", message, "Set it to 1.", reads=reads)
+    for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
+        context.unread(key, f"is not read by loss_type: {name}.", "Take it out.", reads=reads)
+    if config.algorithm.priority_exponent == 0:
+        why = "is not read without algorithm.priority_exponent."
+        context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.", reads=reads)
+    if config.algorithm.sac_alpha != "auto":
+        why = f"is not read with a fixed algorithm.sac_alpha ({config.algorithm.sac_alpha})."
+        context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.", reads=("algorithm.sac_alpha",))
+
+
+def _check_dueling(context: Context) -> None:
+    """Options of the networks that only some losses have."""
+    name = context.config.algorithm.loss_type
+    mine = catalog.off_policy(name).policy_options if is_off_policy(context.config) else ()
+    for other, entry in catalog.OFF_POLICY.items():
+        for key in entry.policy_options:
+            if key not in mine:
+                why = f"is not read by loss_type: {name}."
+                context.unread(key, why, f"It is read by loss_type: {other}.", reads=("algorithm.loss_type",))

@@ -31,7 +31,7 @@ def check_vla(context: Context) -> None:
         message = "rollout.temperature 0 would make every member of a group do the same: nothing could be compared."
         context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=("policy.name",))
     if is_off_policy(config):
-        message = "policy.name: vla draws discretised actions, and loss_type: sac learns continuous ones."
+        message = f"policy.name: vla has no critic of actions, which loss_type: {config.algorithm.loss_type} needs."
         fix = "Choose adv_type: grpo with loss_type: actor, or policy.name: actor_critic."
         context.error("policy.name", message, fix, reads=("algorithm.loss_type",))
 

@@ -77,6 +77,7 @@ UNDER_ALGORITHM: Mapping[str, str] = {
     "safe_length": "algorithm.overlong_penalty.safe_length",
     "max_length": "algorithm.overlong_penalty.max_length",
     "num_group_envs": "rollout.batch_size",
+    "sac_tau": "algorithm.target_tau",
 }
 
 VALUES: Mapping[str, Mapping[object, object]] = {

@@ -125,7 +125,7 @@ class AlgorithmConfig:
     value_clip: float | None = None
     """New values stay this close to the old ones in the critic's loss; null is off."""
     huber_delta: float | None = None
-    """null: squared error."""
+    """Errors of values beyond it count linearly; null: squared error."""
     entropy_bonus: float = 0.0
     """Weight of the entropy in the loss: above 0 it rewards exploration."""
     calculate_entropy: bool = False
@@ -177,21 +177,47 @@ class AlgorithmConfig:
     """Simulators: what one log-probability, ratio and clip is of: a decision, an action, or a dimension of one."""
     entropy_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
     """Simulators: what one entropy is of."""
-    sac_tau: float = 0.005
-    """sac: share of the online critic that the target takes each update."""
+    target_tau: float = 0.005
+    """Off-policy: share of the online networks that their targets take when they follow (1 is a copy)."""
+    target_update_every: int = 1
+    """Off-policy: updates between two moves of the target networks."""
+    policy_delay: int = 1
+    """sac, td3, discrete_sac, crossq: the actor moves in one of so many updates of the critics (td3: targets too)."""
     sac_alpha: float | Literal["auto"] = "auto"
-    """sac: entropy temperature; `auto` learns it."""
+    """sac, discrete_sac, crossq: entropy temperature; `auto` learns it."""
     sac_target_entropy: float | None = None
-    """sac: null is minus the number of action dimensions."""
+    """The entropy that `sac_alpha: auto` steers to; null is minus the number of action dimensions, and for
+    discrete_sac 0.98 of the largest entropy."""
+    exploration_noise: float = 0.1
+    """td3: standard deviation of the noise that is added to actions in [-1, 1] while collecting."""
+    target_noise: float = 0.2
+    """td3: standard deviation of the noise that is added to the target's actions."""
+    target_noise_clip: float = 0.5
+    """td3: bound of that noise."""
+    double_q: bool = True
+    """dqn: the network chooses the next action and its target judges it; false: the target does both."""
+    epsilon_start: float = 1.0
+    """dqn: probability of a random action at first."""
+    epsilon_end: float = 0.05
+    """dqn: the same after `epsilon_steps`."""
+    epsilon_steps: int = 10_000
+    """dqn: environment steps over which it falls, linearly."""
     replay_capacity: int = 1_000_000
-    """sac: transitions that the replay buffer holds; the oldest make room."""
+    """Off-policy: transitions that the replay buffer holds; the oldest make room."""
     replay_start: int = 1_000
-    """sac: environment steps before the first update."""
+    """Off-policy: environment steps before the first update (td3 acts at random until then)."""
     replay_batch_size: int = 256
-    """sac: transitions of one update."""
+    """Off-policy: transitions of one update."""
     replay_ratio: float = 1.0
-    """sac: updates per environment step."""
+    """Off-policy: updates per environment step."""
     n_step: int = 1
-    """sac: steps of the bootstrapped return."""
+    """Off-policy: steps of the bootstrapped return."""
+    priority_exponent: float = 0.0
+    """Off-policy: transitions are drawn in proportion to their last temporal-difference error to this power; 0 draws
+    them uniformly."""
+    priority_correction: float = 0.5
+    """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
+    random_shift: int = 0
+    """Off-policy: sampled images are moved by up to so many pixels (DrQ; 4 for 84 x 84); 0 is off."""
     strict: bool = True
     """false: a key that the chosen functions do not read is a warning, not an error."""

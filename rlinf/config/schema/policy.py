@@ -95,6 +95,8 @@ class PolicyConfig:
     """Of the gaussian distributions."""
     shared_critic: bool = False
     """Actor and critic share their hidden layers."""
+    dueling: bool = False
+    """dqn: the value of a state and the advantages of its actions have a layer each."""
     recurrent: Literal["none", "gru", "lstm"] = "none"
     """Simulators: a memory across the decisions of an episode."""
     embedding_size: int = 128

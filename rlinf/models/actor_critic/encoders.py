@@ -91,6 +91,11 @@ class ImageEncoder(nn.Module):
             flat = self.convolutions(probe).shape[1]
         self.project = nn.Sequential(orthogonal(nn.Linear(flat, width)), nn.ReLU())
 
+    @property
+    def image_axes(self) -> tuple[int, int]:
+        """The axes of height and width, counted from the end."""
+        return (-3, -2) if self.channels_last else (-2, -1)
+
     def _as_channels_first(self, images: Tensor) -> Tensor:
         if images.ndim == 3:
             return images[:, None]
@@ -118,13 +123,17 @@ class ObservationEncoder(nn.Module):
         self.out_features = sum(part.out_features for part in parts.values())
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        encoded = [self.parts[_key(name)](inputs[name]) for name in self.leaves]
+        encoded = [self.part(name)(inputs[name]) for name in self.leaves]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
+
+    def part(self, name: str) -> nn.Module:
+        """The encoder of one leaf."""
+        return self.parts[_key(name)]
 
     def observe(self, inputs: Mapping[str, Tensor]) -> None:
         """Running statistics of the leaves that are normalised; rows [n, ...]."""
         for name in self.leaves:
-            part = self.parts[_key(name)]
+            part = self.part(name)
             if isinstance(part, VectorEncoder):
                 part.observe(inputs[name])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -16,7 +17,7 @@ from rlinf.errors import UserError
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.space_description import read_spaces, write_spaces
 
-_SPACES, _PICKLED = "spaces.json", "spaces.pkl"
+_SPACES, _PICKLED, _LOSS = "spaces.json", "spaces.pkl", "loss_type"
 _RANDOM = ("__generator_ctor", "__bit_generator_ctor", "__pcg64_ctor")
 # What a pickled space may name beside the spaces: its arrays, and the generator that it drew samples from.
 _NUMPY = {
@@ -29,14 +30,22 @@ _NUMPY = {
 
 
 def save_policy(
-    policy: nn.Module, folder: str, both_spaces: tuple[spaces.Space, spaces.Space], options: ActorCriticOptions
+    policy: nn.Module,
+    folder: str,
+    both_spaces: tuple[spaces.Space, spaces.Space],
+    options: ActorCriticOptions,
+    loss_type: str | None = None,
 ) -> None:
-    """Writes everything that :func:`load_policy` reads into ``folder``, which is made."""
+    """Writes everything that :func:`load_policy` reads into ``folder``, which is made.
+
+    ``loss_type``: of an off-policy algorithm, whose networks only it can load.
+    """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in policy.state_dict().items()}
     save_file(weights, target / "model.safetensors")
-    (target / "policy.json").write_text(json.dumps(asdict(options), indent=2))
+    written = asdict(options) if loss_type is None else {**asdict(options), _LOSS: loss_type}
+    (target / "policy.json").write_text(json.dumps(written, indent=2))
     save_spaces(target, both_spaces)
 
 
@@ -45,7 +54,19 @@ def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOpt
     source = Path(folder)
     written = json.loads((source / "policy.json").read_text())
     written["hidden_sizes"] = tuple(written["hidden_sizes"])
+    written.pop(_LOSS, None)
     return *load_spaces(source), ActorCriticOptions(**written), load_file(source / "model.safetensors")
+
+
+def off_policy_loss(folder: str) -> str | None:
+    """The off-policy algorithm that an exported policy is of; None for actor and critic of states."""
+    source = Path(folder)
+    written = json.loads((source / "policy.json").read_text())
+    if _LOSS in written:
+        return str(written[_LOSS])
+    # Exports of earlier versions do not say it: soft actor-critic was the only one.
+    with safe_open(str(source / "model.safetensors"), framework="pt") as weights:
+        return None if any(name.startswith("value_head.") for name in weights.keys()) else "sac"  # noqa: SIM118
 
 
 def save_spaces(folder: Path, both: tuple[spaces.Space, spaces.Space]) -> None:

@@ -20,6 +20,10 @@ class ActorCriticOptions:
     """`auto` takes a CNN for image leaves (uint8, or three dimensions with one side of 3 or 1 channels)."""
     distribution: Distribution = "auto"
     init_log_std: float = 0.0
+    dueling: bool = False
+    """Of a Q-network: value and advantages have a layer each."""
+    exploration_noise: float = 0.1
+    """Of a deterministic actor: standard deviation while collecting, of actions in [-1, 1]."""
     shared_critic: bool = False
     """One trunk for both heads. Recurrent policies always share it."""
     recurrent: Literal["none", "gru", "lstm"] = "none"

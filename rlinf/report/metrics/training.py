@@ -202,22 +202,38 @@ TRAIN: Mapping[str, Metric] = {
         "see sampler_logprob_gap",
     ),
     "train/actor_loss": Metric(
-        "sac: the actor's loss", "mean(alpha logp - Q)", REWARD, "falls while returns rise", INFORMS
+        "off-policy: the actor's loss",
+        "mean(alpha logp - Q), td3: mean(-Q1)",
+        REWARD,
+        "falls while returns rise",
+        INFORMS,
     ),
     "train/critic_loss": Metric(
-        "sac: the critics' loss",
-        "mean (Q - target)^2",
+        "off-policy: the critics' loss",
+        "mean (Q - target)^2 / 2, summed over the critics",
         "reward squared",
         "bounded",
         "env.normalize_rewards, a smaller lr",
     ),
+    "train/q": Metric(
+        "td3, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns", INFORMS
+    ),
     "train/alpha": Metric(
-        "sac: entropy temperature", "alpha", "", "falls to a level", "sac_target_entropy, or a fixed sac_alpha"
+        "sac, discrete_sac, crossq: entropy temperature",
+        "alpha",
+        "",
+        "falls to a level",
+        "sac_target_entropy, or a fixed sac_alpha",
+    ),
+    "train/epsilon": Metric(
+        "dqn: probability of a random action", "epsilon", SHARE, "falls to epsilon_end", "epsilon_steps"
     ),
     "train/replay_size": Metric(
-        "sac: transitions in the replay buffer", "number", COUNT, "grows to replay_capacity", INFORMS
+        "off-policy: transitions in the replay buffer", "number", COUNT, "grows to replay_capacity", INFORMS
     ),
-    "train/updates": Metric("sac: gradient updates since the start", "number", COUNT, "replay_ratio a step", INFORMS),
+    "train/updates": Metric(
+        "off-policy: gradient updates since the start", "number", COUNT, "replay_ratio a step", INFORMS
+    ),
 }
 
 SFT: Mapping[str, Metric] = {

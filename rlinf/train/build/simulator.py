@@ -15,7 +15,7 @@ from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner
 from rlinf.train.build.setup import Setup
-from rlinf.train.build.simulator_policy import make_policy
+from rlinf.train.build.simulator_policy import make_off_policy, make_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.graph import Graph
@@ -131,7 +131,7 @@ def _build_learner(
 ) -> LearnerWorker:
     import torch
 
-    make = _sac_learner if config.facts.off_policy else _actor_critic_learner
+    make = _off_policy_learner if config.facts.off_policy else _actor_critic_learner
     learner = make(config, torch.device(device), spaces, folder, info)
     return LearnerWorker(learner, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
@@ -143,20 +143,18 @@ def _actor_critic_learner(
     return torch_learner(config, device, info, policy)
 
 
-def _sac_learner(
+def _off_policy_learner(
     config: SettledConfig, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
 ) -> Learner:
-    from rlinf.learners.sac import SacLearner
+    from rlinf.learners.off_policy.learner import OffPolicyLearner
+    from rlinf.learners.off_policy.objective import Placement
 
     ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
-    return SacLearner(
-        make_policy(config, *spaces),
+    return OffPolicyLearner(
+        make_off_policy(config, *spaces),
         config.algorithm,
         config.learner.optimizer,
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
-        device=device,
-        rank=info.rank,
-        size=info.size,
-        ranks=ranks,
+        place=Placement(device, info.rank, info.size, ranks),
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from rlinf.algorithms import catalog
+from rlinf.algorithms.entries import imported
 from rlinf.config import Config
 from rlinf.config.facts import activation_dtype, is_off_policy
 from rlinf.granularity import Levels
@@ -15,6 +17,7 @@ from rlinf.streams import stream_seed
 
 if TYPE_CHECKING:
     from rlinf.models.actor_critic import ActorCriticOptions
+    from rlinf.models.off_policy.networks import OffPolicyNetworks
     from rlinf.models.vla import VlaOptions
 
 OptionsT = TypeVar("OptionsT", bound="ActorCriticOptions | VlaOptions")
@@ -38,7 +41,16 @@ def make_policy(
         torch.manual_seed(stream_seed(config.run.seed, "policy"))
         if config.policy.name == "vla":
             return _vla(config, observation_space, action_space, tokenizer)
+        if is_off_policy(config):
+            return _off_policy(config, observation_space, action_space)
         return _actor_critic(config, observation_space, action_space)
+
+
+def make_off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
+    """The same where the learner has a replay buffer."""
+    policy = make_policy(config, observation_space, action_space)
+    assert isinstance(policy, imported(catalog.off_policy(config.algorithm.loss_type).policy))
+    return cast("OffPolicyNetworks", policy)
 
 
 def require_fit(config: Config, observation_space: Any, action_space: Any) -> None:
@@ -64,6 +76,8 @@ def require_fit(config: Config, observation_space: Any, action_space: Any) -> No
             f"of {config.env.id} {has}. Take the environment, env.kwargs and env.wrappers that it was trained with, or "
             "leave policy.path out"
         )
+    if kind == "actor_critic":
+        _require_same_algorithm(config, path)
     decides = json.loads(options.read_text()).get("num_action_chunks", 1)
     if decides != chunks:
         raise PolicyError(
@@ -72,18 +86,40 @@ def require_fit(config: Config, observation_space: Any, action_space: Any) -> No
         )
 
 
-def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
-    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-    from rlinf.models.soft_actor_critic import SoftActorCritic
+def _require_same_algorithm(config: Config, path: str) -> None:
+    """A PolicyError where the exported networks are those of another algorithm."""
+    from rlinf.models.actor_critic.export import off_policy_loss
+    from rlinf.models.loading import PolicyError
 
-    off_policy, policy, levels = is_off_policy(config), config.policy, _levels(config)
-    if policy.path is not None:
-        if off_policy:
-            return SoftActorCritic.from_pretrained(policy.path)
-        return ActorCritic.from_pretrained(policy.path, levels)
-    options = _filled(ActorCriticOptions, policy, config.env, config.algorithm, hidden_sizes=tuple(policy.hidden_sizes))
-    kind = SoftActorCritic if off_policy else ActorCritic
-    return kind(observation_space, action_space, options)
+    theirs, ours = off_policy_loss(path), config.algorithm.loss_type if is_off_policy(config) else None
+    if theirs != ours:
+        trained, wanted = (f"algorithm.loss_type {name}" if name else "PPO or GRPO" for name in (theirs, ours))
+        raise PolicyError(
+            f"policy.path: the policy in {path} has the networks of {trained}, and this run those of {wanted}: take "
+            "the same algorithm, or leave policy.path out"
+        )
+
+
+def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
+    from rlinf.models.actor_critic import ActorCritic
+
+    if config.policy.path is not None:
+        return ActorCritic.from_pretrained(config.policy.path, _levels(config))
+    return ActorCritic(observation_space, action_space, _actor_critic_options(config))
+
+
+def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
+    kind: type[OffPolicyNetworks] = imported(catalog.off_policy(config.algorithm.loss_type).policy)
+    if config.policy.path is not None:
+        return kind.from_pretrained(config.policy.path)
+    return kind(observation_space, action_space, _actor_critic_options(config))
+
+
+def _actor_critic_options(config: Config) -> ActorCriticOptions:
+    from rlinf.models.actor_critic import ActorCriticOptions
+
+    sizes = tuple(config.policy.hidden_sizes)
+    return _filled(ActorCriticOptions, config.policy, config.env, config.algorithm, hidden_sizes=sizes)
 
 
 def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> ActorCriticPolicy:

@@ -199,7 +199,7 @@ def _sac(sheet: Sheet, envs: int) -> int:
             "buffer_size": "algorithm.replay_capacity",
             "learning_starts": "algorithm.replay_start",
             "batch_size": "algorithm.replay_batch_size",
-            "tau": "algorithm.sac_tau",
+            "tau": "algorithm.target_tau",
             "n_steps": "algorithm.n_step",
         }
     )

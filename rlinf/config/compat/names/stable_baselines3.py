@@ -53,14 +53,14 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     # SAC
     "buffer_size": means("algorithm.replay_capacity"),
     "learning_starts": means("algorithm.replay_start"),
-    "tau": means("algorithm.sac_tau"),
+    "tau": means("algorithm.target_tau"),
     "train_freq": means("rollout.num_steps", note=_STEPS),
     "gradient_steps": means("algorithm.replay_ratio", note="updates per environment step"),
     "action_noise": nothing("SAC explores by sampling from its policy"),
     "replay_buffer_class": _BUFFER,
     "replay_buffer_kwargs": _BUFFER,
     "optimize_memory_usage": _BUFFER,
-    "target_update_interval": nothing("the target follows at every update, by algorithm.sac_tau"),
+    "target_update_interval": means("algorithm.target_update_every"),
     "target_entropy": means("algorithm.sac_target_entropy"),
     # learn, make_vec_env, EvalCallback, Zoo
     "total_timesteps": means("run.max_steps", note=_STEPS),

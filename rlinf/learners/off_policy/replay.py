@@ -1,5 +1,6 @@
-"""Replay buffer: the newest transitions of every sub-environment, sampled uniformly, with n-step returns that stop at
-ends.
+"""Replay buffer: the newest transitions of every sub-environment, with n-step returns that stop at ends.
+
+They are sampled uniformly, or by how wrong their estimates were when they were last seen (`priorities`).
 
 Time by sub-environments [C, N, ...], as a ring over time: the successor of a transition is the next row of its
 sub-environment.
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rlinf.learners.off_policy.priorities import Priorities
 from rlinf.types import Batch, ObservationInputs
 
 _COPIED_BYTES = 64 << 20
@@ -38,6 +40,10 @@ class Transitions:
     """[M, ...] observation after the last of those steps (the final one, where the episode ended there)."""
     discounts: Tensor
     """[M] gamma^decisions, and 0 where the episode terminated: what the bootstrapped value is multiplied with."""
+    weights: Tensor | None = None
+    """[M] of their losses, where they were not drawn uniformly."""
+    places: Tensor | None = None
+    """[M] int64, on the CPU: where they lie in the buffer; likewise."""
 
     def to(self, device: torch.device) -> Transitions:
         return Transitions(
@@ -46,6 +52,8 @@ class Transitions:
             rewards=self.rewards.to(device),
             next_inputs={name: leaf.to(device) for name, leaf in self.next_inputs.items()},
             discounts=self.discounts.to(device),
+            weights=None if self.weights is None else self.weights.to(device),
+            places=self.places,
         )
 
     def split(self, count: int) -> list[Transitions]:
@@ -53,15 +61,19 @@ class Transitions:
         inputs = {name: leaf.split(count) for name, leaf in self.inputs.items()}
         following = {name: leaf.split(count) for name, leaf in self.next_inputs.items()}
         plain = zip(self.actions.split(count), self.rewards.split(count), self.discounts.split(count), strict=True)
+        weights = None if self.weights is None else self.weights.split(count)
+        places = None if self.places is None else self.places.split(count)
         return [
             Transitions(
-                inputs={name: parts[place] for name, parts in inputs.items()},
+                inputs={name: parts[piece] for name, parts in inputs.items()},
                 actions=actions,
                 rewards=rewards,
-                next_inputs={name: parts[place] for name, parts in following.items()},
+                next_inputs={name: parts[piece] for name, parts in following.items()},
                 discounts=discounts,
+                weights=None if weights is None else weights[piece],
+                places=None if places is None else places[piece],
             )
-            for place, (actions, rewards, discounts) in enumerate(plain)
+            for piece, (actions, rewards, discounts) in enumerate(plain)
         ]
 
 
@@ -69,8 +81,18 @@ class ReplayBuffer:
     """``capacity`` transitions over all sub-environments. Larger than ``memory_bytes``, its columns are files in
     ``folder``."""
 
-    def __init__(self, capacity: int, *, folder: Path | None = None, memory_bytes: int = 2 << 30) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        folder: Path | None = None,
+        memory_bytes: int = 2 << 30,
+        priority_exponent: float = 0.0,
+    ) -> None:
+        """``priority_exponent``: 0 samples uniformly."""
         self.capacity = capacity
+        self._priority_exponent = priority_exponent
+        self._priorities: Priorities | None = None
         self._folder = folder
         self._memory_bytes = memory_bytes
         self._columns: dict[str, Tensor] = {}
@@ -90,6 +112,9 @@ class ReplayBuffer:
         for timestep in range(batch.num_positions):
             for name, column in arriving.items():
                 self._columns[name][self._head] = column[:, timestep]
+            if self._priorities is not None:
+                valid = batch.mask[:, timestep].numpy()
+                self._priorities.add(self._head * len(valid) + np.arange(len(valid)), valid)
             self._head = (self._head + 1) % self._rows
             self._filled = min(self._filled + 1, self._rows)
 
@@ -99,14 +124,25 @@ class ReplayBuffer:
         *,
         gamma: float,
         n_step: int = 1,
+        priority_correction: float = 0.0,
         generator: Generator | None = None,
         rank: int = 0,
         size: int = 1,
     ) -> Transitions:
-        """``count`` transitions, each equally likely (with replacement); of them every ``size``-th from ``rank`` on."""
+        """``count`` transitions, with replacement; of them every ``size``-th from ``rank`` on.
+
+        Each is equally likely, or as likely as its priority says.
+        """
         num_envs = self._columns["rewards"].shape[1]
-        age, env_index = (drawn[rank::size] for drawn in self._draw(count, num_envs, generator))
         oldest = self._head - self._filled  # ages count from here; negative indices wrap by the modulus
+        weights = places = None
+        if self._priorities is None:
+            age, env_index = (drawn[rank::size] for drawn in self._draw(count, num_envs, generator))
+        else:
+            drawn = self._priorities.draw(count, generator)
+            weights = self._priorities.weights(drawn, len(self), priority_correction)[rank::size]
+            places = drawn[rank::size]
+            age, env_index = (places // num_envs - oldest) % self._rows, places % num_envs
         first = (oldest + age) % self._rows
         rewards = self._columns["rewards"][first, env_index].clone()
         last, discounts = first, torch.full((len(first),), gamma)
@@ -129,7 +165,15 @@ class ReplayBuffer:
             rewards=rewards,
             next_inputs=self._leaves(_NEXT, last, env_index),
             discounts=torch.where(terminated, 0.0, discounts),
+            weights=weights,
+            places=places,
         )
+
+    def prioritise(self, places: Tensor, errors: Tensor) -> None:
+        """The absolute errors [M] of the transitions at ``places`` [M], which :meth:`sample` gave. Only where they are
+        sampled by priority."""
+        assert self._priorities is not None
+        self._priorities.update(places, errors)
 
     def _draw(self, count: int, num_envs: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
         """Ages (0 is the oldest row) and sub-environments of valid transitions; invalid ones are drawn again."""
@@ -149,6 +193,8 @@ class ReplayBuffer:
     def _allocate(self, arriving: Mapping[str, Tensor]) -> None:
         num_envs = arriving["rewards"].shape[0]
         self._rows = max(1, self.capacity // num_envs)
+        if self._priority_exponent > 0:
+            self._priorities = Priorities(self._rows * num_envs, self._priority_exponent)
         sizes = {
             name: self._rows * num_envs * math.prod(c.shape[2:]) * c.element_size() for name, c in arriving.items()
         }
@@ -167,7 +213,12 @@ class ReplayBuffer:
     def save(self, folder: Path) -> None:
         """Writes the rows held, oldest first, a file per column: a buffer that is larger than memory can be saved."""
         columns = {name: (column.dtype, tuple(column.shape[1:])) for name, column in self._columns.items()}
-        torch.save({"head": self._head, "filled": self._filled, "columns": columns}, folder / "replay.pt")
+        state: dict[str, Any] = {"head": self._head, "filled": self._filled, "columns": columns}
+        if self._priorities is not None:
+            places = self._rows * self._columns["rewards"].shape[1]
+            values = torch.from_numpy(self._priorities.values(places))
+            state |= {"priorities": values, "largest_priority": self._priorities.largest}
+        torch.save(state, folder / "replay.pt")
         for name, column in self._columns.items():
             with (folder / f"replay_{name}.bin").open("wb") as file:
                 for rows in self._order().split(_rows_at_once(column)):
@@ -181,6 +232,8 @@ class ReplayBuffer:
         self._columns = {}
         self._allocate({n: torch.empty(shape[0], 1, *shape[1:], dtype=d) for n, (d, shape) in saved["columns"].items()})
         self._head, self._filled = saved["head"], saved["filled"]
+        if self._priorities is not None:
+            self._priorities.load(saved["priorities"].numpy(), saved["largest_priority"])
         for name, column in self._columns.items():
             with (folder / f"replay_{name}.bin").open("rb") as file:
                 for rows in self._order().split(_rows_at_once(column)):

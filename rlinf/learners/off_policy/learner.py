@@ -1,0 +1,176 @@
+"""The learner of every off-policy algorithm: a replay buffer, and an objective that is improved by samples of it.
+
+Of several ranks each holds the whole buffer and takes its share of the transitions of an update; gradients are
+averaged, so that all of them make the update that one rank would make.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlinf.algorithms import catalog
+from rlinf.algorithms.entries import imported
+from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
+from rlinf.learners.off_policy.random_shift import RandomShift
+from rlinf.learners.off_policy.replay import ReplayBuffer, Transitions
+from rlinf.models.off_policy.networks import OffPolicyNetworks
+from rlinf.streams import torch_generator
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+
+# Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
+_SAMPLED_TOGETHER = 8
+
+
+class OffPolicyLearner:
+    """An `interfaces.Learner` with one stage, whose objective `algorithm.loss_type` names."""
+
+    def __init__(
+        self,
+        policy: OffPolicyNetworks,
+        algorithm: AlgorithmConfig,
+        optimizer: OptimizerConfig,
+        *,
+        seed: int,
+        replay_folder: Path | None = None,
+        place: Placement | None = None,
+    ) -> None:
+        """Networks are on the device of ``place``, the buffer in host memory or on disk. Raises SpaceError for image
+        augmentation without images."""
+        self.place = place or Placement()
+        self.policy = policy.to(self.place.device).eval()
+        self.algorithm, self.seed = algorithm, seed
+        prioritised = algorithm.priority_exponent > 0
+        self.replay = ReplayBuffer(
+            algorithm.replay_capacity, folder=replay_folder, priority_exponent=algorithm.priority_exponent
+        )
+        self._together = 1 if prioritised else _SAMPLED_TOGETHER
+        self._shift = RandomShift(policy.image_axes(), algorithm.random_shift) if algorithm.random_shift else None
+        make = imported(catalog.off_policy(algorithm.loss_type).function)
+        self.objective: OffPolicyObjective[Any] = make(self.policy, algorithm, optimizer, self.place)
+        self._seen = 0
+        self._updates = 0
+        self.objective.explore(0)
+
+    def start(self, stage: str) -> None:
+        """Nothing: networks, optimisers and buffer are those of the only stage, "train"."""
+        if stage != "train":
+            raise ValueError(f"loss_type {self.algorithm.loss_type} has no stage {stage!r}")
+
+    def scale_lr(self, factor: float) -> None:
+        """Multiplies all learning rates."""
+        for part in self.objective.trained.values():
+            part.optimizer.param_groups[0]["lr"] = part.lr * factor
+
+    def refresh_reference(self) -> None:
+        """Raises ValueError: there is no reference policy here."""
+        raise self._no_reference()
+
+    def _no_reference(self) -> ValueError:
+        return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
+
+    def update(self, batch: Batch, *, step: int) -> Metrics:
+        """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
+        self.replay.add(batch)
+        self.policy.observe(batch.inputs, batch.mask)
+        self._seen += int(batch.mask.sum())
+        metrics: Metrics = {"replay_size": float(len(self.replay)), **self.objective.explore(self._seen)}
+        if self._seen < self.algorithm.replay_start:
+            return metrics
+        due = int((self._seen - self.algorithm.replay_start) * self.algorithm.replay_ratio) - self._updates
+        if due <= 0:
+            return metrics | {"updates": float(self._updates)}
+        collected: dict[str, list[Tensor]] = defaultdict(list)
+        generator = torch_generator(self.seed, self.algorithm.loss_type, step)
+        for first in range(0, due, self._together):
+            for sampled, noise in self._samples(min(self._together, due - first), generator):
+                improvement = self.objective.improve(sampled, noise, self._updates)
+                self._prioritise(sampled, improvement)
+                self._updates += 1
+                for name, value in improvement.metrics.items():
+                    collected[name].append(value)
+        local = torch.stack([torch.stack(values).mean() for values in collected.values()])
+        means = self.place.ranks.sum(local) / self.place.size
+        return metrics | dict(zip(collected, means.tolist(), strict=True)) | {"updates": float(self._updates)}
+
+    def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
+        """This rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives all."""
+        algorithm, place = self.algorithm, self.place
+        count = algorithm.replay_batch_size
+        sampled = self.replay.sample(
+            updates * count,
+            gamma=algorithm.gamma,
+            n_step=algorithm.n_step,
+            priority_correction=algorithm.priority_correction,
+            generator=generator,
+            rank=place.rank,
+            size=place.size,
+        )
+        draws = self.objective.noise_draws
+        noise = torch.randn(updates, draws, count, self.policy.noise_size if draws else 0, generator=generator)
+        if self._shift is not None:
+            sampled = self._shift(sampled, updates * count, generator, rank=place.rank, size=place.size)
+        here = noise[:, :, place.rank :: place.size].to(place.device)
+        return list(zip(sampled.to(place.device).split(count // place.size), here.unbind(), strict=True))
+
+    def _prioritise(self, sampled: Transitions, improvement: Improvement) -> None:
+        """Tells the buffer the errors of all ranks' transitions, where it samples by them."""
+        if sampled.places is not None:
+            ranks = self.place.ranks
+            self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
+
+    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+        """This rank's rows, and what the current weights say of them. There is no reference policy here."""
+        if reference:
+            raise self._no_reference()
+        rows = torch.arange(self.place.rank, batch.num_rows, self.place.size)
+        device = self.place.device
+        inputs = batch.inputs.select(rows).to(device)
+        actions, mask = batch.actions[rows].to(device), batch.mask[rows].to(device)
+        with torch.no_grad():
+            said = self.policy.evaluate(inputs, actions, mask)
+        assert said.entropy is not None
+        return rows, PolicyOutput(said.logprobs.cpu(), said.entropy.cpu())
+
+    def weight_parts(self, bucket_bytes: int) -> int:
+        """One: networks of this kind are small."""
+        return 1
+
+    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+        """On the CPU, on rank 0; nothing on the others. All are one part."""
+        named = self.policy.weights() if self.place.rank == 0 else ()
+        return WeightUpdate(version, {name: tensor.to("cpu", copy=True) for name, tensor in named})
+
+    def sleep(self, *, keep_weights: bool = False) -> Metrics:
+        """Nothing: the networks stay where they are."""
+        return {"offload_bytes": 0.0, "offload_s": 0.0}
+
+    def wake(self, *, weights_only: bool = False) -> None:
+        """Nothing has moved."""
+
+    def save(self, folder: Path) -> None:
+        """Networks, what the objective keeps beside them, and the whole buffer (rank 0 writes)."""
+        if self.place.rank == 0:
+            folder.mkdir(parents=True, exist_ok=True)
+            counts = {"seen": self._seen, "updates": self._updates}
+            state = {"policy": self.policy.state_dict(), **self.objective.state_dict(), **counts}
+            torch.save(state, folder / "learner.pt")
+            self.replay.save(folder)
+
+    def load(self, folder: Path) -> None:
+        """Continues bit for bit where :meth:`save` stopped."""
+        state = torch.load(folder / "learner.pt", map_location=self.place.device, weights_only=True)
+        self.policy.load_state_dict(state["policy"])
+        self.objective.load_state_dict(state)
+        self._seen, self._updates = state["seen"], state["updates"]
+        self.replay.load(folder)
+
+    def export(self, folder: Path) -> None:
+        """A folder that the policy's class loads (rank 0 writes)."""
+        if self.place.rank == 0:
+            self.policy.save_pretrained(str(folder))

@@ -1,0 +1,167 @@
+"""What an off-policy algorithm is to its learner: the update of some networks by one set of sampled transitions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.learners.flat import FlatParameters
+from rlinf.learners.moments import own_options
+from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.temperature import Temperature
+from rlinf.learners.ranks import ONE_RANK, Ranks
+from rlinf.models.off_policy.networks import OffPolicyNetworks
+
+PolicyT = TypeVar("PolicyT", bound=OffPolicyNetworks)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a learner's rank computes, and the ranks that share each update."""
+
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    rank: int = 0
+    size: int = 1
+    ranks: Ranks = ONE_RANK
+
+
+class Improvement(NamedTuple):
+    """What one update tells."""
+
+    metrics: dict[str, Tensor]
+    """Means over this rank's transitions."""
+    errors: Tensor
+    """[M] absolute temporal-difference errors, by which transitions may be sampled."""
+
+
+class Trained:
+    """Parameters that one optimiser moves: laid end to end, their gradients averaged over the ranks."""
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        place: Placement,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        grad_clip: float = 0.0,
+    ) -> None:
+        """``grad_clip``: the largest norm of the gradient; 0 is off."""
+        self.flat, self.lr = FlatParameters(parameters), lr
+        self._place, self._grad_clip = place, grad_clip
+        self.optimizer = torch.optim.Adam([self.flat.whole], lr=lr, betas=betas, fused=True)
+
+    def backward(self, loss: Tensor) -> None:
+        """The gradient of ``loss`` alone."""
+        self.flat.forget_gradients()
+        loss.backward()
+
+    def step(self) -> None:
+        """Moves the parameters, the same way on all ranks."""
+        self.flat.average_gradients(self._place.ranks, self._place.size)
+        if self._grad_clip > 0:
+            nn.utils.clip_grad_norm_([self.flat.whole], self._grad_clip)
+        self.optimizer.step()
+
+    def descend(self, loss: Tensor) -> None:
+        """One step of gradient descent."""
+        self.backward(loss)
+        self.step()
+
+
+class Target:
+    """A copy of some modules that follows them slowly, or is renewed from time to time."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self._online = list(modules)
+        self.modules = copy.deepcopy(nn.ModuleList(modules)).requires_grad_(False)
+        self.weights = FlatParameters(self.modules.parameters())
+
+    def follow(self, online: Sequence[FlatParameters], share: float) -> None:
+        """Moves ``share`` of the way to ``online``, the parameters in the order of the modules; buffers are copied."""
+        with torch.no_grad():
+            pieces = self.weights.whole.split([part.whole.numel() for part in online])
+            for mine, theirs in zip(pieces, online, strict=True):
+                mine.lerp_(theirs.whole, share)
+            buffers = zip(self.modules.buffers(), (b for module in self._online for b in module.buffers()), strict=True)
+            for kept, newest in buffers:
+                kept.copy_(newest)
+
+
+class OffPolicyObjective(Generic[PolicyT]):
+    """One algorithm. A subclass makes :attr:`trained` and :attr:`target`, and writes :meth:`improve`."""
+
+    noise_draws = 0
+    """Standard normal numbers [M, noise_size of the policy] that an update consumes."""
+
+    trained: dict[str, Trained]
+    target: Target | None = None
+    temperature: Temperature | None = None
+
+    def __init__(
+        self, policy: PolicyT, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+    ) -> None:
+        self.policy, self.algorithm, self.optimizer, self.place = policy, algorithm, optimizer, place
+        self.critic_lr = optimizer.critic_lr or optimizer.lr
+
+    def explore(self, seen: int) -> dict[str, float]:
+        """Sets how the policy explores after ``seen`` transitions, and returns what is worth a metric."""
+        return {}
+
+    def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
+        """The update ``number`` (from 0 on) by this rank's transitions and noise [noise_draws, M, noise_size]."""
+        raise NotImplementedError
+
+    def acts_now(self, number: int) -> bool:
+        """Whether the actor moves in update ``number``: in the last one of every ``policy_delay``."""
+        return (number + 1) % self.algorithm.policy_delay == 0
+
+    def follow(self, online: Sequence[FlatParameters], number: int) -> None:
+        """Moves the target towards ``online`` in every ``target_update_every``-th update."""
+        if self.target is not None and (number + 1) % self.algorithm.target_update_every == 0:
+            self.target.follow(online, self.algorithm.target_tau)
+
+    def regression(self, judged: Tensor, wanted: Tensor, sampled: Transitions) -> Tensor:
+        """Half the squared error (or Huber's) of estimates [critics, M] of ``wanted`` [M], summed over the critics."""
+        delta, weights = self.algorithm.huber_delta, sampled.weights
+        if delta is None and weights is None:
+            return 0.5 * (judged - wanted).square().mean(1).sum()
+        goal = wanted.expand_as(judged)
+        if delta is None:
+            losses = 0.5 * (judged - goal).square()
+        else:
+            losses = functional.huber_loss(judged, goal, reduction="none", delta=delta)
+        return (losses if weights is None else losses * weights).mean(1).sum()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimisers, targets and temperature."""
+        parts = self.trained.items()
+        state: dict[str, Any] = {f"{name}_optimizer": part.optimizer.state_dict() for name, part in parts}
+        if self.target is not None:
+            state["target"] = self.target.modules.state_dict()
+        if self.temperature is not None:
+            state["log_alpha"] = self.temperature.log.detach()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Moments come from the checkpoint, learning rates stay those of the configuration."""
+        if self.target is not None:
+            self.target.modules.load_state_dict(state["target"])
+        with own_options(*(part.optimizer for part in self.trained.values())):
+            for name, part in self.trained.items():
+                part.optimizer.load_state_dict(state[f"{name}_optimizer"])
+        if self.temperature is not None:
+            with torch.no_grad():
+                self.temperature.log.copy_(state["log_alpha"])
+
+
+def td_errors(judged: Tensor, wanted: Tensor) -> Tensor:
+    """[M] from estimates [critics, M]: the mean over the critics of the absolute errors."""
+    return (judged.detach() - wanted).abs().mean(0)

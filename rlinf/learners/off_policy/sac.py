@@ -1,0 +1,78 @@
+"""Soft actor-critic (Haarnoja et al., arXiv:1812.05905): off-policy learning with an entropy bonus."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.learners.off_policy.objective import (
+    Improvement,
+    OffPolicyObjective,
+    Placement,
+    Target,
+    Trained,
+    td_errors,
+)
+from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.temperature import Temperature
+from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
+
+
+class SacObjective(OffPolicyObjective[SoftActorCritic]):
+    """Two critics with targets, an actor that maximises the smaller one and its entropy, a temperature."""
+
+    noise_draws = 2
+
+    def __init__(
+        self, policy: SoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+    ) -> None:
+        super().__init__(policy, algorithm, optimizer, place)
+        self.target = self.make_target()
+        self._temperature = Temperature(algorithm, -float(policy.noise_size), place.device)
+        actor = [*policy.parameters_of_actor(), *self._temperature.parameters]
+        betas = self.betas()
+        self.actor = Trained(actor, optimizer.lr, place, betas=betas)
+        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place, betas=betas)
+        self.trained = {"actor": self.actor, "critic": self.critic}
+        self.temperature = self._temperature
+
+    def make_target(self) -> Target | None:
+        return Target([self.policy.critic_encoder, self.policy.critic])
+
+    def betas(self) -> tuple[float, float]:
+        """Of both optimisers."""
+        return (0.9, 0.999)
+
+    def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
+        """Critics, then actor and temperature, then targets; losses and entropy are of this rank's transitions."""
+        alpha = self._temperature.value()
+        judged, wanted = self.judged_and_wanted(sampled, noise[0], alpha)
+        critic_loss = self.regression(judged, wanted, sampled)
+        self.critic.descend(critic_loss)
+        metrics = {"critic_loss": critic_loss.detach()}
+        if self.acts_now(number):
+            metrics |= self.improve_actor(sampled, noise[1], alpha)
+        self.follow([self.critic.flat], number)
+        return Improvement({**metrics, "alpha": alpha}, td_errors(judged, wanted))
+
+    def judged_and_wanted(self, sampled: Transitions, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """Both critics' estimates [2, M], and the soft bootstrapped return [M] that they should tell."""
+        assert self.target is not None
+        with torch.no_grad():
+            actions, logprobs = self.policy.draw(sampled.next_inputs, noise)
+            encoder, critic = self.target.modules
+            following = critic(encoder(sampled.next_inputs), torch.tanh(actions)).amin(0) - alpha * logprobs
+            wanted = sampled.rewards + sampled.discounts * following
+        return self.policy.judge(sampled.inputs, sampled.actions), wanted
+
+    def improve_actor(self, sampled: Transitions, noise: Tensor, alpha: Tensor) -> dict[str, Tensor]:
+        """Actor and temperature. The critics are only judges here: their gradients are neither needed nor computed."""
+        with self.critic.flat.frozen():
+            actions, logprobs = self.policy.draw(sampled.inputs, noise)
+            loss = (alpha * logprobs - self.policy.judge(sampled.inputs, actions).amin(0)).mean()
+        entropy = -logprobs.detach().mean()
+        self.actor.backward(loss)
+        self._temperature.add_gradient(entropy, alpha)
+        self.actor.step()
+        return {"actor_loss": loss.detach(), "entropy": entropy}

@@ -1,0 +1,99 @@
+"""TD3's networks (Fujimoto et al., arXiv:1802.09477): a deterministic actor and two critics of state and action."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlinf.granularity import Granularity
+from rlinf.models.actor_critic.distributions import BoxHead
+from rlinf.models.actor_critic.encoders import ObservationEncoder
+from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.off_policy.layers import TwinCritic, body
+from rlinf.models.off_policy.networks import OffPolicyNetworks
+from rlinf.spaces import SpaceError
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class TanhHead(BoxHead):
+    """tanh of a linear layer, stretched to the bounds; exploration adds clipped Gaussian noise. Actions: [-1, 1].
+
+    While :attr:`uniform` is set, actions are drawn uniformly instead, whatever is observed: the first transitions of a
+    buffer. Its value travels with the weights.
+    """
+
+    noise_kind = "normal"
+    uniform: Tensor
+
+    def __init__(self, features: int, space: spaces.Box, exploration_noise: float) -> None:
+        super().__init__(space)
+        if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
+            raise SpaceError(f"loss_type: td3 needs finite action bounds, got {space}: bound them by a wrapper")
+        (self.noise_size,) = self.action_shape
+        self.exploration_noise = exploration_noise
+        self.mean = nn.Linear(features, self.noise_size)
+        self.register_buffer("uniform", torch.zeros((), dtype=torch.bool))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.tanh(self.mean(features))
+
+    def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
+        if bool(self.uniform):
+            return torch.erf(noise / math.sqrt(2.0))  # the distribution function of a normal number is uniform
+        return (parameters + self.exploration_noise * noise).clamp(-1.0, 1.0)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        return parameters
+
+    def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
+        if bool(self.uniform):
+            return torch.full_like(actions, -math.log(2.0))
+        scale = self.exploration_noise
+        return -0.5 * ((actions - parameters) / scale).square() - math.log(scale) - _LOG_SQRT_2PI
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        drawn = math.log(2.0) if bool(self.uniform) else math.log(self.exploration_noise) + 0.5 + _LOG_SQRT_2PI
+        return torch.full_like(parameters, drawn)
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray:
+        return self._from_unit(0.5 * (actions + 1.0))
+
+
+class DeterministicActorCritic(OffPolicyNetworks):
+    """An `interfaces.ActingPolicy` that acts by its mean and Gaussian noise; critics see actions in [-1, 1]."""
+
+    loss_type = "td3"
+    head: TanhHead
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
+    ) -> None:
+        super().__init__(observation_space, action_space, options)
+        self.actor_encoder = ObservationEncoder(observation_space, options)
+        self.critic_encoder = ObservationEncoder(observation_space, options)
+        self.actor_body = body(self.actor_encoder.out_features, options.hidden_sizes, options.activation)
+        self.head = TanhHead(options.hidden_sizes[-1], self.joint_box(), options.exploration_noise)
+        chunk = options.num_action_chunks
+        self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
+        width = self.critic_encoder.out_features + self.head.noise_size
+        self.critic = TwinCritic(width, options.hidden_sizes, options.activation)
+
+    def actor_modules(self) -> list[nn.Module]:
+        return [self.actor_encoder, self.actor_body, self.head]
+
+    def critic_modules(self) -> list[nn.Module]:
+        return [self.critic_encoder, self.critic]
+
+    def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """The actor's actions [N, A] in [-1, 1] at observations [N, ...]."""
+        return self.head(self.actor_body(self.actor_encoder(inputs)))
+
+    def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
+        """Both critics' estimates [2, N] for actions [N, A] in [-1, 1]."""
+        return self.critic(self.critic_encoder(inputs), actions)

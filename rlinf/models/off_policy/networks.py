@@ -1,0 +1,143 @@
+"""What the networks of all off-policy algorithms share: observations in, chunks of actions out, weights, export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlinf.granularity import Granularity
+from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
+from rlinf.models.actor_critic.distributions import ActionHead
+from rlinf.models.actor_critic.encoders import ImageEncoder, ObservationEncoder
+from rlinf.models.actor_critic.export import load_policy, save_policy
+from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.spaces import SpaceError
+from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
+
+
+class OffPolicyNetworks(nn.Module):
+    """An `interfaces.ActingPolicy` without a critic of states. Subclasses make their encoders and layers.
+
+    A subclass's ``head`` turns what :meth:`distribution` gives into actions.
+    """
+
+    state_size = 0
+    positions_independent = True
+    action_dtype: type[np.generic] = np.float32
+    loss_type: ClassVar[str]
+    """What is said of them in errors."""
+    action_spaces: ClassVar[type[spaces.Space]] = spaces.Box
+    """The action spaces that they are made for."""
+
+    options: ActorCriticOptions
+    granularity: Granularity
+    head: ActionHead
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
+    ) -> None:
+        """Raises SpaceError for actions of another kind, and ValueError for a recurrent policy."""
+        super().__init__()
+        if not isinstance(action_space, self.action_spaces):
+            continuous = self.action_spaces is spaces.Box
+            kind = "continuous actions (a Box)" if continuous else "discrete actions (a Discrete space)"
+            others = "dqn or discrete_sac" if continuous else "sac, td3 or crossq"
+            raise SpaceError(
+                f"loss_type: {self.loss_type} needs {kind}, got {action_space}. Choose loss_type: {others}, "
+                "adv_type: gae with loss_type: actor_critic (PPO), or adv_type: grpo"
+            )
+        if options.recurrent != "none":
+            raise ValueError(f"loss_type {self.loss_type} knows no recurrent policies")
+        self.options = options
+        self._spaces = (observation_space, action_space)
+
+    def joint_box(self) -> spaces.Box:
+        """The space of all actions of a decision."""
+        chunk, space = self.options.num_action_chunks, self._spaces[1]
+        joint = space if chunk == 1 else chunked_space(space, chunk)
+        assert isinstance(joint, spaces.Box)
+        return joint
+
+    @property
+    def noise_kind(self) -> str:
+        return self.head.noise_kind
+
+    @property
+    def noise_size(self) -> int:
+        return self.head.noise_size
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return self.head.action_shape
+
+    def encoders(self) -> list[ObservationEncoder]:
+        """All encoders, which see the same observations."""
+        return [module for module in self.children() if isinstance(module, ObservationEncoder)]
+
+    def image_axes(self) -> dict[str, tuple[int, int]]:
+        """Per image leaf, the axes of its height and width, counted from the end."""
+        encoder = self.encoders()[0]
+        parts = {name: encoder.part(name) for name in encoder.leaves}
+        return {name: part.image_axes for name, part in parts.items() if isinstance(part, ImageEncoder)}
+
+    def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Parameters [N, ...] of the actor at observations [N, ...]."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Actions [N, *action_shape]; greedy where ``noise`` is None. There is no recurrent state."""
+        parameters = self.distribution(observations)
+        return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
+
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
+        """Log-probabilities and entropy [B, T]; of a chunk, those of the actions carried out."""
+        given = ObservationInputs.of(inputs)
+        positions, executed = self.granularity, given.executed
+        chunks = (*mask.shape, positions.actions, positions.dimensions)
+        leaves = self.encoders()[0].leaves
+        parameters = self.distribution({n: given.observations[n].flatten(0, 1) for n in leaves})
+        logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).view(chunks)
+        entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
+        return PolicyOutput(
+            positions.logprobs(logprobs, executed), None if entropy is None else positions.entropy(entropy, executed)
+        )
+
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
+        """Takes the valid positions [B, T, ...] into the running statistics."""
+        if self.options.normalize_observations:
+            device = next(self.parameters()).device
+            leaves = ObservationInputs.of(inputs).observations
+            rows = {name: leaves[name][mask].to(device) for name in self.encoders()[0].leaves}
+            for encoder in self.encoders():
+                encoder.observe(rows)
+
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
+        return Costs(mask.sum(dim=1).clamp(min=1))
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name."""
+        for name, tensor in self.state_dict().items():
+            yield name, tensor.detach()
+
+    def save_pretrained(self, folder: str) -> None:
+        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        save_policy(self, folder, self._spaces, self.options, self.loss_type)
+
+    @classmethod
+    def from_pretrained(cls, folder: str) -> Self:
+        """The policy of an exported folder; see `actor_critic.export` on trusting it."""
+        observation_space, action_space, options, weights = load_policy(folder)
+        policy = cls(observation_space, action_space, options)
+        policy.load_state_dict(weights)
+        return policy
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What the environment takes for actions [N, A] of this policy; with chunks [N, K, ...]."""
+        joint, chunk = self.head.to_env(actions), self.options.num_action_chunks
+        return joint if chunk == 1 else split_chunk(joint, self._spaces[1], chunk)

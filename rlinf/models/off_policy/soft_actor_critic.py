@@ -1,0 +1,84 @@
+"""Soft actor-critic's networks: a squashed Gaussian actor and two critics of state and action.
+
+With chunks of K actions the actor decides on all of them at once, and the critics judge the whole chunk
+(Q-chunking, arXiv:2507.07969): one transition is one decision, its reward the sum over the actions carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlinf.granularity import Granularity
+from rlinf.models.actor_critic.distributions import SquashedGaussianHead
+from rlinf.models.actor_critic.encoders import ObservationEncoder
+from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.off_policy.layers import TwinCritic, body
+from rlinf.models.off_policy.networks import OffPolicyNetworks
+
+_LOG_STD_RANGE = (-20.0, 2.0)
+
+
+class StateDependentSquashedHead(SquashedGaussianHead):
+    """Mean and standard deviation both depend on the state."""
+
+    def __init__(self, features: int, space: spaces.Box) -> None:
+        super().__init__(features, space, 0.0)
+        self.mean = nn.Linear(features, 2 * self.noise_size)
+        del self.log_std
+
+    def forward(self, features: Tensor) -> Tensor:
+        mean, log_std = self.mean(features).chunk(2, dim=-1)
+        return torch.stack([mean, log_std.clamp(*_LOG_STD_RANGE)], dim=1)
+
+
+class SoftActorCritic(OffPolicyNetworks):
+    """An `interfaces.ActingPolicy` whose critics judge actions, not states. Actions are kept unsquashed.
+
+    Image observations are encoded for actor and critics separately; the critics see tanh(action), in [-1, 1].
+    """
+
+    loss_type = "sac"
+    head: StateDependentSquashedHead
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
+    ) -> None:
+        super().__init__(observation_space, action_space, options)
+        self.actor_encoder = ObservationEncoder(observation_space, options)
+        self.critic_encoder = ObservationEncoder(observation_space, options)
+        self.actor_body = self.make_body(self.actor_encoder.out_features)
+        self.head = StateDependentSquashedHead(options.hidden_sizes[-1], self.joint_box())
+        chunk = options.num_action_chunks
+        self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
+        self.critic = self.make_critic(self.critic_encoder.out_features + self.head.noise_size)
+
+    def make_body(self, inputs: int) -> nn.Module:
+        """The actor's hidden layers, [N, inputs] to [N, hidden_sizes[-1]]."""
+        return body(inputs, self.options.hidden_sizes, self.options.activation)
+
+    def make_critic(self, inputs: int) -> nn.Module:
+        """Both critics, of features and actions with ``inputs`` numbers together."""
+        return TwinCritic(inputs, self.options.hidden_sizes, self.options.activation)
+
+    def parameters_of_actor(self) -> list[nn.Parameter]:
+        return [*self.actor_encoder.parameters(), *self.actor_body.parameters(), *self.head.parameters()]
+
+    def parameters_of_critic(self) -> list[nn.Parameter]:
+        return [*self.critic_encoder.parameters(), *self.critic.parameters()]
+
+    def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Parameters [N, 2, A] of the actor at observations [N, ...]."""
+        return self.head(self.actor_body(self.actor_encoder(inputs)))
+
+    def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
+        actions, logprobs = self.head.draw(self.distribution(inputs), noise)
+        return actions, logprobs.sum(-1)
+
+    def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
+        """Both critics' estimates [2, N] for unsquashed actions [N, A]."""
+        return self.critic(self.critic_encoder(inputs), torch.tanh(actions))

@@ -1,0 +1,61 @@
+"""Fragments of transitions, for replay buffers and off-policy learners."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from rlinf.algorithms import catalog
+from rlinf.algorithms.entries import imported
+from rlinf.inputs import named_inputs
+from rlinf.models.actor_critic import ActorCriticOptions
+from rlinf.types import Batch
+
+STATE = spaces.Box(-1, 1, (3,))
+ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))
+
+
+def fragment(num_envs=2, positions=20, first=0.0, ends=(), terminates=(), invalid=()):
+    """Rewards count 0, 1, 2, ... in every sub-environment; observations hold the same number."""
+    number = first + torch.arange(positions, dtype=torch.float32).expand(num_envs, positions)
+    flags = torch.zeros(3, num_envs, positions, dtype=torch.bool)
+    flags[0, :, list(terminates)] = True
+    flags[1, :, list(ends)] = True
+    flags[2, :, list(invalid)] = True
+    return Batch(
+        inputs=named_inputs(
+            {
+                "observation": number[..., None].repeat(1, 1, 3),
+                "next_observation": number[..., None].repeat(1, 1, 3) + 1,
+            }
+        ),
+        actions=torch.zeros(num_envs, positions, 2),
+        mask=~flags[2],
+        rollout_logprobs=torch.zeros(num_envs, positions),
+        rewards=number,
+        group_ids=torch.arange(num_envs),
+        policy_version=torch.zeros(num_envs, positions, dtype=torch.int32),
+        terminated=flags[0],
+        truncated=flags[1],
+    )
+
+
+def networks(loss_type, seed=0, hidden=(16, 16), **options):
+    """Those of an algorithm, for observations of three numbers."""
+    torch.manual_seed(seed)
+    entry = catalog.off_policy(loss_type)
+    actions = spaces.Discrete(4) if entry.discrete else ARM
+    return imported(entry.policy)(STATE, actions, ActorCriticOptions(hidden_sizes=hidden, activation="relu", **options))
+
+
+def soft_actor_critic(seed=0):
+    return networks("sac", seed)
+
+
+def played(loss_type, **options):
+    """A fragment with random observations, and actions as the algorithm takes them."""
+    batch = fragment(**options)
+    count = batch.actions.shape[0]
+    actions = torch.randint(4, (count, 20)) if catalog.off_policy(loss_type).discrete else torch.randn(count, 20, 2)
+    return batch.replace(inputs=batch.inputs.map(torch.randn_like), actions=actions)
