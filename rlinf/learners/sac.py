@@ -20,6 +20,7 @@ from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
 from rlinf.learners.ranks import ONE_RANK, Ranks
 from rlinf.learners.replay import ReplayBuffer, Transitions
+from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.streams import torch_generator
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
@@ -206,6 +207,21 @@ class SacLearner:
             self._log_alpha.copy_(state["log_alpha"])
         self._seen, self._updates = state["seen"], state["updates"]
         self.replay.load(folder)
+
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Takes networks and targets of another run; optimisers and temperature if asked. The buffer stays empty."""
+        state = torch.load(folder / "learner.pt", map_location=self.device, weights_only=True)
+        require_same_weights(shapes(self.policy.state_dict()), shapes(state["policy"]))
+        self.policy.load_state_dict(state["policy"])
+        self._target.load_state_dict(state["target"])
+        if not optimizer:
+            return
+        with own_options(self._actor_optimizer, self._critic_optimizer):
+            self._actor_optimizer.load_state_dict(state["actor_optimizer"])
+            self._critic_optimizer.load_state_dict(state["critic_optimizer"])
+        if self._learns_alpha:
+            with torch.no_grad():
+                self._log_alpha.copy_(state["log_alpha"])
 
     def _state(self) -> dict[str, Any]:
         return {
