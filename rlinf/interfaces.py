@@ -186,6 +186,11 @@ class Learner(Protocol):
 
     def load(self, folder: Path) -> None: ...
 
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Begins the stage again with the weights that another run's learner saved, and its optimiser's state if asked.
+
+        Raises WeightsMismatch where they are of another network."""
+
     def export(self, folder: Path) -> None:
         """A folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
 

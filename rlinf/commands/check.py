@@ -13,6 +13,13 @@ from rlinf.errors import UserError
 
 def examine(config: Config) -> bool:
     """Prints what there is to say; whether training would fail, or learn from something wrong."""
+    from rlinf.train.run import counted
+
+    try:
+        config = counted(config)
+    except UserError as error:
+        print(Finding(True, str(error), subject="sft.data"))
+        return True
     lines: list[str] = []
     if is_text(config):
         from rlinf.commands.text_check import examine_text
@@ -24,6 +31,7 @@ def examine(config: Config) -> bool:
 
         findings = examine_env(config)
     findings += _run_directory(config)
+    findings += _source(config, lines)
     if lines:
         print("\n" + "\n".join(lines))
     for finding in findings:
@@ -43,6 +51,21 @@ def _run_directory(config: Config) -> list[Finding]:
         RunDirectory(folder).require_usable(config)
     except UserError as error:
         return [Finding(True, str(error), subject="run.dir")]
+    return []
+
+
+def _source(config: Config, lines: list[str]) -> list[Finding]:
+    """What keeps a new run from beginning with `run.init_from`; ``lines`` get what is carried over."""
+    from rlinf.train.init_from import source_of
+    from rlinf.train.run_dir import RunDirectory
+
+    if config.run.init_from is None or RunDirectory(Path(run_directory(config))).steps():
+        return []
+    try:
+        source = source_of(config)
+    except UserError as error:
+        return [Finding(True, str(error), subject="run.init_from")]
+    lines += source.lines(config) if source is not None else []
     return []
 
 

@@ -13,6 +13,7 @@ from rlinf.config import Config
 from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
 from rlinf.terminal import printable
+from rlinf.train.init_from import carried_tokenizer
 
 if TYPE_CHECKING:
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
@@ -142,7 +143,8 @@ def _start(config: Config, worker: TextEnvWorker, tasks: Sequence[int], report: 
 
 def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
     """The tokenizer of the run; None where it has to be downloaded first."""
-    path = config.policy.tokenizer.path or config.policy.path
+    carried = carried_tokenizer(config)
+    path = config.policy.tokenizer.path or config.policy.path if carried is None else str(carried)
     if path is not None:
         from rlinf.models.loading import load_tokenizer
 

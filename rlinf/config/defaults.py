@@ -13,7 +13,14 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rlinf.config.facts import compares_groups, has_files_alone, holds_fragments, is_pretrained, is_text
+from rlinf.config.facts import (
+    compares_groups,
+    has_files_alone,
+    has_warm_start,
+    holds_fragments,
+    is_pretrained,
+    is_text,
+)
 from rlinf.config.schema import Config
 
 
@@ -32,7 +39,7 @@ def _untrained_simulator_policy(config: Config) -> bool:
 
 
 def _tunes_pretrained(config: Config) -> bool:
-    return config.sft.steps > 0 and is_pretrained(config)
+    return has_warm_start(config) and is_pretrained(config)
 
 
 def _of_loss(loss_type: str, key: str, value: object) -> ConditionalDefault:

@@ -11,6 +11,7 @@ from rlinf.config.names import leaves, type_of
 EXAMPLES: Mapping[str, object] = {
     "run.name": "gsm8k",
     "run.dir": "runs/{name}_{seed:02d}",
+    "run.init_from": "runs/gsm8k@200",
     "env.id": "rlinf_envs:rlinf/Math-v0",
     "env.kwargs": {"path": "train.jsonl", "answer_format": "boxed"},
     "env.wrappers": ["FlattenObservation", {"RescaleAction": {"min_action": -1, "max_action": 1}}],
@@ -27,6 +28,7 @@ EXAMPLES: Mapping[str, object] = {
     "rollout.stop": ["</answer>"],
     "reward_model.gpus": 1,
     "sft.data": "demonstrations.jsonl",
+    "sft.epochs": 2.0,
     "sft.eval_data": "held_out.jsonl",
     "sft.expert": "rlinf_envs.sim.fetch:reach_expert",
     "sft.dataset": "datasets/tabletop",

@@ -145,6 +145,11 @@ def activation_dtype(dtype: Precision, *, on_gpu: bool) -> Literal["float32", "b
     return dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"
 
 
+def has_warm_start(config: Config) -> bool:
+    """Whether supervised training comes first, however its length is given."""
+    return config.sft.steps > 0 or config.sft.epochs is not None
+
+
 def trains_on_files_alone(config: Config) -> bool:
     """Whether a run is supervised training on `sft.data` and nothing else, so that it needs no environment."""
     return has_files_alone(config) and config.run.max_steps == 0

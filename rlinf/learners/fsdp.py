@@ -15,7 +15,13 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
 from torch import Tensor, nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+    set_state_dict,
+)
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
@@ -27,6 +33,7 @@ from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
+from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.portions import portions
@@ -217,6 +224,21 @@ class FSDPLearner(TorchLearner):
             with self._as_reference():
                 reference = {"policy": self._state()["policy"]}
                 checkpoint.load(reference, checkpoint_id=folder / "reference")
+
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Begins the stage again with the weights in ``folder``, of any PyTorch learner; Adam's moments if asked."""
+        state = self._state()
+        require_same_weights(shapes(state["policy"]), stored_shapes(folder))
+        if is_sharded(folder):
+            checkpoint.load(state if optimizer else {"policy": state["policy"]}, checkpoint_id=folder / "fsdp")
+            set_model_state_dict(self.policy, state["policy"])
+        else:
+            whole = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
+            set_model_state_dict(self.policy, whole, options=StateDictOptions(full_state_dict=True))
+        self.start(self.stage.name)
+        if optimizer:
+            with own_options(self.optimizer):
+                set_optimizer_state_dict(self.policy, self.optimizer, state["optimizer"])
 
     def export(self, folder: Path) -> None:
         """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""

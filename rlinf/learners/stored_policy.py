@@ -2,18 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed.checkpoint as checkpoint
+from torch import Tensor
+
+from rlinf.errors import UserError
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+class WeightsMismatch(UserError):
+    """A checkpoint is of another network; the message names the first weights that differ."""
 
 
 def load_policy(folder: Path, policy: Any) -> None:
     """Loads the weights that a PyTorch learner, sharded or not, saved into ``folder``; its optimiser is left out."""
-    if (folder / "fsdp").is_dir():
-        weights = policy.state_dict()
+    policy.load_state_dict(stored_weights(folder, policy.state_dict()))
+
+
+def stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
+    """The weights in ``folder``, under the names and in the shapes of ``weights``, which may be overwritten.
+
+    Raises WeightsMismatch where names or shapes differ.
+    """
+    if is_sharded(folder):
+        require_same_weights(shapes(weights), sharded_shapes(folder))
         checkpoint.load({"policy": weights}, checkpoint_id=folder / "fsdp", no_dist=True)
-    else:
-        weights = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
-    policy.load_state_dict(weights)
+        return weights
+    found: dict[str, Any] = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
+    require_same_weights(shapes(weights), shapes(found))
+    return found
+
+
+def stored_shapes(folder: Path) -> Shapes:
+    """Name -> shape of the weights that a PyTorch learner saved."""
+    if is_sharded(folder):
+        return sharded_shapes(folder)
+    found = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True, mmap=True)
+    return shapes(found["policy"])
+
+
+def is_sharded(folder: Path) -> bool:
+    """Whether a learner with `backend: fsdp` wrote it."""
+    return (folder / "fsdp").is_dir()
+
+
+def shapes(weights: Mapping[str, Any]) -> Shapes:
+    """Name -> shape."""
+    return {name: tuple(value.shape) for name, value in weights.items() if isinstance(value, Tensor)}
+
+
+def sharded_shapes(folder: Path) -> Shapes:
+    """The same of a sharded checkpoint, from its metadata alone."""
+    entries = checkpoint.FileSystemReader(folder / "fsdp").read_metadata().state_dict_metadata
+    found = {name.removeprefix("policy."): entry for name, entry in entries.items() if name.startswith("policy.")}
+    return {name: tuple(entry.size) for name, entry in found.items() if hasattr(entry, "size")}
+
+
+def require_same_weights(here: Shapes, stored: Shapes) -> None:
+    """Raises WeightsMismatch where a checkpoint's weights have other names or shapes than the policy's."""
+    differ = [
+        f"{name} is {_said(stored.get(name))} in the checkpoint and {_said(here.get(name))} here"
+        for name in sorted({*here, *stored})
+        if here.get(name) != stored.get(name)
+    ]
+    if differ:
+        more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
+        raise WeightsMismatch(
+            f"the checkpoint is of another network: {'; '.join(differ[:3])}{more}. Observations, actions, vocabulary "
+            "and the keys of policy have to be those of the run that wrote it."
+        )
+
+
+def _said(shape: tuple[int, ...] | None) -> str:
+    return "absent" if shape is None else str(list(shape))

@@ -26,6 +26,7 @@ from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
+from rlinf.learners.stored_policy import load_policy
 from rlinf.portions import portions
 from rlinf.streams import stream_seed
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
@@ -281,6 +282,15 @@ class TorchLearner(Offloadable):
         self.optimizer_steps = self.stage.place(state)
         if state["reference"] is not None and self.reference is not None:
             self.reference.load_state_dict(state["reference"])
+
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Begins the stage again with the weights in ``folder``, of any PyTorch learner; Adam's moments if asked."""
+        load_policy(folder, self.policy)
+        self.start(self.stage.name)
+        if optimizer:
+            state = torch.load(folder / "learner.pt", map_location=self.device, weights_only=True)
+            with own_options(self.optimizer):
+                self.optimizer.load_state_dict(state["optimizer"])
 
     def export(self, folder: Path) -> None:
         """A folder that the policy's own library loads (rank 0 writes)."""

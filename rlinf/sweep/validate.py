@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
+from rlinf.config.facts import has_warm_start
 from rlinf.config.problems import COMMAND_LINE
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number
@@ -43,7 +44,7 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
 def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> Config:
     """The resolved configuration of a trial; raises ConfigErrors. Trials share the warm starts that are the same."""
     config = resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
-    if config.sft.steps and config.sft.cache is None:
+    if has_warm_start(config) and config.sft.cache is None:
         config = replace(config, sft=replace(config.sft, cache=str(sweep.folder / "warm_starts")))
     return config
 

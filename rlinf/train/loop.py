@@ -14,6 +14,7 @@ from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
 from rlinf.train.graph import Graph
+from rlinf.train.init_from import Source
 from rlinf.train.prefetch import BatchPrefetcher
 from rlinf.train.progress import Progress
 from rlinf.train.quarantine import quarantine, require_finite
@@ -39,13 +40,15 @@ class Trainer:
         display: ProgressDisplay,
         after_step: Callable[[int], None] | None = None,
         callbacks: Sequence[Callback] = (),
+        source: Source | None = None,
     ) -> None:
+        """``source``: what a run without checkpoints begins with, instead of an untrained policy."""
         self.config, self.graph, self.display, self.after_step = config, graph, display, after_step
         self.callbacks = callbacks
         self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
         self.batches = BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
-        self.run = RunState(config, graph, self.batches, folder, display)
+        self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
 
     def train(self) -> Progress:

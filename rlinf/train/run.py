@@ -16,6 +16,7 @@ from rich.text import Text
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.extras import needed_extras
+from rlinf.config.facts import has_warm_start
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError, is_user_error
@@ -26,6 +27,7 @@ from rlinf.train.build.setup import Setup
 from rlinf.train.callbacks import Callback
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
+from rlinf.train.init_from import source_of
 from rlinf.train.loop import Trainer
 from rlinf.train.progress import Progress
 from rlinf.train.run_dir import RunDirectory
@@ -86,6 +88,7 @@ def run(
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
     require_extras(config)
+    config = counted(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
         return _run(config, folder, report=report, after_step=after_step, callbacks=callbacks)
 
@@ -104,11 +107,12 @@ def _run(
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
+        source = source_of(config) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         setup = Setup.of(config)
         with _resumable(folder), connect(setup.cluster) as cluster:
             graph = build_graph(setup, cluster, folder.path)
-            trainer = Trainer(config, graph, folder, display, after_step, callbacks)
+            trainer = Trainer(config, graph, folder, display, after_step, callbacks, source)
             state = trainer.train()
             finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
         display.say("")
@@ -200,9 +204,18 @@ def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     return build(setup, cluster, folder)
 
 
+def counted(config: Config) -> Config:
+    """With the length of a warm start in steps, which needs its data where it is given in epochs."""
+    if config.sft.epochs is None:
+        return config
+    from rlinf.train.build.supervised import with_counted_steps
+
+    return with_counted_steps(config)
+
+
 def run_sft(config: Config) -> RunResult:
     """The supervised warm start alone; the run directory then holds its policy."""
-    if not config.sft.steps:
+    if not has_warm_start(config):
         raise UserError("sft.steps is 0: there is nothing to train")
     run_config = dataclasses.replace(config.run, max_steps=0)
     return run(dataclasses.replace(config, run=run_config))

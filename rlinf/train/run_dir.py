@@ -26,7 +26,7 @@ from rlinf.train.run_lock import NAME as _LOCK
 from rlinf.train.run_lock import RunLock
 
 # What may differ when a run goes on: how long, how it is shown, where it runs and when it is saved.
-_MAY_CHANGE = (
+MAY_CHANGE = (
     "run.max_steps",
     "run.resume",
     "run.dir",
@@ -113,12 +113,12 @@ class RunDirectory:
         policy = self.path / "policy"
         listed = "\n  ".join(changed)
         added = f" (add to the command: {shlex.join(overrides)})" if overrides else ""
-        first = "" if policy.is_dir() else "finish this run first, and "
+        first = "" if policy.is_dir() else "finish this run, and "
         return (
             f"{self.path} holds a run with another configuration:\n  {listed}\n"
-            f"To go on with that run, take these changes back{added}. To use them, choose another run.dir; to build on "
-            f"what was learned, {first}write policy.path: {policy} there in place of the keys that describe the "
-            "network (the optimiser starts afresh)."
+            f"To go on with that run, take these changes back{added}. To use them, choose another run.dir; to build "
+            f"on what was learned, add run.init_from={shlex.quote(str(self.path))} to it. For another network "
+            f"{first}write policy.path: {policy} instead."
         )
 
     def _begin(self, config: Config) -> None:
@@ -132,7 +132,7 @@ class RunDirectory:
 
     def _require_the_same(self, config: Config, before: Config) -> None:
         """Raises :class:`RunDirectoryError` that lists what changed since the run began."""
-        changed = [line for line in diff(before, config) if not line.startswith(_MAY_CHANGE)]
+        changed = [line for line in diff(before, config) if not line.startswith(MAY_CHANGE)]
         stored = flat(before)
         keys = [line.partition(":")[0] for line in changed]
         overrides = [f"{key}={stored[key]}" for key in keys if key in stored]
@@ -141,7 +141,7 @@ class RunDirectory:
         changed += [
             f"{key}: {config.expressions[tuple(key.split('.'))][0]} has another value than it had"
             for key, digest in now.items()
-            if not key.startswith(_MAY_CHANGE) and digests.get(key, digest) != digest
+            if not key.startswith(MAY_CHANGE) and digests.get(key, digest) != digest
         ]
         if changed:
             raise RunDirectoryError(self.refusal(changed, overrides))

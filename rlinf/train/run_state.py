@@ -13,6 +13,7 @@ from rlinf.errors import UserError
 from rlinf.stopping import Stopped
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.graph import Graph
+from rlinf.train.init_from import Source
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.prefetch import BatchPrefetcher
 from rlinf.train.progress import Progress
@@ -28,8 +29,16 @@ class RunState:
     """Where a run stands. Learner and driver are saved together, so both must have come to the same place: a mark."""
 
     def __init__(
-        self, config: Config, graph: Graph, batches: BatchPrefetcher, folder: RunDirectory, display: ProgressDisplay
+        self,
+        config: Config,
+        graph: Graph,
+        batches: BatchPrefetcher,
+        folder: RunDirectory,
+        display: ProgressDisplay,
+        source: Source | None = None,
     ) -> None:
+        """``source``: what a run without checkpoints begins with."""
+        self.source = source
         self.config, self.graph, self.batches, self.folder, self.display = config, graph, batches, folder, display
         self.progress = Progress("sft" if config.sft.steps and graph.warm_start_batch else "train")
         self._began = time.perf_counter()
@@ -101,7 +110,7 @@ class RunState:
         stop.outlook = f"the same command continues from {self.where}"
 
     def resume(self) -> None:
-        """Continues from the newest whole checkpoint, bit for bit.
+        """Continues from the newest whole checkpoint, bit for bit; without any, begins with the source.
 
         Raises UserError where checkpoints are there and none of them can be used: starting again would lose the run.
         """
@@ -112,6 +121,17 @@ class RunState:
             self._restore(survey.newest)
         elif survey.damaged:
             raise self.folder.nothing_whole(survey)
+        elif self.source is not None:
+            self._begin_with(self.source)
+
+    def _begin_with(self, source: Source) -> None:
+        """Takes another run's weights, and saves them at once: from here on the other run is not needed."""
+        self.graph.learner.init_from(source.checkpoint.folder, optimizer=self.config.run.init_optimizer)
+        source.record(self.folder.path, self.config)
+        self.mark()
+        self.save()
+        for line in source.lines(self.config):
+            self.display.say(line)
 
     def _fill(self, folder: Path) -> None:
         """Writes learner, driver and reward into the folder of a checkpoint."""

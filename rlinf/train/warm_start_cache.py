@@ -45,7 +45,9 @@ class WarmStartCache:
     """The entry of one run's warm start; without `sft.cache` nothing is found and nothing kept."""
 
     def __init__(self, config: Config) -> None:
-        self.entry = Path(config.sft.cache).absolute() / digest(config) if config.sft.cache is not None else None
+        # A warm start that begins with another run's weights depends on more than the configuration says.
+        wanted = config.sft.cache if config.run.init_from is None else None
+        self.entry = Path(wanted).absolute() / digest(config) if wanted is not None else None
 
     def found(self) -> Path | None:
         """The folder that a learner loads, whole; one that is damaged is removed, and trained again."""

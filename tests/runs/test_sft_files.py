@@ -247,3 +247,19 @@ def test_check_shows_what_is_imitated(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "4 of 4 conversations of at most 2048 tokens" in output
     assert "24 conversations of" in output
     assert "|  1<eos>" in output
+
+
+def test_epochs_are_counted_in_steps_and_kept_so(tmp_path: Path) -> None:
+    data = sums(tmp_path)
+    rows = len(Path(data).read_text().splitlines())
+    made = sft_alone(tmp_path / "run", data, sft={"epochs": 0.5, "steps": 0})
+    run(loaded(made), report=False)
+    kept = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["sft"]
+    assert (kept["steps"], kept["epochs"]) == (-(-rows // 8), None)
+    run(loaded(made), report=False)  # the same file is the same run
+    made["sft"]["steps"] = 3
+    with pytest.raises(ConfigErrors, match="both say how long"):
+        loaded(made)
+    made["sft"] = {"epochs": 1}
+    with pytest.raises(ConfigErrors, match="counts passes over"):
+        loaded(made)

@@ -115,6 +115,7 @@ AT_LEAST: Mapping[str, float] = {
 }
 
 ABOVE: Mapping[str, float] = {
+    "sft.epochs": 0,
     "rollout.top_p": 0,
     "rollout.repetition_penalty": 0,
     "rollout.vllm.gpu_memory_utilization": 0,

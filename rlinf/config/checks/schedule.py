@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
+from rlinf.config.facts import has_warm_start
 
 
 def check_schedule(context: Context) -> None:
@@ -18,8 +19,14 @@ def check_schedule(context: Context) -> None:
     if any(not 0 <= beta < 1 for beta in optimizer.betas):
         message = f"learner.optimizer.betas must lie in [0, 1), not {list(optimizer.betas)}."
         context.error("learner.optimizer.betas", message, "For example: [0.9, 0.999].")
-    sft = context.config.sft
-    if not sft.steps and not steps:
+    sft, warm = context.config.sft, has_warm_start(context.config)
+    if sft.epochs is not None and sft.steps:
+        message = f"sft.epochs {sft.epochs:g} and sft.steps {sft.steps} both say how long the warm start is."
+        context.error("sft.epochs", message, "Keep one of them.", reads=("sft.steps",))
+    if sft.epochs is not None and sft.data is None:
+        message = "sft.epochs counts passes over sft.data, and there is none."
+        context.error("sft.epochs", message, "Set sft.steps instead, or sft.data.", reads=("sft.data",))
+    if not warm and not steps:
         message = "run.max_steps 0 is for a warm start alone, and there is none."
         context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.", reads=("sft.steps",))
     for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks",):
@@ -31,7 +38,7 @@ def check_schedule(context: Context) -> None:
     if sft.eval_data is not None:
         why = "is not read with sft.eval_data."
         context.unread("sft.eval_fraction", why, "Keep one of them.", reads=("sft.eval_data",))
-    if not sft.steps:
+    if not warm:
         context.unread("sft.data", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
         context.unread("sft.cache", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):

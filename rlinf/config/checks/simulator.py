@@ -7,7 +7,7 @@ import os
 from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import collects_episodes, is_off_policy, is_text
+from rlinf.config.facts import collects_episodes, has_warm_start, is_off_policy, is_text
 
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
@@ -130,7 +130,7 @@ def _check_policy(context: Context) -> None:
 
 def _check_warm_start(context: Context) -> None:
     sft = context.config.sft
-    if sft.steps == 0:
+    if not has_warm_start(context.config):
         for name in ("demonstrations", "perturbation", "dataset", *_OF_A_DATASET):
             why = "is not read while sft.steps is 0."
             context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.", reads=("sft.steps",))
@@ -177,7 +177,7 @@ def _check_off_policy(context: Context) -> None:
     if not config.policy.hidden_sizes:
         message = f"policy.hidden_sizes: loss_type: {name} needs a hidden layer at least."
         context.error("policy.hidden_sizes", message, "For example: [64, 64].", reads=reads)
-    if config.sft.steps:
+    if has_warm_start(config):
         message = f"sft.steps: loss_type: {name} learns from transitions, not from demonstrations."
         context.error("sft.steps", message, "Set it to 0, or choose adv_type: grpo.", reads=reads)
     if entry.discrete and config.env.num_action_chunks > 1:

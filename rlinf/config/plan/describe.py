@@ -11,6 +11,7 @@ from rlinf.config.facts import (
     conversation_tokens,
     decisions_per_iteration,
     gpus_per_learner,
+    has_warm_start,
     is_off_policy,
     is_text,
     needs_reference,
@@ -83,7 +84,10 @@ def _run(config: Config) -> Rows:
         ("directory", run_directory(config)),
         ("environment", f"{config.env.id} ({task})" if task else config.env.id or "none"),
         ("policy", f"{config.policy.name}: {origin}"),
-        ("steps", f"{config.run.max_steps}" + (f" after {config.sft.steps} supervised" if config.sft.steps else "")),
+        (
+            "steps",
+            f"{config.run.max_steps}" + (f" after {_length(config)} supervised" if has_warm_start(config) else ""),
+        ),
         ("seed", str(config.run.seed)),
     ]
 
@@ -92,11 +96,17 @@ def _supervised(config: Config) -> Rows:
     sft, learner = config.sft, config.learner
     return [
         ("conversations", str(sft.data)),
-        ("steps", f"{sft.steps} of {sft.batch_size} conversations of at most {sft.max_tokens} tokens"),
+        ("steps", f"{_length(config)} of {sft.batch_size} conversations of at most {sft.max_tokens} tokens"),
         ("learning rate", f"{sft.lr:g}, {sft.schedule}{_for_its_kind(config, 'sft.lr')}"),
         ("held out", sft.eval_data or (f"{sft.eval_fraction:g} of them" if sft.eval_fraction else "none")),
         ("learner", f"{learner.num_workers} x {learner.backend} ({config.cluster.backend})"),
     ]
+
+
+def _length(config: Config) -> str:
+    """Of the warm start."""
+    sft = config.sft
+    return str(sft.steps) if sft.epochs is None else f"{sft.epochs:g} epochs"
 
 
 def _processes(config: Config, cpus: int, gpus: int) -> Rows:
@@ -161,7 +171,7 @@ def _algorithm(config: Config) -> Rows:
     algorithm = config.algorithm
     optimizer = config.learner.optimizer
     teacher = config.teacher.path or config.teacher.base_url
-    simulator, warm = not is_text(config), config.sft.steps > 0
+    simulator, warm = not is_text(config), has_warm_start(config)
     rows = [
         ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),
         ("reference policy", f"kept ({algorithm.kl_penalty_type})" if needs_reference(config) else "none"),

@@ -109,6 +109,9 @@ class SftConfig:
 
     steps: int = 0
     """0 is off. Epochs of `sft.data` are steps * batch_size / rows: the run says how many at its start."""
+    epochs: float | None = None
+    """In place of `steps`: so many passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
+    The run keeps the `steps` that they come to."""
     data: str | None = None
     """Text: a JSONL, JSON or Parquet file, or a folder of them, of prompt/response pairs or chat `messages`; answers of
     the assistant are imitated to the letter, everything else is context. null: the environment's demonstrations."""

@@ -19,6 +19,13 @@ class RunConfig:
     """Training iterations (one rollout and its updates each); 0 leaves it at the warm start, as `rlinf sft` does."""
     resume: Literal["auto", "never", "must"] = "auto"
     """`auto` continues what is in the directory, `never` demands an empty one, `must` demands a checkpoint."""
+    init_from: str | None = None
+    """Another run directory, `RUN` or `RUN@STEP`, whose weights this run begins with, under settings of its own.
+
+    Carried over: the policy with its running statistics, and the tokenizer. New: step count, schedule, random streams,
+    states of environments. The network has to be the same one. A run that has begun needs the other one no more."""
+    init_optimizer: bool = False
+    """With `init_from`: carry the optimiser's state over as well, with the learning rate of this configuration."""
 
 
 @dataclass(frozen=True)

@@ -328,6 +328,17 @@ class MegatronLearner(Offloadable):
             with self._as_reference():
                 load_state(folder / "reference", self.chunks)
 
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Begins the stage again with the weights that another run of this backend saved, whatever its layout was."""
+        facts = json.loads((folder / _FACTS).read_text())
+        carried = optimizer and facts["optimizer_steps"] > 0
+        load_state(folder / "megatron", self.chunks)
+        self.start(self.stage.name)
+        if carried:
+            load_state(folder / "megatron", self.chunks, self.optimizer)
+        else:
+            self.optimizer.reload_model_params()
+
     def export(self, folder: Path) -> None:
         """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
         export_weights(self.source, self.gatherer.whole(), folder, rank=self.place.rank)

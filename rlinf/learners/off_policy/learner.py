@@ -19,6 +19,7 @@ from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.random_shift import RandomShift
 from rlinf.learners.off_policy.replay import ReplayBuffer, Transitions
+from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.streams import torch_generator
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
@@ -169,6 +170,16 @@ class OffPolicyLearner:
         self.objective.load_state_dict(state)
         self._seen, self._updates = state["seen"], state["updates"]
         self.replay.load(folder)
+
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Takes networks and targets of another run; optimisers and temperature if asked. The buffer stays empty."""
+        state = torch.load(folder / "learner.pt", map_location=self.place.device, weights_only=True)
+        require_same_weights(shapes(self.policy.state_dict()), shapes(state["policy"]))
+        self.policy.load_state_dict(state["policy"])
+        if optimizer:
+            self.objective.load_state_dict(state)
+        else:
+            self.objective.load_target(state)
 
     def export(self, folder: Path) -> None:
         """A folder that the policy's class loads (rank 0 writes)."""

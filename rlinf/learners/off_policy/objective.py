@@ -84,6 +84,10 @@ class Target:
         self.modules = copy.deepcopy(nn.ModuleList(modules)).requires_grad_(False)
         self.weights = FlatParameters(self.modules.parameters())
 
+    def copy(self) -> None:
+        """Becomes what the modules are now."""
+        self.modules.load_state_dict(nn.ModuleList(self._online).state_dict())
+
     def follow(self, online: Sequence[FlatParameters], share: float) -> None:
         """Moves ``share`` of the way to ``online``, the parameters in the order of the modules; buffers are copied."""
         with torch.no_grad():
@@ -152,14 +156,22 @@ class OffPolicyObjective(Generic[PolicyT]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Moments come from the checkpoint, learning rates stay those of the configuration."""
-        if self.target is not None:
-            self.target.modules.load_state_dict(state["target"])
+        self.load_target(state)
         with own_options(*(part.optimizer for part in self.trained.values())):
             for name, part in self.trained.items():
                 part.optimizer.load_state_dict(state[f"{name}_optimizer"])
         if self.temperature is not None:
             with torch.no_grad():
                 self.temperature.log.copy_(state["log_alpha"])
+
+    def load_target(self, state: dict[str, Any]) -> None:
+        """The targets alone; where the checkpoint has none, they become a copy of the networks as they are."""
+        if self.target is None:
+            return
+        if "target" in state:
+            self.target.modules.load_state_dict(state["target"])
+        else:
+            self.target.copy()
 
 
 def td_errors(judged: Tensor, wanted: Tensor) -> Tensor:

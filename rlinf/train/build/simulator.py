@@ -20,6 +20,7 @@ from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.graph import Graph
 from rlinf.train.imitation import Imitation
+from rlinf.train.init_from import carried_tokenizer
 from rlinf.train.preparation import OffPolicy, OnPolicy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
@@ -114,9 +115,9 @@ def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
         from rlinf.models.loading import load_tokenizer
         from rlinf.models.tokenizer import train_tokenizer
 
-        path = wanted.path or language.path
+        path = carried_tokenizer(config) or wanted.path or language.path
         if path is not None:
-            return load_tokenizer(path)
+            return load_tokenizer(str(path))
         texts = envs.instructions(_TOKENIZER_STARTS)
         if config.sft.dataset is not None:
             texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]

@@ -75,6 +75,17 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
     return SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
 
 
+def with_counted_steps(config: Config) -> Config:
+    """The same configuration with `sft.steps` in the place of `sft.epochs`. Raises UserError for unreadable data."""
+    sft = config.sft
+    if sft.epochs is None:
+        return config
+    fraction = 0.0 if sft.eval_data is not None else sft.eval_fraction
+    rows = sum(not _is_held_out(one, fraction) for one in read_conversations(str(sft.data)))
+    steps = max(1, math.ceil(sft.epochs * rows / sft.batch_size))
+    return replace(config, sft=replace(sft, steps=steps, epochs=None))
+
+
 def _is_held_out(conversation: Conversation, fraction: float) -> bool:
     """By a hash of the prompt: the same side in every run, whatever else is in the file."""
     prompt = "\0".join(message.content for message in conversation.messages if not message.imitated)

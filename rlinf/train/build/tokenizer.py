@@ -10,6 +10,7 @@ from rlinf.config import Config
 from rlinf.durable import first_folder
 from rlinf.errors import UserError
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
+from rlinf.train.init_from import carried_tokenizer
 
 
 def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
@@ -31,9 +32,12 @@ def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
 
 
 def policy_tokenizer(config: Config, texts: Callable[[], Iterable[str]]) -> Any:
-    """That of `policy.tokenizer` or of the checkpoint; where the policy has neither, one trained on ``texts``."""
-    from rlinf.models.loading import make_tokenizer
+    """That of `run.init_from`, of `policy.tokenizer` or of the checkpoint; without one, it is trained on ``texts``."""
+    from rlinf.models.loading import load_tokenizer, make_tokenizer
 
+    carried = carried_tokenizer(config)
+    if carried is not None:
+        return load_tokenizer(str(carried))
     wanted = config.policy.tokenizer
     return make_tokenizer(
         wanted.path or config.policy.path,

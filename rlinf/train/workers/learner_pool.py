@@ -75,5 +75,9 @@ class LearnerPool:
     def load(self, folder: Path) -> None:
         self.group.call(LearnerWorker.load, folder)
 
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Begins the stage again with the weights of another run's checkpoint, and its optimiser's state if asked."""
+        self.group.call(LearnerWorker.init_from, folder, optimizer=optimizer)
+
     def export(self, folder: Path) -> None:
         self.group.call(LearnerWorker.export, folder)

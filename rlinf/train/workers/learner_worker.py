@@ -67,6 +67,10 @@ class LearnerWorker(WeightSender):
         """Continues where :meth:`save` stopped."""
         self._awake().load(folder)
 
+    def init_from(self, folder: Path, *, optimizer: bool) -> None:
+        """Begins the stage again with the weights of another run's checkpoint."""
+        self._awake().init_from(folder, optimizer=optimizer)
+
     def export(self, folder: Path) -> None:
         """Writes a folder that the policy's own library loads."""
         self._awake().export(folder)

@@ -1,0 +1,98 @@
+"""``rlinf publish RUN``: the policy of a run with a model card, as a folder and, if asked, on the hub."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlinf.errors import UserError
+
+_TRAINING = ("config.yaml", "metrics.jsonl", "summary.json", "machine.json", "init_from.json")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the folder, sends it where `--push` says so, and returns the exit code."""
+    options = _parser().parse_args(list(arguments))
+    out = options.out or options.run / "publish"
+    license = write_folder(options.run, out, step=options.step, license=options.license)
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    for path in files:
+        print(f"{path.stat().st_size:>12,}  {path.relative_to(out)}")
+    print(f"{sum(path.stat().st_size for path in files):>12,}  bytes in {out}")
+    if license is None:
+        print("No licence is stated: add --license, for example --license apache-2.0.")
+    if options.push is None:
+        print("Nothing was sent. Read README.md there, then add --push OWNER/NAME.")
+        return 0
+    print(f"Sent to {push(out, options.push, private=not options.public)}")
+    return 0
+
+
+def write_folder(run: Path, out: Path, *, step: int | None = None, license: str | None = None) -> str | None:
+    """The policy, model card, curves and the records of its training in ``out``; returns the licence that is stated.
+
+    Raises UserError where there is no policy to publish, or ``out`` holds something else.
+    """
+    from rlinf.report.card import card, drawn_curves, stated_license
+    from rlinf.report.runs import read_run
+
+    record = read_run(run)
+    if out.exists() and any(out.iterdir()) and not (out / "training" / "config.yaml").is_file():
+        raise UserError(f"{out} is not empty: name another folder with --out")
+    shutil.rmtree(out, ignore_errors=True)
+    after = _policy(run, out, step, record.summary)
+    found = license or stated_license(record)
+    curves = drawn_curves(record)
+    for name, picture in curves.items():
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text(picture, encoding="utf-8")
+    (out / "README.md").write_text(card(record, step=after, license=found, curves=list(curves)), encoding="utf-8")
+    (out / "training").mkdir()
+    for name in _TRAINING:
+        if (run / name).is_file():
+            shutil.copyfile(run / name, out / "training" / name)
+    return found
+
+
+def _policy(run: Path, out: Path, step: int | None, summary: object) -> int:
+    """Copies the exported policy, or exports a checkpoint; returns the step it was trained to."""
+    if step is None and (run / "policy").is_dir() and isinstance(summary, dict):
+        shutil.copytree(run / "policy", out)
+        return int(summary["steps"])
+    from rlinf.train.export_checkpoint import export_checkpoint
+
+    return export_checkpoint(run, step, out)
+
+
+def push(folder: Path, name: str, *, private: bool) -> str:
+    """Makes the repository where it is not there, and uploads the folder; returns its address.
+
+    Raises UserError in the hub's words, for want of an account above all.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError
+
+    api = HfApi()
+    try:
+        address = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(folder_path=folder, repo_id=name, commit_message="Policy and model card")
+    except (HfHubHTTPError, LocalTokenNotFoundError, OSError, ValueError) as error:
+        raise UserError(f"--push {name}: {error}. `hf auth login` signs in; the folder is {folder}") from error
+    return str(address)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rlinf publish",
+        description="The policy of a run as a folder for the Hugging Face Hub: weights, a model card with results, "
+        "curves and settings, and the records of its training. Nothing is sent without --push.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write it (default: RUN/publish)")
+    parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the final policy")
+    parser.add_argument("--license", metavar="ID", help="as the hub names it (apache-2.0); default: the base model's")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="send it to this repository, private unless --public")
+    parser.add_argument("--public", action="store_true", help="make a new repository public")
+    return parser

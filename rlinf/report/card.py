@@ -1,0 +1,216 @@
+"""The model card of a run: what was trained, how, on what, and how well, as the Hugging Face Hub reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rlinf.json_files import read_json_file
+from rlinf.report.configuration import config_rows
+from rlinf.report.evaluations import evaluation_rows
+from rlinf.report.metrics.table import METRICS
+from rlinf.report.payload import headlines
+from rlinf.report.runs import RunRecord
+from rlinf.report.svg import curve
+
+CURVES = ("eval/accuracy", "eval/success_once", "eval/return", "reward/mean", "rollout/return", "rollout/accuracy")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+# Settings that say where and how long something ran, and nothing about the result.
+_HOW_IT_RAN = ("run.dir", "run.name", "run.resume", "logging.", "cluster.", "checkpoint.")
+
+
+def card(run: RunRecord, *, step: int, license: str | None, curves: Sequence[str]) -> str:
+    """`README.md` for the policy after ``step``. ``curves``: files beside it that show the run's course."""
+    parts = [
+        f"---\n{yaml.safe_dump(_front_matter(run, step, license), sort_keys=False, allow_unicode=True)}---",
+        f"# {run.name}",
+        _opening(run, step),
+        _results(run, step),
+        "\n".join(f"![{Path(name).stem.replace('_', ' ')}]({name})" for name in curves),
+        f"## Use\n\n```python\n{_usage(run)}\n```",
+        _training(run),
+        _limits(run, license),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def drawn_curves(run: RunRecord) -> dict[str, str]:
+    """File name -> picture, of the metrics that the run is judged by."""
+    wanted = dict.fromkeys((*headlines(run), *CURVES))
+    found = {}
+    for name in wanted:
+        column = run.series.get(name, [])
+        points = [(step, value) for step, value in zip(run.steps, column, strict=False) if value is not None]
+        if len(points) > 1:
+            steps, values = zip(*points, strict=True)
+            found[f"curves/{name.replace('/', '_')}.svg"] = curve(steps, values, name)
+    return found
+
+
+def is_text(run: RunRecord) -> bool:
+    """Whether the policy is a language model."""
+    return (run.setting("policy.name") or "causal_lm") == "causal_lm"
+
+
+def base_model(run: RunRecord) -> str | None:
+    """The hub's name of the model that training began with, where it has one."""
+    path = run.setting("policy.path")
+    return path if isinstance(path, str) and _HUB_NAME.fullmatch(path) and not Path(path).exists() else None
+
+
+def stated_license(run: RunRecord) -> str | None:
+    """The licence that the folder of the model that training began with states."""
+    path = run.setting("policy.path")
+    readme = Path(str(path)) / "README.md"
+    if path is None or not readme.is_file():
+        return None
+    text = readme.read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^license:\s*['\"]?([\w.+-]+)", text.partition("\n---")[0], re.MULTILINE)
+    return found[1] if found else None
+
+
+def _front_matter(run: RunRecord, step: int, license: str | None) -> dict[str, Any]:
+    text, base = is_text(run), base_model(run)
+    task = "text-generation" if text else "reinforcement-learning"
+    algorithm = run.setting(
+        "algorithm.loss_type" if run.setting("algorithm.loss_type") == "sac" else "algorithm.adv_type"
+    )
+    metrics = [
+        {"type": name.removeprefix("eval/"), "name": _meaning(name), "value": round(value, 6)}
+        for name, value in _rates(_metrics_at(run, step)).items()
+    ]
+    environment = _environment(run)
+    result = {
+        "task": {"type": task},
+        "dataset": {"name": environment, "type": str(run.setting("env.id") or "supervised")},
+        "metrics": metrics,
+    }
+    return {
+        "library_name": "transformers" if text else "rlinf",
+        **({"license": license} if license else {}),
+        **({"base_model": base} if base else {}),
+        "pipeline_tag": task,
+        "tags": [tag for tag in ("rlinf", "reinforcement-learning", str(algorithm)) if tag],
+        **({"model-index": [{"name": run.name, "results": [result]}]} if metrics else {}),
+    }
+
+
+def _opening(run: RunRecord, step: int) -> str:
+    kind = "A causal language model" if is_text(run) else "A policy for a simulator"
+    start = run.setting("policy.path")
+    began = f", starting from `{start}`" if start else ""
+    source = read_json_file(run.path / "init_from.json")
+    lineage = f" It continues the run `{Path(source['run']).name}` from step {source['step']}." if source else ""
+    algorithm, loss = run.setting("algorithm.adv_type"), run.setting("algorithm.loss_type")
+    rule = "soft actor-critic" if loss == "sac" else f"`{algorithm}` advantages and the loss `{loss}`"
+    return (
+        f"{kind}, trained with [rlinf](https://pypi.org/project/rlinf/) on {_environment(run)}{began}: {step} training "
+        f"iterations with {rule}.{lineage}"
+    )
+
+
+def _environment(run: RunRecord) -> str:
+    kwargs = run.setting("env.kwargs") or {}
+    task = kwargs.get("task") or (Path(str(kwargs["path"])).name if "path" in kwargs else None)
+    name = run.setting("env.id") or Path(str(run.setting("sft.data"))).name
+    return f"{name} ({task})" if task else str(name)
+
+
+def _metrics_at(run: RunRecord, step: int) -> dict[str, float]:
+    """What the run measured after ``step``; nothing where it did not evaluate then."""
+    place = run.steps.index(step) if step in run.steps else None
+    if place is None:
+        return {}
+    return {name: value for name, column in run.series.items() if (value := column[place]) is not None}
+
+
+def _rates(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in metrics.items()
+        if name.startswith("eval/") and "/ci_" not in name and not name.endswith("/n")
+    }
+
+
+def _meaning(name: str) -> str:
+    return METRICS[name].meaning if name in METRICS else name.removeprefix("eval/").replace("_", " ")
+
+
+def _results(run: RunRecord, step: int) -> str:
+    """The run's own evaluations before and after, then those of `rlinf eval`."""
+    summary = run.summary or {}
+    before, after = summary.get("initial_metrics", {}), _metrics_at(run, step)
+    rows = [f"| {_meaning(name)} (`{name}`) | {_cell(name, before)} | {_cell(name, after)} |" for name in _rates(after)]
+    parts = ["## Results"] if rows or run.evaluations else []
+    if rows:
+        size = run.setting("evaluation.size")
+        head = f"| metric | before training | after step {step} |\n|---|---|---|"
+        parts += [f"On {size} held-out tasks; 95% intervals in brackets.", "\n".join([head, *rows])]
+    saved = [
+        f"| {row['data']} | {row['metric']} | {row['value']:.4g} [{row['low']:.4g}, {row['high']:.4g}] | "
+        f"{row['tasks']:.0f} | {row['samples']} at {row['temperature']} | {row['step']} |"
+        for row in evaluation_rows(run)
+    ]
+    if saved:
+        head = "| data | metric | value | tasks | samples, temperature | step |\n|---|---|---|---|---|---|"
+        parts += ["Evaluations after training:", "\n".join([head, *saved])]
+    return "\n\n".join(parts)
+
+
+def _cell(name: str, metrics: Mapping[str, float]) -> str:
+    if name not in metrics:
+        return "-"
+    low, high = metrics.get(f"{name}/ci_low"), metrics.get(f"{name}/ci_high")
+    interval = f" [{low:.4g}, {high:.4g}]" if low is not None and high is not None else ""
+    return f"{metrics[name]:.4g}{interval}"
+
+
+def _usage(run: RunRecord) -> str:
+    if is_text(run):
+        return (
+            "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
+            'model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")\n'
+            'prompt = tokenizer("What is 17 + 28?", return_tensors="pt")\n'
+            "print(tokenizer.decode(model.generate(**prompt, max_new_tokens=64)[0]))"
+        )
+    return (
+        "import gymnasium\nimport rlinf\n\n"
+        f'policy, env = rlinf.Policy.load("."), gymnasium.make("{run.setting("env.id")}")\n'
+        "observation, _ = env.reset()\naction = policy.act(observation)"
+    )
+
+
+def _training(run: RunRecord) -> str:
+    rows = [
+        f"| `{row['key']}` | `{row['value'].replace('|', chr(92) + '|')}` |"
+        for row in config_rows(run.config)
+        if row["changed"] and not row["key"].startswith(_HOW_IT_RAN)
+    ]
+    versions = ", ".join(f"{name} {version}" for name, version in (run.machine.get("versions") or {}).items())
+    wall = (run.summary or {}).get("wall_s")
+    facts = [
+        f"- seed {run.setting('run.seed')}" + (f"; {wall:.0f} s of training" if wall else ""),
+        f"- {versions}" if versions else "",
+        f"- commit {run.machine['commit']}" if run.machine.get("commit") else "",
+        f"- weights {run.summary['params_sha256']} (sha256)" if (run.summary or {}).get("params_sha256") else "",
+    ]
+    listed = "\n".join(fact for fact in facts if fact)
+    settings = "\n".join(["| setting | value |", "|---|---|", *rows])
+    return (
+        f"## Training\n\n{listed}\n\nSettings that differ from the defaults; all of them are in "
+        "`training/config.yaml`, every step's metrics in `training/metrics.jsonl`. `rlinf train training/config.yaml "
+        f"run.dir=runs/again` trains the same.\n\n{settings}"
+    )
+
+
+def _limits(run: RunRecord, license: str | None) -> str:
+    named = f"Licence: {license}." if license else "No licence is stated: ask before you use it."
+    base = " The licence of the base model applies as well." if run.setting("policy.path") else ""
+    return (
+        f"## Limits\n\nTrained for the task above and evaluated on it alone: how it does elsewhere, and whether what "
+        f"it says is safe, was not measured. {named}{base}"
+    )

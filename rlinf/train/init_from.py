@@ -1,0 +1,160 @@
+"""`run.init_from`: a run that begins with what another one has learned, under settings of its own."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.config import Config, diff, flat
+from rlinf.config.facts import is_off_policy, run_directory
+from rlinf.config.stored import load_stored
+from rlinf.durable import write_atomically
+from rlinf.errors import UserError
+from rlinf.train.checkpoints import Checkpoint
+from rlinf.train.run_dir import MAY_CHANGE
+from rlinf.train.stored_run import stored_run
+
+RECORD = "init_from.json"
+"""In the run directory: what the run began with."""
+_KEY = "run.init_from"
+# Keys of `policy` that another run may have otherwise: what the weights mean does not depend on them.
+_NOT_THE_NETWORK = (
+    "policy.dtype",
+    "policy.attention",
+    "policy.gradient_checkpointing",
+    "policy.init_log_std",
+    "policy.lora.dropout",
+    "policy.vla.language.freeze",
+    "policy.vla.max_instruction_tokens",
+    "policy.vla.task",
+    "policy.vla.vision.freeze",
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The checkpoint that a run begins with, and the configuration of the run that wrote it."""
+
+    run: Path
+    config: Config
+    checkpoint: Checkpoint
+
+    @property
+    def name(self) -> str:
+        """`runs/a@40`."""
+        return f"{self.run}@{self.checkpoint.step}"
+
+    def changed(self, config: Config) -> list[str]:
+        """One line for each setting that is another one now, without what says where and how long a run runs."""
+        hidden = {".".join(path) for each in (self.config, config) for path in each.expressions}
+        kept_quiet = (*MAY_CHANGE, "run.name", _KEY, "run.init_optimizer")
+        lines = [line for line in diff(self.config, config) if not line.startswith(kept_quiet)]
+        return [line for line in lines if line.partition(":")[0] not in hidden]
+
+    def lines(self, config: Config) -> list[str]:
+        """What is carried over and what begins afresh, for people."""
+        carried = ["weights and running statistics of the policy"]
+        carried += ["tokenizer"] if self.tokenizer.exists() else []
+        afresh = ["step count", "learning-rate schedule", "random streams", "states of environments and algorithm"]
+        (carried if config.run.init_optimizer else afresh).append("optimiser state")
+        afresh += ["reward model"] if config.reward_model.supervision != "none" else []
+        afresh += ["replay buffer"] if is_off_policy(config) else []
+        afresh += [f"a warm start of {config.sft.steps} steps"] if config.sft.steps else []
+        changed = self.changed(config)
+        return [
+            f"begins with {self.name}",
+            f"  carried over: {', '.join(carried)}",
+            f"  new: {', '.join(afresh)}",
+            f"  other settings: {'; '.join(changed) if changed else 'none'}",
+        ]
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer of the earlier run; simulators have none."""
+        return self.run / "tokenizer"
+
+    def record(self, folder: Path, config: Config) -> None:
+        """Writes into a run directory what the run began with."""
+        found = {
+            "run": str(self.run),
+            "step": self.checkpoint.step,
+            "optimizer": config.run.init_optimizer,
+            "changed": self.changed(config),
+        }
+        write_atomically(folder / RECORD, json.dumps(found, indent=2))
+
+
+def named(config: Config) -> tuple[Path, int | None] | None:
+    """(run directory, step) of `run.init_from`; None where the run begins from nothing.
+
+    >>> from rlinf.config.schema import RunConfig
+    >>> named(Config(run=RunConfig(init_from="runs/a@40")))
+    (PosixPath('runs/a'), 40)
+    """
+    text = config.run.init_from
+    if text is None:
+        return None
+    path, at, step = text.rpartition("@")
+    if at and step.removeprefix("-").isdecimal():
+        return Path(path).expanduser(), int(step)
+    return Path(text).expanduser(), None
+
+
+def carried_tokenizer(config: Config) -> Path | None:
+    """The tokenizer that the weights of `run.init_from` were trained with."""
+    found = named(config)
+    return None if found is None or not (found[0] / "tokenizer").exists() else found[0] / "tokenizer"
+
+
+def source_of(config: Config) -> Source | None:
+    """The checkpoint of `run.init_from`, whole and of the same network; None where the run begins from nothing.
+
+    Raises:
+        UserError: there is no such run or checkpoint, or it is of another network; the message has the fix.
+    """
+    found = named(config)
+    if found is None:
+        return None
+    run, step = found
+    if run.resolve() == Path(run_directory(config)).resolve():
+        raise UserError(f"{_KEY}: {run} is this run's own directory: choose another run.dir")
+    try:
+        checkpoint = stored_run(run, step).latest()
+    except UserError as error:
+        raise UserError(f"{_KEY}: {error}") from error
+    assert checkpoint is not None
+    source = Source(run, load_stored(run / "config.yaml"), checkpoint)
+    _require_the_same_network(source, config)
+    return source
+
+
+def _require_the_same_network(source: Source, config: Config) -> None:
+    before, now = flat(source.config), flat(config)
+    keys = [key for key in dict.fromkeys([*before, *now]) if key.startswith("policy.")]
+    changed = [key for key in keys if not key.startswith(_NOT_THE_NETWORK) and before.get(key, "") != now.get(key, "")]
+    if changed:
+        listed = "\n  ".join(f"{key}: {before.get(key, '(absent)')} -> {now.get(key, '(absent)')}" for key in changed)
+        back = shlex.join(f"{key}={before[key]}" for key in changed if key in before)
+        raise UserError(
+            f"{_KEY}: {source.run} has another network than this configuration:\n  {listed}\n"
+            f"Take these changes back (add to the command: {back}). For another network around the same language model "
+            f"(a value head, adapters), take {_KEY} out and write policy.path: {source.run / 'policy'}."
+        )
+    if is_off_policy(source.config) != is_off_policy(config):
+        raise UserError(
+            f"{_KEY}: {source.run} was trained with loss_type {source.config.algorithm.loss_type}, this run with "
+            f"{config.algorithm.loss_type}: loss_type sac has networks of its own. Keep the loss."
+        )
+    backends = source.config.learner.backend, config.learner.backend
+    if len(set(backends)) == 2 and "megatron" in backends:
+        raise UserError(
+            f"{_KEY}: {source.run} was trained with learner.backend {backends[0]}, this run with {backends[1]}: write "
+            f"`rlinf export {source.run} OUT --step {source.checkpoint.step}`, then policy.path: OUT instead."
+        )
+    if len(set(backends)) == 2 and config.run.init_optimizer:
+        raise UserError(
+            f"run.init_optimizer: the optimiser state of learner.backend {backends[0]} fits that backend only: set it "
+            "to false."
+        )
