@@ -105,6 +105,29 @@ class ActorCriticPolicy(ActingPolicy, Protocol):
         """The own actions nearest to environment actions [N, K, ...]: what is learned from a demonstration."""
 
 
+class SamplerSession(Protocol):
+    """Requests that come and go while others are being answered. Close it before the sampler does anything else.
+
+    The weights may be exchanged between two calls: the next token of every open request follows the new ones.
+    """
+
+    @property
+    def open(self) -> int:
+        """Responses that are not handed out yet."""
+
+    def submit(self, requests: Sequence[SampleRequest]) -> None:
+        """Adds requests; a request_id must be unique among the open ones."""
+
+    def poll(self, max_s: float) -> list[Completion]:
+        """What has finished since the last call; returns after ``max_s`` seconds with nothing."""
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Ends these requests: their responses as far as they are, finish reason "abort"."""
+
+    def close(self) -> None:
+        """Ends all requests."""
+
+
 @runtime_checkable
 class Sampler(Protocol):
     """Generates text. One interface for transformers, vLLM in process, and a remote server."""
@@ -114,6 +137,9 @@ class Sampler(Protocol):
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         """The same completions as they finish, in any order."""
+
+    def session(self) -> SamplerSession:
+        """For conversations: a response is the same whatever else is open."""
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Between two of a stream's completions: ends these requests as far as they are, with finish reason "abort".

@@ -337,8 +337,8 @@ class SampleRequest:
     key: tuple[int, ...]
     prefix: tuple[int, ...] = ()
     group: int | None = None
-    """Conversations of several turns: all requests of a group go to the same sampler, turn after turn, since its cache
-    has what was said before. None: any sampler."""
+    """In a session all requests of a group go to the same sampler, turn after turn, since its cache has what was said
+    before. None: any sampler."""
     first_sample: int = 0
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, overload
 
 from rlinf.cluster.errors import WorkerError, WorkerRefused
 from rlinf.cluster.failure import Failure
@@ -215,6 +215,9 @@ Pending = TypeVar("Pending", bound=Handle | Stream)
 
 class Cluster(ABC):
     """Groups of workers and what they share. A context manager: leaving it, however that happens, ends everything."""
+
+    concurrent: ClassVar[bool] = True
+    """Calls run beside the caller; otherwise a call has returned when :meth:`WorkerGroup.submit_one` does."""
 
     @abstractmethod
     def spawn(

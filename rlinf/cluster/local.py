@@ -128,6 +128,8 @@ class LocalGroup(WorkerGroup):
 class LocalCluster(Cluster):
     """Workers in this process, with the same number of torch threads as they have through Ray."""
 
+    concurrent = False
+
     def __init__(self, config: ClusterConfig) -> None:
         import torch
 

@@ -26,6 +26,15 @@ class NonFiniteLogits(RunFailed):
     """A policy that gives no distribution to draw from; the message says since which step."""
 
 
+def require_finite_logits(logits: Tensor, version: int) -> None:
+    """Raises NonFiniteLogits where a row of ``logits`` [B, V], made with weights ``version``, can't be drawn from."""
+    if not bool(logits.amax(dim=-1).isfinite().all()):
+        raise NonFiniteLogits(
+            f"the policy's logits are not finite after step {version}: the update before made its weights too "
+            "large. Lower learner.optimizer.lr (or sft.lr), or set learner.optimizer.grad_clip"
+        )
+
+
 @dataclass(frozen=True)
 class Row:
     """One response to make: sample ``sample_index`` of ``request``, at most ``limit`` new tokens."""
@@ -102,11 +111,7 @@ class DecodeBatch:
             logits = self._prefill(step)
         else:
             logits = self._forward(self._tokens[: len(self.rows), step - 1 : step])
-        if not bool(logits.amax(dim=-1).isfinite().all()):
-            raise NonFiniteLogits(
-                f"the policy's logits are not finite after step {version}: the update before made its weights too "
-                "large. Lower learner.optimizer.lr (or sft.lr), or set learner.optimizer.grad_clip"
-            )
+        require_finite_logits(logits, version)
         tokens, logprobs = draw(logits, self._params, self._uniforms(step), seen=self._seen)
         live = len(self.rows)
         self._tokens[:live, step] = tokens

@@ -10,10 +10,13 @@ from transformers import PreTrainedModel
 
 from rlinf.models.weight_update import copy_weights
 from rlinf.samplers.attention import use_grouped_attention
+from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
 from rlinf.samplers.decoding import DecodeBatch, Row
+from rlinf.samplers.hf_session import HFSession
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order, limit_of
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.samplers.slots import Shapes
+from rlinf.types import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 
 
 class HFSampler:
@@ -50,6 +53,7 @@ class HFSampler:
         self._waiting: list[Row] = []
         self._batch: DecodeBatch | None = None
         self._streaming = False
+        self._shapes: Shapes | None = None
         self._home = model.device
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
@@ -75,6 +79,46 @@ class HFSampler:
                     yield from self._batch.step(self._version)
         finally:
             self._streaming, self._batch, self._waiting = False, None, []
+
+    def session(self) -> HFSession:
+        """A session, in which :meth:`load` may be called at any time.
+
+        Its responses are those of :meth:`stream` up to rounding, and do not depend on what else is open, to the last
+        bit: rows share steps of sizes that were found to round alike, or are decoded one at a time.
+
+        Raises:
+            RuntimeError: a stream or another session of this sampler is open.
+        """
+        if self._streaming:
+            raise RuntimeError("this sampler is streaming already: close that stream or session first")
+        self._streaming = True
+
+        def on_close() -> None:
+            self._streaming = False
+
+        return HFSession(
+            self._running_rows(),
+            version=lambda: self._version,
+            most=self._batch_size,
+            max_model_len=self._max_model_len,
+            on_close=on_close,
+        )
+
+    def _running_rows(self) -> RunningRows:
+        if self._shapes is None:
+            self._shapes = Shapes(self._model, max_model_len=self._max_model_len)
+        if self._shapes.invariant:
+            return SlotRows(
+                self._model,
+                self._shapes,
+                stop_ids=self._stop_ids,
+                pad_token_id=self._pad_token_id,
+                seed=self._seed,
+            )
+        return LoneRows(self._model, stop_ids=self._stop_ids, pad_token_id=self._pad_token_id, seed=self._seed)
+
+    def _stop_ids(self, params: SamplingParams) -> set[int]:
+        return set(params.stop_token_ids) | (set() if params.ignore_eos else set(self._eos_token_ids))
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
@@ -136,7 +180,7 @@ class HFSampler:
             self._model,
             rows,
             params,
-            stop_ids=set(params.stop_token_ids) | (set() if params.ignore_eos else self._eos_token_ids),
+            stop_ids=self._stop_ids(params),
             pad_token_id=self._pad_token_id,
             seed=self._seed,
         )

@@ -7,6 +7,33 @@ from collections.abc import Iterable, Sequence
 from rlinf.types import Completion, SampleRequest
 
 
+class OpenRequests:
+    """The requests of a session that are not answered yet."""
+
+    def __init__(self) -> None:
+        self._left: dict[int, int] = {}
+
+    @property
+    def ids(self) -> list[int]:
+        """Of requests with a response to come."""
+        return list(self._left)
+
+    def add(self, requests: Sequence[SampleRequest]) -> None:
+        """Raises ValueError for requests that no sampler can serve, or whose id belongs to one that is open."""
+        check_requests(requests)
+        for request in requests:
+            if request.request_id in self._left:
+                raise ValueError(f"request {request.request_id} is open: request_id must be unique among open requests")
+        self._left.update((request.request_id, request.n) for request in requests)
+
+    def close(self, completions: Iterable[Completion]) -> None:
+        """Counts responses that are handed out."""
+        for completion in completions:
+            self._left[completion.request_id] -= 1
+            if not self._left[completion.request_id]:
+                del self._left[completion.request_id]
+
+
 def check_requests(requests: Sequence[SampleRequest]) -> None:
     """Raises ValueError for requests that no sampler can serve; the message names the request."""
     seen: set[int] = set()

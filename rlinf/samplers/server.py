@@ -14,6 +14,7 @@ inside a trusted network.
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,9 +24,10 @@ from torch import Tensor
 from rlinf.config.schema.rollout import ServerConfig
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.portions import portions
-from rlinf.samplers.requests import check_requests, in_request_order, limit_of
-from rlinf.samplers.server_answers import Answer, OpenAnswers
+from rlinf.samplers.requests import in_request_order, limit_of
+from rlinf.samplers.server_answers import OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
+from rlinf.samplers.server_session import ServerSession
 from rlinf.samplers.streams import stream_key
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
@@ -66,8 +68,7 @@ class ServerSampler:
         self._version = 0
         self._pushed = False
         self._arrived: set[str] = set()
-        self._requests: dict[int, SampleRequest] = {}
-        self._answers: OpenAnswers | None = None
+        self._session: ServerSession | None = None
         served = self._served_model(config.model)
         self._model: str = served["id"]
         # The server cuts prompts and responses at its own limit, which may be the smaller one.
@@ -90,27 +91,36 @@ class ServerSampler:
             ServerError: a request failed, nothing came for ``timeout_s``, or the server has lost the weights of the
                 last :meth:`load`.
         """
-        check_requests(requests)
-        if self._answers is not None:
-            raise RuntimeError("this sampler is streaming already: exhaust or close that stream first")
-        self._check_weights()
-        reasons = {request.request_id: limit_of(request, self._max_model_len)[1] for request in requests}
-        self._requests = {request.request_id: request for request in requests}
-        self._answers = OpenAnswers(
-            self._server,
-            {request.request_id: self._body(request) for request in requests if reasons[request.request_id] is None},
-        )
+        session = self.session()
         try:
-            for request in requests:
-                reason = reasons[request.request_id]
-                if reason is not None:
-                    for sample_index in range(request.first_sample, request.first_sample + request.n):
-                        yield Completion(request.request_id, sample_index, (), (), reason, ())
-            for answer in self._answers.finished():
-                yield self._completion(answer)
+            session.submit(requests)
+            while session.open:
+                yield from session.poll(math.inf)
         finally:
-            self._answers.close()
-            self._answers, self._requests = None, {}
+            session.close()
+
+    def session(self) -> ServerSession:
+        """A session; :meth:`load` is refused until it is closed. The server's own prefix cache serves conversations.
+
+        Raises:
+            RuntimeError: a stream or another session of this sampler is open.
+            ServerError: the server has lost the weights of the last :meth:`load`.
+        """
+        if self._session is not None:
+            raise RuntimeError("this sampler is streaming already: close that stream or session first")
+        self._check_weights()
+
+        def on_close() -> None:
+            self._session = None
+
+        self._session = ServerSession(
+            OpenAnswers(self._server),
+            body=self._body,
+            version=self._version,
+            max_model_len=self._max_model_len,
+            on_close=on_close,
+        )
+        return self._session
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
@@ -122,9 +132,7 @@ class ServerSampler:
         """
         if not self._abortable:
             raise RuntimeError("this sampler was not made abortable: its responses come in one piece")
-        if self._answers is None:
-            return []
-        return [self._completion(answer) for answer in self._answers.abandon(request_ids)]
+        return [] if self._session is None else self._session.abort(request_ids)
 
     # -- weights -----------------------------------------------------------------------------------------------------
 
@@ -136,8 +144,8 @@ class ServerSampler:
             WeightUpdateError: the update does not fit the ``layout``.
             ServerError: the server has no developer endpoints or no weight receiver, or refused.
         """
-        if self._answers is not None:
-            raise RuntimeError("exhaust or close the running stream before load()")
+        if self._session is not None:
+            raise RuntimeError("exhaust or close the running stream or session before load()")
         started = time.perf_counter()
         tensors = dict(update.tensors)
         if self._layout is not None:
@@ -196,17 +204,6 @@ class ServerSampler:
             # aborting would throw away more of the responses that go on than of those that end.
             "stream_interval": 1 if self._abortable else limit,
         }
-
-    def _completion(self, answer: Answer) -> Completion:
-        request = self._requests[answer.request_id]
-        return Completion(
-            request_id=answer.request_id,
-            sample_index=request.first_sample + answer.index,
-            token_ids=tuple(answer.tokens),
-            logprobs=tuple(answer.logprobs),
-            finish_reason=answer.finish_reason or "abort",
-            policy_version=(self._version,) * len(answer.tokens),
-        )
 
     # -- what the server is ------------------------------------------------------------------------------------------
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlinf.samplers.server_http import Server, ServerError
+from rlinf.samplers.server_http import EventStream, Server, ServerError
 
 _CONCURRENT = 128
 """Requests under way at a time; a request is one prompt with all its responses, so this fills most engines."""
@@ -30,29 +31,53 @@ class Answer:
 class OpenAnswers:
     """Completion requests at a server, a connection each. Closing a connection is how its request is aborted."""
 
-    def __init__(self, server: Server, bodies: Mapping[int, Mapping[str, Any]]) -> None:
-        """``bodies`` of the requests to begin, by their ids; each asks for a stream of ``n`` responses."""
+    def __init__(self, server: Server) -> None:
         self._server = server
         self._url = f"{server.base}/completions"
-        self._streams = {name: server.events(self._url, body) for name, body in bodies.items()}
-        self._open = {(name, index): Answer(name, index) for name, body in bodies.items() for index in range(body["n"])}
+        self._streams: dict[int, EventStream] = {}
+        self._open: dict[tuple[int, int], Answer] = {}
         self._ended: deque[Answer] = deque()
         self._events: queue.SimpleQueue[tuple[int, dict[str, Any] | Exception | None]] = queue.SimpleQueue()
+        self._last_event = time.monotonic()
         self._pool = ThreadPoolExecutor(max_workers=_CONCURRENT, thread_name_prefix="answers")
-        for name in bodies:
+
+    @property
+    def open(self) -> int:
+        """Responses that are not handed out yet."""
+        return len(self._open) + len(self._ended)
+
+    def begin(self, bodies: Mapping[int, Mapping[str, Any]]) -> None:
+        """Sends requests: ``bodies`` by their ids; each asks for a stream of ``n`` responses."""
+        if not self._open:
+            self._last_event = time.monotonic()
+        for name, body in bodies.items():
+            self._streams[name] = self._server.events(self._url, body)
+            self._open.update({(name, index): Answer(name, index) for index in range(body["n"])})
             self._pool.submit(self._listen, name)
 
-    def finished(self) -> Iterator[Answer]:
-        """The responses as they end.
+    def poll(self, max_s: float) -> list[Answer]:
+        """The responses that have ended since the last call; waits for at most ``max_s`` seconds for one.
 
         Raises:
             ServerError: a request failed, or no request got a token for the server's ``timeout_s``.
         """
-        while self._open or self._ended:
-            while self._ended:
-                yield self._ended.popleft()
-            if self._open:
-                self._take(*self._next_event())
+        until = time.monotonic() + max_s
+        while self._open and not self._ended:
+            silent_s = time.monotonic() - self._last_event
+            if silent_s >= self._server.timeout_s:
+                raise ServerError(
+                    f"{self._url} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
+                    f"with {len(self._open)} responses open: the server or its engine hangs"
+                )
+            try:
+                wait_s = min(until - time.monotonic(), self._server.timeout_s - silent_s)
+                self._take(*self._events.get(timeout=max(0.0, wait_s)))
+            except queue.Empty:
+                if time.monotonic() >= until:
+                    break
+        ended = list(self._ended)
+        self._ended.clear()
+        return ended
 
     def abandon(self, request_ids: Collection[int]) -> list[Answer]:
         """Hangs up on these requests: their unfinished responses, with the tokens that have arrived.
@@ -87,17 +112,9 @@ class OpenAnswers:
         except Exception as error:
             self._events.put((name, error))
 
-    def _next_event(self) -> tuple[int, dict[str, Any] | Exception | None]:
-        try:
-            return self._events.get(timeout=self._server.timeout_s)
-        except queue.Empty:
-            raise ServerError(
-                f"{self._url} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
-                f"with {len(self._open)} responses open: the server or its engine hangs"
-            ) from None
-
     def _take(self, name: int, event: dict[str, Any] | Exception | None) -> None:
         """Records what arrived for request ``name``."""
+        self._last_event = time.monotonic()
         if name not in self._streams:
             return
         if isinstance(event, Exception):

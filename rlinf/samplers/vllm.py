@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import os
 import sys
 import time
@@ -24,8 +25,9 @@ from rlinf.config.facts import Precision, activation_dtype
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
-from rlinf.samplers.requests import check_requests, in_request_order, limit_of
+from rlinf.samplers.requests import in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
+from rlinf.samplers.vllm_session import VllmSession
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class VllmSampler:
         self._weights: WeightUpdate | None = None
         self._arrived: set[str] = set()
         self._running: dict[str, tuple[SampleRequest, int]] = {}
-        self._streaming = False
+        self._streaming = self._restarted = False
         self._asleep = False
         self._engine: LLMEngine = self._start()
 
@@ -122,29 +124,57 @@ class VllmSampler:
             RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
             EngineDiedError: the engine failed, and failed again after its restart.
         """
-        if self._streaming:
-            raise RuntimeError("this sampler is streaming already: exhaust or close that stream first")
-        check_requests(requests)
-        self._streaming = True
-        restarted = False
+        session = self.session()
         try:
-            yield from self._add(requests)
-            while self._running:
-                try:
-                    outputs = self._engine.step()
-                except Exception as error:
-                    if restarted:
-                        raise EngineDiedError(f"vLLM's engine failed again after a restart: {error}") from error
-                    restarted = True
-                    self._restart(error)
-                    continue
-                for output in outputs:
-                    if output.finished and output.request_id in self._running:
-                        yield self._completion(output.request_id, output.outputs[0])
+            session.submit(requests)
+            while session.open:
+                yield from session.poll(math.inf)
         finally:
-            if self._running:
-                self._engine.abort_request(list(self._running))
-            self._running, self._streaming = {}, False
+            session.close()
+
+    def session(self) -> VllmSession:
+        """A session, in which :meth:`load` may be called at any time.
+
+        The prefix cache keeps what conversations have said. What shares a step with a response changes its rounding.
+
+        Raises:
+            RuntimeError: a stream or another session of this sampler is open.
+        """
+        if self._streaming:
+            raise RuntimeError("this sampler is streaming already: close that stream or session first")
+        self._streaming, self._restarted = True, False
+        return VllmSession(self)
+
+    @property
+    def running(self) -> int:
+        """Responses that the engine works on."""
+        return len(self._running)
+
+    def step(self) -> list[Completion]:
+        """One step of the engine, in an open session: what it finished. The first failure restarts the engine.
+
+        Raises:
+            EngineDiedError: it failed again.
+        """
+        try:
+            outputs = self._engine.step()
+        except Exception as error:
+            if self._restarted:
+                raise EngineDiedError(f"vLLM's engine failed again after a restart: {error}") from error
+            self._restarted = True
+            self._restart(error)
+            return []
+        return [
+            self._completion(output.request_id, output.outputs[0])
+            for output in outputs
+            if output.finished and output.request_id in self._running
+        ]
+
+    def end_session(self) -> None:
+        """Drops what the engine works on."""
+        if self._running:
+            self._engine.abort_request(list(self._running))
+        self._running, self._streaming = {}, False
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
@@ -280,7 +310,7 @@ class VllmSampler:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """Hands the requests to the engine; returns completions of those that need no token."""
         done: list[Completion] = []
         for request in requests:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +62,56 @@ class Asks:
         return "go on" if response.endswith("?") else None
 
 
+class SlowTools(LinesEnv):
+    """Answers every response after a time that ``latency`` seeds; the conversations of ``faults`` break in turn 1.
+
+    ``faults`` maps a row to "hang", "raise", "exit" or "mask".
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        path: str,
+        max_turns: int,
+        latency: int = 0,
+        most_s: float = 0.0,
+        faults: Mapping[int, str] | None = None,
+    ) -> None:
+        super().__init__(num_envs, path=path, max_turns=max_turns)
+        self.latency, self.most_s, self.faults = latency, most_s, dict(faults or {})
+        self.spoken: Counter[int] = Counter()
+
+    def reset(self, **given: Any) -> Any:
+        self.spoken.clear()
+        return super().reset(**given)
+
+    def step_row(
+        self, row: int, response: str, *, cut: bool = False
+    ) -> tuple[str, float, bool, bool, dict[str, object]]:
+        self.spoken[row] += 1
+        turn = self.spoken[row]
+        time.sleep(self.most_s * random.Random(f"{self.latency} {row} {turn}").random())
+        fault = self.faults.get(row) if turn == 2 else None
+        if fault == "hang":
+            time.sleep(3600)
+        if fault == "raise":
+            raise ValueError("no such tool")
+        if fault == "exit":
+            os._exit(9)
+        reward = float(len(response) % 2 == 0)
+        info: dict[str, object] = {
+            "masked": fault == "mask",
+            "verdict": "correct" if reward else "wrong",
+            "reward/even": reward,
+        }
+        return f"{len(response) % 7} heard", reward, False, turn >= self.max_turns, info
+
+
 ID = f"{__name__}:Lines-v0"
 gymnasium.register("Lines-v0", vector_entry_point=f"{__name__}:LinesEnv")
+SLOW_TOOLS = f"{__name__}:SlowTools-v0"
+gymnasium.register("SlowTools-v0", vector_entry_point=f"{__name__}:SlowTools")
 
 
 def lines(folder: Path, count: int = 8) -> dict[str, Any]:

@@ -12,11 +12,11 @@ VOCABULARY = 48
 EOS, PAD = 1, 0
 
 
-def tiny_qwen2(*, tied: bool = True, seed: int = 0, head_dim: int = 8) -> PreTrainedModel:
+def tiny_qwen2(*, tied: bool = True, seed: int = 0, head_dim: int = 8, vocabulary: int = VOCABULARY) -> PreTrainedModel:
     """Qwen2 of 2 layers with grouped heads, its random weights enlarged until next-token choices differ clearly."""
     torch.manual_seed(seed)
     config = Qwen2Config(
-        vocab_size=VOCABULARY,
+        vocab_size=vocabulary,
         hidden_size=4 * head_dim,
         intermediate_size=64,
         num_hidden_layers=2,

@@ -57,6 +57,13 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/cut_by_length": Metric(
         "responses cut by the length limit", "cut / responses", SHARE, "below 0.2", _LONGER
     ),
+    "rollout/cut_by_conversation_length": Metric(
+        "conversations that ended because rollout.max_conversation_tokens was reached",
+        "cut / conversations",
+        SHARE,
+        "below 0.2",
+        "a larger rollout.max_conversation_tokens",
+    ),
     "rollout/cut_by_turns": Metric(
         "conversations that ended because env.max_turns was reached",
         "cut / conversations",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -12,12 +13,14 @@ from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
-from rlinf.rollouts.text.grading import Graded, Grades, Hung, Response, graded_rows
+from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.row_threads import RowThreads
 from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
 _TOKENIZER_TASKS = 2000
 """Tasks that a tokenizer is trained on: enough to meet every word of a template."""
+_WAIT_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class EnvFacts:
     """Counts worth reporting once, such as skipped rows."""
     steps_in_part: bool
     """Responses can be graded one by one; otherwise all rows step together."""
+    steps_rows: bool = False
+    """Conversations are answered side by side, each in a thread (`step_row`)."""
     response_marks: tuple[str, ...] = ()
     """Literal text that a response needs to earn its reward: prompts should ask for it."""
     instructions: Mapping[str, str] = field(default_factory=dict)
@@ -68,6 +73,7 @@ class TextEnvWorker:
         num_tasks: int = 1,
         success_key: str = "success",
         step_timeout_s: float = 0.0,
+        row_timeout_s: float = 0.0,
         start_timeout_s: float = 0.0,
     ) -> None:
         """
@@ -76,12 +82,15 @@ class TextEnvWorker:
             max_turns: after so many responses the driver ends a conversation, so the environment grades it then.
             num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
             step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
+            row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
             start_timeout_s: the same for constructors, wherever they can be interrupted.
         """
         self._env_id, self._splits = env_id, splits
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
+        self._row_timeout_s = row_timeout_s
         self._envs: dict[str, Any] = {}
+        self._threads: dict[str, RowThreads] = {}
 
     def facts(self, split: str) -> EnvFacts:
         env = self._env(split)
@@ -91,6 +100,7 @@ class TextEnvWorker:
             max_turns=int(getattr(env, "max_turns", 1)),
             notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
             steps_in_part=bool(getattr(env, "steps_in_part", False)),
+            steps_rows=hasattr(env, "step_row"),
             response_marks=tuple(getattr(env, "response_marks", ())),
             instructions=dict(getattr(env, "instructions", {})),
         )
@@ -106,7 +116,13 @@ class TextEnvWorker:
             self._envs.popitem()[1].close()
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Starts one conversation for each task id; those that ran before are over."""
+        """Starts one conversation for each task id; those that ran before are over.
+
+        An environment that a thread still hangs in is thrown away.
+        """
+        threads = self._threads.pop(split, None)
+        if threads is not None and (threads.hung or threads.open):
+            del self._envs[split]
         env = self._env(split)
         if env.num_envs != len(task_ids):
             env.resize(len(task_ids))
@@ -135,9 +151,48 @@ class TextEnvWorker:
         rows = graded_rows(result, [response.place for response in responses])
         return Grades(rows, time.perf_counter() - began)
 
-    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
-        """All of ``responses`` at once, when the last has come."""
-        given = list(responses)
+    def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Graded]:
+        """Hands ``responses`` to an environment that has ``step_row``; returns what it has said since the last call.
+
+        Waits for at most ``wait_s`` seconds for something to return.
+        """
+        if split not in self._threads:
+            self._threads[split] = RowThreads(self._env(split).step_row, timeout_s=self._row_timeout_s)
+        threads = self._threads[split]
+        threads.give(responses)
+        return threads.take(wait_s)
+
+    def replay(self, split: str, responses: Sequence[Response]) -> None:
+        """Repeats ``responses`` in conversations that were started again, each one's in their order."""
+        later: dict[int, deque[Response]] = {}
+        for response in responses:
+            later.setdefault(response.place, deque()).append(response)
+        said = self.exchange(split, [turns.popleft() for turns in later.values()], _WAIT_S)
+        while said or self._threads[split].open:
+            following = [later[graded.place].popleft() for graded in said if later[graded.place]]
+            said = self.exchange(split, following, _WAIT_S)
+
+    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+        """What is said to each of ``responses``: to those up to a pause at once, or side by side (`step_row`)."""
+        given: list[Response] = []
+        rows = hasattr(self._env(split), "step_row")
+        for response in responses:
+            if isinstance(response, Response):
+                given.append(response)
+            elif rows:
+                ready, given = given, []
+                yield from self.exchange(split, ready, response.wait_s)
+            elif response.wait_s:
+                ready, given = given, []
+                yield from self._together(split, ready)
+        if rows:
+            yield from self.exchange(split, given, 0.0)
+            while self._threads[split].open:
+                yield from self.exchange(split, (), _WAIT_S)
+        else:
+            yield from self._together(split, given)
+
+    def _together(self, split: str, given: Sequence[Response]) -> Iterator[Graded]:
         if given:
             graded = self.answer(split, given)
             if isinstance(graded, Hung):
@@ -189,5 +244,6 @@ def text_env_worker(config: Config) -> TextEnvWorker:
         success_key=config.env.success_key,
         # Elsewhere the driver watches over the worker's process, which it can end whatever it hangs in.
         step_timeout_s=config.env.step_timeout_s if config.cluster.backend == "local" else 0.0,
+        row_timeout_s=config.env.step_timeout_s,
         start_timeout_s=config.cluster.start_timeout_s,
     )

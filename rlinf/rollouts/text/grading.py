@@ -17,6 +17,13 @@ class Response(NamedTuple):
     """The length limit ended it, not the policy."""
 
 
+class Pause(NamedTuple):
+    """In a stream of responses: none has come, so that what environments have to say can be heard."""
+
+    wait_s: float
+    """How long environments may be waited for; more than 0 where no response comes before they have answered."""
+
+
 @dataclass(frozen=True)
 class Graded:
     """The environment's answer to one response."""
@@ -31,7 +38,20 @@ class Graded:
     truncated: bool = False
     """The environment ended the conversation before its natural end, at its limit of turns."""
     lost: bool = False
-    """The environment hung over the response; the rest means nothing."""
+    """The environment failed over the response; the rest means nothing."""
+    masked: bool = False
+    """The environment itself wants the conversation left out of the batch."""
+    failure: str = ""
+    """Of a lost one: "timeout" or "error"."""
+    account: str = ""
+    """What happened to a lost one, in words."""
+    seconds: float = 0.0
+    """That the environment took, where it takes conversations one by one."""
+
+    @classmethod
+    def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Graded:
+        """What there is to say of a conversation that the environment failed over."""
+        return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from rlinf.config.facts import SettledConfig
+from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.grading import Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, summary
@@ -25,6 +26,8 @@ class GroupSampler(Protocol):
     """A sampler that can end what is not needed any more."""
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
+
+    def session(self) -> SamplerSession: ...
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int

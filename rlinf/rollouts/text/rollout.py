@@ -1,12 +1,14 @@
 """Text rollouts: conversations between a policy and a verifier (or any text environment), made into a batch.
 
-One turn is: the sampler answers all open conversations, the environment reads the answers, as they come: it grades the
-first ones while the last are still being generated. A verifier ends after the first turn; an environment with tools
-answers back, and its words stand in the row under a false mask. Nothing depends on the order in which answers come.
+One turn is: the sampler responds, the environment reads the response: it grades the first ones while the last are still
+being generated. A verifier ends after the first turn; an environment with tools answers back, its words stand in the
+row under a false mask, and the conversation goes on at once, whatever the others do. Nothing depends on the order in
+which answers come.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,9 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import SettledConfig
 from rlinf.errors import UserError
-from rlinf.rollouts.text.grading import Graded, Response
+from rlinf.interfaces import SamplerSession
+from rlinf.rollouts.text.free import FreeConversations
+from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of, set_lost_apart
 from rlinf.rollouts.text.task_order import TaskOrder
@@ -34,6 +38,8 @@ class TextSampler(Protocol):
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
 
+    def session(self) -> SamplerSession: ...
+
 
 class TextEnvs(Protocol):
     """Text environments somewhere: the rows of all workers as one vector env."""
@@ -43,11 +49,11 @@ class TextEnvs(Protocol):
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
-    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
         """What is said to each of ``responses``, in any order.
 
         ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
-        the environments can do that.
+        the environments can do that; some of those to come may follow what is said to earlier ones.
         """
 
     @property
@@ -156,14 +162,35 @@ class TextRollout:
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples)
         clock.add("time/env_reset_s", began)
-        for turn in range(self.max_turns):
-            self.apply_feedback(split, rows, self._answers(rows, turn, params, key, clock), clock)
-            if all(row.done for row in rows):
-                break
-        for row in rows:
-            if not row.done:
-                row.cut("turns")
+        if self.max_turns == 1:
+            self.apply_feedback(split, rows, self._answers(rows, params, key, clock), clock)
+        else:
+            self._converse_freely(split, rows, params, key, clock)
         return Conversations(rows, {**summary(rows), **clock.spent})
+
+    def _converse_freely(
+        self, split: str, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
+    ) -> None:
+        """Conversations of several turns, each of which goes on when its own environment has answered."""
+        began = time.perf_counter()
+        session = self.sampler.session()
+        talk = FreeConversations(
+            session,
+            self.renderer,
+            rows,
+            max_turns=self.max_turns,
+            max_tokens=self.max_conversation_tokens,
+            params=params,
+            key=key,
+            generated=functools.partial(clock.count, GENERATION),
+        )
+        try:
+            for graded in self.envs.grade(split, len(rows), talk.responses()):
+                talk.hear(graded)
+        finally:
+            session.close()
+        waited = time.perf_counter() - began - clock.spent.get(GENERATION, 0.0)
+        clock.count("time/verification_s", waited)
 
     def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
         """``samples`` new conversations about each task."""
@@ -193,48 +220,21 @@ class TextRollout:
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
 
     def _answers(
-        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...], clock: Clock
+        self, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
     ) -> Iterator[Response]:
-        """Responses as the sampler finishes them."""
-        requests, takers = self._requests(rows, turn, params, key)
+        """The only responses of single-turn conversations, as the sampler finishes them."""
+        requests: list[SampleRequest] = []
+        for place, row in enumerate(rows):
+            last = requests[-1] if requests else None
+            if last is not None and last.group == row.group:
+                requests[-1] = replace(last, n=last.n + 1)
+                continue
+            name = (*key, row.task_id, 0)
+            requests.append(SampleRequest(place, row.prompt_ids, 1, params, name, group=row.group))
         for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
-            request = requests[completion.request_id]
-            place = takers[completion.request_id][completion.sample_index - request.first_sample]
-            if completion.finish_reason == "length" and request.params.max_new_tokens < params.max_new_tokens:
-                completion = replace(completion, finish_reason="conversation_length")
+            place = completion.request_id + completion.sample_index
             rows[place].append_response(completion, self.renderer)
             yield rows[place].response(place)
-
-    def _requests(
-        self, rows: Sequence[Row], turn: int, params: SamplingParams, key: tuple[int, ...]
-    ) -> tuple[list[SampleRequest], list[list[int]]]:
-        """What to ask the sampler, and the rows of each request; a group that shares its prompt is one request."""
-        requests: list[SampleRequest] = []
-        takers: list[list[int]] = []
-        for place, row in enumerate(rows):
-            if row.done:
-                continue
-            room = min(params.max_new_tokens, self.max_conversation_tokens - len(row.tokens))
-            if room < 1:
-                row.cut("conversation_length")
-                continue
-            shared = turn == 0 and takers and rows[takers[-1][0]].group == row.group
-            if shared:
-                takers[-1].append(place)
-                continue
-            takers.append([place])
-            requests.append(
-                SampleRequest(
-                    request_id=len(requests),
-                    prompt_ids=(*row.prompt_ids, *row.tokens),
-                    n=1,
-                    params=params if room == params.max_new_tokens else replace(params, max_new_tokens=room),
-                    key=(*key, row.task_id, turn),
-                    first_sample=row.sample,
-                    group=row.group if self.max_turns > 1 else None,
-                )
-            )
-        return [replace(request, n=len(group)) for request, group in zip(requests, takers, strict=True)], takers
 
     def fitting_tasks(self, start: int, count: int, round: int = 0) -> tuple[list[int], int]:
         """The first ``count`` tasks from position ``start`` on whose prompt fits, and how many did not, before them."""
@@ -285,6 +285,7 @@ def summary(rows: Sequence[Row]) -> Metrics:
         "rollout/response_length": float(lengths.mean()),
         "rollout/response_length_max": float(lengths.max()),
         "rollout/cut_by_length": sum(row.cut_by_length for row in rows) / count,
+        "rollout/cut_by_conversation_length": sum(row.finish_reason == "conversation_length" for row in rows) / count,
         "rollout/cut_by_turns": sum(row.finish_reason == "turns" for row in rows) / count,
         "rollout/tokens": float(lengths.sum()),
         **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},

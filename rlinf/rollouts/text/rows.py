@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -26,6 +26,11 @@ class Turn:
     """The role of the chat template; None where the conversation is plain text."""
     text: str
     tokens: int
+    seconds: float = 0.0
+    """From the request to the last token, or from the response to the environment's answer."""
+    reward: float = 0.0
+    """That the environment gave for a turn of the policy."""
+    reward_terms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -55,7 +60,8 @@ class Row:
     finish_reason: str = ""
     """Why the conversation ended: "stop" (the environment or the policy ended it), "length" (a response at
     `rollout.max_new_tokens`), "conversation_length" (at `rollout.max_conversation_tokens`), "turns" (at
-    `env.max_turns`), "env_timeout" (the environment hung), or what else the sampler says."""
+    `env.max_turns`), "env_timeout" (the environment hung), "env_error" (it failed), "masked" (it wants the conversation
+    left out), or what else the sampler says."""
     done: bool = False
     lost: bool = False
     """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
@@ -103,7 +109,7 @@ class Row:
         """Whether a limit on tokens ended it."""
         return self.finish_reason in ("length", "conversation_length")
 
-    def append_response(self, completion: Completion, renderer: PromptRenderer) -> None:
+    def append_response(self, completion: Completion, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
         """The policy's next turn, up to a stop text."""
         completion = renderer.until_stop(completion)
         self.tokens += completion.token_ids
@@ -112,7 +118,7 @@ class Row:
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
         self.answers.append(renderer.text(completion.token_ids))
-        self.turns.append(Turn("policy", renderer.role("policy"), self.answers[-1], len(completion.token_ids)))
+        self.turns.append(Turn("policy", renderer.role("policy"), self.answers[-1], len(completion.token_ids), seconds))
         self._turn_start = len(self.tokens) - len(completion.token_ids)
         if completion.token_ids:
             self.anchors[self._turn_start] = _state_id(
@@ -124,12 +130,15 @@ class Row:
         conversation."""
         return Response(place, self.answers[-1], self.cut_by_length)
 
-    def read(self, graded: Graded, renderer: PromptRenderer) -> None:
-        """The environment's answer to the turn that :meth:`append_response` added."""
-        if graded.lost:
-            self.lose()
+    def read(self, graded: Graded, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
+        """The environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
+        if graded.lost or graded.masked:
+            self.lose(f"env_{graded.failure}" if graded.lost else "masked")
             return
         self.facts = dict(graded.facts)
+        if self.turns:
+            terms = {n.removeprefix("reward/"): float(v) for n, v in self.facts.items() if n.startswith("reward/")}
+            self.turns[-1] = replace(self.turns[-1], reward=graded.reward, reward_terms=terms)
         if self.tokens:
             self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + graded.reward
             self._place_steps(renderer)
@@ -144,18 +153,18 @@ class Row:
         self.logprobs += [0.0] * len(added)
         self.mask += [False] * len(added)
         self.versions += [0] * len(added)
-        self.turns.append(Turn("environment", renderer.role("environment"), observation, len(added)))
+        self.turns.append(Turn("environment", renderer.role("environment"), observation, len(added), graded.seconds or seconds))
 
     def cut(self, reason: str) -> None:
         """Ends the conversation where no room is left."""
         self.finish_reason, self.done = reason, True
 
-    def lose(self) -> None:
-        """Takes the conversation out of the batch: its environment hung."""
+    def lose(self, reason: str = "env_timeout") -> None:
+        """Takes the conversation out of the batch: its environment hung, or whatever else ``reason`` says."""
         self.mask = [False] * len(self.tokens)
         self.rewards.clear()
         self.step_rewards.clear()
-        self.facts, self.finish_reason, self.done, self.lost = {}, "env_timeout", True, True
+        self.facts, self.finish_reason, self.done, self.lost = {}, reason, True, True
 
     def _place_steps(self, renderer: PromptRenderer) -> None:
         """Character offsets of the environment's steps, as positions: a step ends in the token that completes its text.

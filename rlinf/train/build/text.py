@@ -75,6 +75,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
             "failures/responses_redone": sampler.redone,
             "failures/env_workers": envs.restarts,
             "env/timeouts": envs.timeouts,
+            "env/failures": envs.errors,
         },
         notes={**train.notes, **setup.notes, **notes, **about_teacher},
     )

@@ -9,6 +9,7 @@ from rlinf.cluster import WORKER_LOST, Cluster, Stream, WorkerGroup
 from rlinf.cluster.pool import PolicyPool
 from rlinf.portions import shares
 from rlinf.samplers.requests import in_request_order
+from rlinf.train.workers.sampler_session import PoolSession
 from rlinf.types import Completion, SampleRequest
 
 
@@ -57,12 +58,13 @@ class SamplerPool(PolicyPool):
         parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
         return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
 
+    def session(self) -> PoolSession:
+        """A session with all workers."""
+        return PoolSession(self)
+
     def _split(self, requests: Sequence[SampleRequest]) -> list[Sequence[SampleRequest]]:
-        """The requests of each worker: even shares, or by group where conversations are to stay where they began."""
-        size = self.size
-        if any(request.group is None for request in requests):
-            return [requests[part] for part in shares(len(requests), size)]
-        return [[r for r in requests if r.group is not None and r.group % size == rank] for rank in range(size)]
+        """The requests of each worker."""
+        return [requests[part] for part in shares(len(requests), self.size)]
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from rlinf.cluster.weights.receiver import WeightReceiver
-from rlinf.interfaces import Sampler
+from rlinf.interfaces import Sampler, SamplerSession
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 _PORTIONS = 8
@@ -18,6 +18,26 @@ class SamplerWorker(WeightReceiver):
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
+        self._session: SamplerSession | None = None
+
+    def advance(self, requests: Sequence[SampleRequest], aborted: Collection[int], max_s: float) -> list[Completion]:
+        """A slice of a session: takes ``requests``, ends those ``aborted``, and works until one is finished.
+
+        At most ``max_s`` seconds. The first call opens the session; when nothing is left of it, it closes.
+        """
+        session = self._session = self._session or self._sampler.session()
+        session.submit(requests)
+        done = session.abort(aborted) if aborted else []
+        done += session.poll(0.0 if done else max_s)
+        if not session.open:
+            self.end_session()
+        return done
+
+    def end_session(self) -> None:
+        """Drops what is open."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
     def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
         """All completions, a few messages of those that have finished since the one before."""

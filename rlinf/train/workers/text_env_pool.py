@@ -7,7 +7,7 @@ is ended the same way, since nothing else reaches every kind of hang; it costs t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,9 +18,11 @@ from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import Graded, Grades, Hung, Response
+from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response
+from rlinf.train.workers.row_answers import RowAnswers
 
 _GATHER_S = 0.01
+_LOOK_S = 0.002
 
 
 class TextEnvPool(ResilientPool):
@@ -33,7 +35,9 @@ class TextEnvPool(ResilientPool):
         self._timeout_s = env.step_timeout_s or None
         self._failures = FailureCount(env.max_failures, group.size, env.id)
         self._failures.went_well("reset", 1)
-        self._in_part: dict[str, bool] = {}
+        self.errors = 0
+        """Responses that the environment raised an exception over."""
+        self._facts: dict[str, EnvFacts] = {}
         self._busy_s = [0.0] * group.size
         self._open: dict[int, tuple[str, list[int], list[list[Response]]]] = {}
         """Rank -> split, task ids and all responses since the last reset (by the worker's own rows): for replay."""
@@ -46,7 +50,7 @@ class TextEnvPool(ResilientPool):
 
     def facts(self, split: str) -> EnvFacts:
         facts: EnvFacts = self.group.call_one(0, "facts", split)
-        self._in_part[split] = facts.steps_in_part
+        self._facts[split] = facts
         return facts
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
@@ -70,18 +74,24 @@ class TextEnvPool(ResilientPool):
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
-    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
         """What is said to each of ``responses``, in any order.
 
         A worker that is free is given the responses that have come for it so far, while more are awaited: those that
-        come within :data:`_GATHER_S` go together. Environments that cannot step in part get all at the end.
+        come within :data:`_GATHER_S` go together. Environments that cannot step in part get all that there are when
+        nothing more comes without an answer of theirs.
         """
-        in_part = self._steps_in_part(split)
+        if self._facts_of(split).steps_rows:
+            yield from RowAnswers(self, self._slices, split, self._timeout_s).grade(responses)
+            return
+        in_part = self._facts_of(split).steps_in_part
         pending = {rank: _PendingGrades() for rank in self._open}
         for response in responses:
-            rank = next(
-                rank for rank in pending if self._slices[rank].start <= response.place < self._slices[rank].stop
-            )
+            if isinstance(response, Pause):
+                if in_part or response.wait_s:
+                    yield from self._meanwhile(pending, response.wait_s)
+                continue
+            rank = next(rank for rank in pending if response.place < self._slices[rank].stop)
             pending[rank].add(response._replace(place=response.place - self._slices[rank].start))
             if in_part:
                 for rank in [rank for rank in pending if pending[rank].due()]:
@@ -93,8 +103,23 @@ class TextEnvPool(ResilientPool):
             for rank, one in pending.items():
                 self._hand_in(rank, one)
 
-    def _steps_in_part(self, split: str) -> bool:
-        return self._in_part[split] if split in self._in_part else self.facts(split).steps_in_part
+    def _meanwhile(self, pending: Mapping[int, _PendingGrades], wait_s: float) -> Iterator[Graded]:
+        """What workers say within ``wait_s`` seconds; free ones are given what there is."""
+        until = time.monotonic() + wait_s
+        heard = False
+        while True:
+            for rank, one in pending.items():
+                if one.handle is None:
+                    self._hand_in(rank, one)
+                if one.handle is not None and (one.handle.done() or one.late(self._timeout_s)):
+                    yield from self._collect(rank, one)
+                    heard = True
+            if heard or time.monotonic() >= until:
+                return
+            time.sleep(_LOOK_S)
+
+    def _facts_of(self, split: str) -> EnvFacts:
+        return self._facts[split] if split in self._facts else self.facts(split)
 
     def _hand_in(self, rank: int, pending: _PendingGrades) -> None:
         if pending.waiting:
@@ -137,21 +162,40 @@ class TextEnvPool(ResilientPool):
 
         An environment that cannot step in part loses all of them.
         """
-        alone = len(given) > 1 and self._steps_in_part(self._open[rank][0])
+        alone = len(given) > 1 and self._facts_of(self._open[rank][0]).steps_in_part
         for response in given:
             graded: Grades | Hung = hung
             if alone:
                 graded = self._result(rank, self._submit(rank, [response]), [response], 0.0)
             if isinstance(graded, Hung):
-                self.timeouts += 1
-                self._failures.add("step", "timeouts", graded.account)
-                yield Graded(self._slices[rank].start + response.place, "", 0.0, True, lost=True)
+                place = self._slices[rank].start + response.place
+                yield self.lost(Graded.lost_row(place, "timeout", graded.account))
             else:
                 yield from self._entered(rank, [response], graded)
 
-    def _entered(self, rank: int, given: list[Response], graded: Grades) -> Iterator[Graded]:
         self._failures.went_well("step", len(given))
         self._open[rank][2].append(given)
+
+    def lost(self, graded: Graded) -> Graded:
+        """Counts a conversation that the environment failed over.
+
+        Raises:
+            EnvFailureError: that was one too many.
+        """
+        if graded.failure == "timeout":
+            self.timeouts += 1
+        else:
+            self.errors += 1
+        self._failures.add("step", f"{graded.failure}s", graded.account)
+        return graded
+
+    def remember(self, rank: int, given: list[Response]) -> None:
+        """Responses that the worker has answered: part of what is repeated after its death."""
+        self._failures.went_well("step", len(given))
+        self._open[rank][2].append(given)
+
+    def _entered(self, rank: int, given: list[Response], graded: Grades) -> Iterator[Graded]:
+        self.remember(rank, given)
         self._busy_s[rank] += graded.seconds
         start = self._slices[rank].start
         yield from (replace(row, place=start + row.place) for row in graded.rows)
@@ -160,6 +204,9 @@ class TextEnvPool(ResilientPool):
         """Starts the worker's conversations again and repeats all answers since; returns their reset."""
         split, task_ids, past = self._open[rank]
         started = self.group.call_one(rank, "reset", split, task_ids)
+        if self._facts_of(split).steps_rows and past:
+            self.group.call_one(rank, "replay", split, [response for given in past for response in given])
+            return started
         for given in past:
             self._submit(rank, given).result()
         return started
@@ -180,6 +227,10 @@ class _PendingGrades:
         if not self.waiting:
             self._since = time.monotonic()
         self.waiting.append(response)
+
+    def late(self, timeout_s: float | None) -> bool:
+        """The worker has had its time."""
+        return timeout_s is not None and time.monotonic() - self.submitted >= timeout_s
 
     def due(self) -> bool:
         """The oldest answer has waited long enough, and the worker is free."""

@@ -1,7 +1,10 @@
 """Conversations of several turns, greedy baselines and anchor states, over a real sampler and over scripted ones."""
 
+from __future__ import annotations
+
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 import text_envs
 import torch
+from letters import EOS, PAD, Letters
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config.facts import SettledConfig
@@ -16,49 +20,39 @@ from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutC
 from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Graded, Response
+from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
 
-EOS, PAD, VOCABULARY = 1, 0, 128
-
-
-class Letters:
-    """Token ids are character codes; 0 and 1 are special."""
-
-    chat_template = None
-    pad_token_id = PAD
-
-    def decode(self, tokens: list[int], *, skip_special_tokens: bool) -> str:
-        return "".join(chr(token) for token in tokens if token > 1)
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        return [ord(letter) for letter in text]
+VOCABULARY = 128
 
 
 class Echo:
     """Answers every response with its length for ``turns - 1`` times; the reward is 1 for an even length."""
 
     def __init__(self, turns: int) -> None:
-        self.turns, self.turn = turns, 0
+        self.turns = turns
+        self.turn: Counter[int] = Counter()
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         return [f"task {task}" for task in task_ids]
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
-        self.turn = 0
+        self.turn.clear()
         count = len(task_ids)
         return self.prompts(split, task_ids), {"domain": ["echo"] * count, "answer": [""] * count}
 
     busy_s = 0.0
 
-    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
-        self.turn += 1
-        for place, answer, _ in responses:
-            reward, over = float(len(answer) % 2 == 0), self.turn >= self.turns
-            yield Graded(place, str(len(answer) % 3), reward, over, {})
+    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+        for response in responses:
+            if isinstance(response, Response):
+                place, answer, _ = response
+                self.turn[place] += 1
+                reward, over = float(len(answer) % 2 == 0), self.turn[place] >= self.turns
+                yield Graded(place, str(len(answer) % 3), reward, over, {})
 
 
 class Script:
@@ -78,12 +72,38 @@ class Script:
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         yield from self.sample(requests)
 
+    def session(self) -> ScriptSession:
+        return ScriptSession(self)
+
     def load(self, update: WeightUpdate) -> Metrics:
         return {}
 
     def sleep(self) -> None: ...
 
     def wake(self) -> None: ...
+
+
+class ScriptSession:
+    """Everything is said at once."""
+
+    def __init__(self, script: Script) -> None:
+        self.script, self.done = script, list[Completion]()
+
+    @property
+    def open(self) -> int:
+        return len(self.done)
+
+    def submit(self, requests: Sequence[SampleRequest]) -> None:
+        self.done += self.script.sample(requests)
+
+    def poll(self, max_s: float) -> list[Completion]:
+        done, self.done = self.done, []
+        return done
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        return []
+
+    def close(self) -> None: ...
 
 
 def rollout(sampler: Any, envs: Any, *, turns: int, tasks: int = 5, adv_type: str = "grpo", **more: Any) -> TextRollout:
@@ -199,7 +219,7 @@ def test_the_environment_reads_which_responses_the_length_limit_ended() -> None:
     received: list[Response] = []
 
     class Hears(Echo):
-        def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+        def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
             received.extend(responses)
             return super().grade(split, count, received)
 
@@ -261,9 +281,9 @@ class Deaf(Echo):
         super().__init__(1)
         self.places = places
 
-    def grade(self, split: str, count: int, responses: Iterable[Response]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
         for graded in super().grade(split, count, responses):
-            yield Graded(graded.place, "", 0.0, True, lost=True) if graded.place in self.places else graded
+            yield Graded.lost_row(graded.place, "timeout", "") if graded.place in self.places else graded
 
 
 def test_a_lost_conversation_is_masked_and_counts_in_no_group() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rlinf.errors import UserError
 from rlinf.rollouts.text.demonstrated import Observation
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import GradedColumns, Response
+from rlinf.rollouts.text.grading import Graded, Grades, Response
 
 MODULE = "ordinary_text_envs"
 
@@ -16,10 +16,10 @@ def worker(name: str, max_turns: int = 4, **kwargs: object) -> TextEnvWorker:
     return TextEnvWorker(f"{MODULE}:{name}", {"train": kwargs, "eval": kwargs}, max_turns=max_turns, num_tasks=50)
 
 
-def answered(env: TextEnvWorker, *said: str | None) -> GradedColumns:
+def answered(env: TextEnvWorker, *said: str | None) -> list[Graded]:
     graded = env.answer("train", [Response(i, text, False) for i, text in enumerate(said) if text is not None])
-    assert isinstance(graded, GradedColumns)
-    return graded
+    assert isinstance(graded, Grades)
+    return graded.rows
 
 
 @pytest.mark.parametrize("name", ["Countdown", "Countdown-v0"])
@@ -32,20 +32,20 @@ def test_each_conversation_has_a_state_of_its_own(name: str) -> None:
     assert list(prompts) == ["count down from 2", "count down from 1", "count down from 2"]
     assert infos["answer"] == ["0", "0", "0"]
     first = answered(env, "1", None, "7")
-    assert (first.observations, first.rewards, first.terminated) == (["right", "wrong"], [1.0, 0.0], [False, False])
+    assert [(row.observation, row.reward, row.ended) for row in first] == [("right", 1.0, False), ("wrong", 0.0, False)]
     second = answered(env, "0", "0", "3")
-    assert (second.rewards, second.terminated) == ([1.0, 1.0, 0.0], [True, True, True])
+    assert [(row.reward, row.ended) for row in second] == [(1.0, True), (1.0, True), (0.0, True)]
     # The return of the whole conversation decides, where the info says nothing of success.
-    assert second.infos["verdict"] == ["correct", "correct", "wrong"]
-    assert second.infos["reward/right"] == [1.0, 1.0, 0.0]
+    assert [row.facts["verdict"] for row in second] == ["correct", "correct", "wrong"]
+    assert [row.facts["reward/right"] for row in second] == [1.0, 1.0, 0.0]
 
 
 def test_a_conversation_at_its_limit_of_turns_is_truncated() -> None:
     env = worker("Numbered", max_turns=2)
     env.reset("train", [2])
-    assert answered(env, "x").truncated == [False]
-    last = answered(env, "x")
-    assert (last.truncated, last.terminated, last.infos["verdict"]) == ([True], [False], ["wrong"])
+    assert not answered(env, "x")[0].truncated
+    [last] = answered(env, "x")
+    assert (last.truncated, last.facts["verdict"]) == (True, "wrong")
 
 
 def test_tasks_are_seeds_and_evaluation_has_others() -> None:
@@ -67,8 +67,8 @@ def test_the_expert_is_played_to_the_end() -> None:
 def test_a_reward_that_is_not_finite_is_quarantined() -> None:
     env = worker("Infinite")
     env.reset("train", [0])
-    graded = answered(env, "x")
-    assert (graded.rewards, graded.infos["quarantined"], graded.infos["verdict"]) == ([0.0], [True], ["wrong"])
+    [graded] = answered(env, "x")
+    assert (graded.reward, graded.facts["quarantined"], graded.facts["verdict"]) == (0.0, True, "wrong")
 
 
 @pytest.mark.parametrize(

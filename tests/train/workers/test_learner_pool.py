@@ -1,6 +1,7 @@
 """A worker that dies is restarted, its part is redone, and what comes back is complete and in order."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,8 +70,10 @@ class Group:
 class Waits:
     """The latest stream first: the order of arrival must not matter."""
 
-    def wait_any(self, streams: Sequence[Stream]) -> list[Stream]:
-        return [streams[-1]]
+    concurrent = True
+
+    def wait_any(self, pending: Sequence[Any], timeout: float | None = None) -> list[Any]:
+        return [pending[-1]]
 
 
 class Speaker:
@@ -220,33 +223,70 @@ def test_an_environment_that_ends_its_worker_again_is_reported_with_a_way_out(re
     assert pool.restarts == restarts
 
 
-class Names(Speaker):
-    """Remembers which groups it was asked for."""
+class Talker(Speaker):
+    """A session's worker: one response a slice; remembers which groups it was asked for."""
 
     def __init__(self) -> None:
-        self.groups: list[int | None] = []
+        self.groups: set[int | None] = set()
+        self.waiting: list[Completion] = []
+        self.closed = 0
 
-    def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
-        self.groups += [request.group for request in requests]
-        return super().stream_portions(requests)
+    def advance(self, requests: Sequence[SampleRequest], aborted: Sequence[int], max_s: float) -> list[Completion]:
+        self.groups |= {request.group for request in requests}
+        self.waiting += [one for portion in self.stream_portions(requests) for one in portion]
+        gone = [replace(one, finish_reason="abort") for one in self.waiting if one.request_id in aborted]
+        self.waiting = [one for one in self.waiting if one.request_id not in aborted]
+        return gone + [self.waiting.pop(0) for _ in self.waiting[:1]]
+
+    def end_session(self) -> None:
+        self.closed += 1
+
+
+def talk(size: int, dies: dict[tuple[int, str], int]) -> tuple[set[Completion], Group, SamplerPool]:
+    """Conversations of one to three turns; the next turn begins when the one before has come."""
+    group = Group(Talker, size, dies)
+    pool = connected(group)
+    pool.send_weights(1)
+    params, turns, said = SamplingParams(max_new_tokens=1), [1, 3, 1, 2, 2, 3], set()
+    session = pool.session()
+    session.submit([SampleRequest(g, (1,), 1, params, (0, g), group=g) for g in range(6)])
+    while session.open:
+        for one in session.poll(1.0):
+            said.add(one)
+            group_id, turn = one.request_id % 10, one.request_id // 10 + 1
+            if turn < turns[group_id]:
+                name = one.request_id + 10
+                session.submit([SampleRequest(name, (1,), 1, params, (0, group_id), group=group_id)])
+    session.close()
+    return said, group, pool
 
 
 def test_a_conversation_stays_with_its_sampler() -> None:
-    def talk(size: int) -> tuple[list[Completion], list[Names]]:
-        group = Group(Names, size, {})
-        pool = connected(group)
-        pool.send_weights(1)
-        params = SamplingParams(max_new_tokens=1)
-        said: list[Completion] = []
-        for turn, open_groups in enumerate([range(6), [0, 3, 4, 5], [3, 5]]):
-            said += pool.sample(
-                [SampleRequest(i, (1,), 2, params, (0, g, turn), group=g) for i, g in enumerate(open_groups)]
-            )
-        return said, group.workers
-
-    one, _ = talk(1)
-    two, workers = talk(2)
+    one, *_ = talk(1, {})
+    two, group, _ = talk(2, {})
+    assert len(one) == 12
     assert one == two
-    first, second = (set(worker.groups) for worker in workers)
+    first, second = (worker.groups for worker in group.workers)
     assert first | second == set(range(6))
     assert not first & second, "a group was moved between turns"
+
+
+def test_a_sampler_that_dies_in_a_session_is_asked_for_what_is_missing() -> None:
+    said, group, pool = talk(2, {(1, "advance"): 0})
+    assert said == talk(1, {})[0]
+    assert group.restarted == [1]
+    assert pool.redone == 3
+
+
+def test_a_session_is_closed_with_what_is_open() -> None:
+    group = Group(Talker, 1, {})
+    session = connected(group).session()
+    params = SamplingParams(max_new_tokens=1)
+    session.submit([SampleRequest(name, (1,), 2, params, (0, name)) for name in (5, 6)])
+    assert [one.request_id for one in session.poll(1.0)] == [5]
+    session.abort([6])
+    assert [one.finish_reason for one in session.poll(1.0)] == ["stop"], "the slice under way was not told"
+    assert [one.finish_reason for one in session.poll(1.0)] == ["abort"] * 2
+    session.submit([SampleRequest(5, (1,), 2, params, (0, 5))])
+    session.close()
+    assert (session.open, group.workers[0].closed) == (0, 1)

@@ -1,0 +1,122 @@
+"""Conversations that run free: each goes on as soon as its own environment has answered.
+
+Responses are drawn from streams named by step, task, sample and turn, and a session's responses do not depend on what
+else is open, so the rows are the same in whatever order answers come.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rlinf.interfaces import SamplerSession
+from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rows import Row
+from rlinf.types import SampleRequest, SamplingParams
+
+_POLL_S = 0.02
+_WAIT_S = 0.05
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request at the sampler."""
+
+    places: dict[int, int]
+    """Sample that is still to come -> its row."""
+    max_new_tokens: int
+    since: float
+
+
+class FreeConversations:
+    """The conversations of a batch between sampler and environments, each at a turn of its own."""
+
+    def __init__(
+        self,
+        session: SamplerSession,
+        renderer: PromptRenderer,
+        rows: Sequence[Row],
+        *,
+        max_turns: int,
+        max_tokens: int,
+        params: SamplingParams,
+        key: tuple[int, ...],
+        generated: Callable[[float], None],
+    ) -> None:
+        """``max_tokens`` after the first prompt; ``params`` hold for each turn; ``key`` begins the random streams'
+        names; ``generated`` is told the seconds that were waited for the sampler alone."""
+        self._session, self._renderer, self._rows = session, renderer, rows
+        self._max_turns, self._max_tokens, self._params, self._key = max_turns, max_tokens, params, key
+        self._generated = generated
+        self._turns = [0] * len(rows)
+        self._asked: dict[int, _Asked] = {}
+        self._given: dict[int, float] = {}
+        """Row that its environment reads -> since when."""
+        self._next_request = 0
+
+    def responses(self) -> Iterator[Response | Pause]:
+        """Responses as the sampler finishes them, until every conversation has ended. The caller calls :meth:`hear`
+        with what the environment says to them, in any order."""
+        self._ask(range(len(self._rows)))
+        while self._asked or self._given:
+            if self._asked:
+                yield from self._finished()
+            yield Pause(0.0 if self._asked else _WAIT_S)
+
+    def hear(self, graded: Graded) -> None:
+        """What the environment says to a response; the conversation goes on unless it is over."""
+        row, place = self._rows[graded.place], graded.place
+        row.read(graded, self._renderer, seconds=time.monotonic() - self._given.pop(place))
+        self._turns[place] += 1
+        if not row.done and self._turns[place] >= self._max_turns:
+            row.cut("turns")
+        if not row.done:
+            self._ask([place])
+
+    def _finished(self) -> Iterator[Response]:
+        """The responses that the sampler has finished since the last time."""
+        began = time.perf_counter()
+        completions = self._session.poll(_POLL_S)
+        self._generated(time.perf_counter() - began)
+        for completion in completions:
+            asked = self._asked[completion.request_id]
+            place = asked.places.pop(completion.sample_index)
+            if not asked.places:
+                del self._asked[completion.request_id]
+            if completion.finish_reason == "length" and asked.max_new_tokens < self._params.max_new_tokens:
+                completion = replace(completion, finish_reason="conversation_length")
+            now = time.monotonic()
+            self._rows[place].append_response(completion, self._renderer, seconds=now - asked.since)
+            self._given[place] = now
+            yield self._rows[place].response(place)
+
+    def _ask(self, places: Sequence[int]) -> None:
+        """Asks the sampler for the next turn of these rows; those of a group with the same prompt are one request."""
+        requests: list[SampleRequest] = []
+        for place in places:
+            row, turn = self._rows[place], self._turns[place]
+            room = min(self._params.max_new_tokens, self._max_tokens - len(row.tokens))
+            if room < 1:
+                row.cut("conversation_length")
+                continue
+            last = requests[-1] if requests else None
+            if turn == 0 and last is not None and last.group == row.group:
+                requests[-1] = replace(last, n=last.n + 1)
+                self._asked[last.request_id].places[row.sample] = place
+                continue
+            name, self._next_request = self._next_request, self._next_request + 1
+            self._asked[name] = _Asked({row.sample: place}, room, time.monotonic())
+            requests.append(
+                SampleRequest(
+                    request_id=name,
+                    prompt_ids=(*row.prompt_ids, *row.tokens),
+                    n=1,
+                    params=replace(self._params, max_new_tokens=room),
+                    key=(*self._key, row.task_id, turn),
+                    first_sample=row.sample,
+                    group=row.group,
+                )
+            )
+        self._session.submit(requests)

@@ -1,0 +1,196 @@
+"""Rows of different lengths that are decoded side by side, each in a slot of its own, with results of their own.
+
+A response must not depend on who shares its batch, to the last bit: conversations come and go when their environments
+answer, which no seed decides. So a prompt is always prefilled alone, token i of a row is always in column i of its
+slot, and a step is computed for a number of rows that :class:`Shapes` has found to round as every other one does.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from rlinf.samplers.kv_cache import RowCache
+
+WIDTH = 16
+"""Rows of the narrowest step; the others are multiples."""
+_WIDTHS = (WIDTH, 2 * WIDTH, 4 * WIDTH)
+_COLUMNS = 128
+_PROBE_SEED = 0
+
+
+class _Slots(DynamicLayer):
+    """Keys and values [slots, heads, columns, head_dim] of one layer."""
+
+    def __init__(self, window: _Window) -> None:
+        super().__init__()
+        self._window = window
+        self.is_initialized = True
+
+    def fill(self, slots: Sequence[int], keys: Tensor, values: Tensor) -> None:
+        """Writes a prefill [1, heads, length, head_dim] into ``slots``, which exist already."""
+        self.keys[list(slots), :, : keys.shape[2]] = keys
+        self.values[list(slots), :, : values.shape[2]] = values
+
+    def reserve(self, like: tuple[Tensor, Tensor], slots: int, columns: int) -> None:
+        """Makes room; what is there stays."""
+        for name, states in zip(("keys", "values"), like, strict=True):
+            old = cast("Tensor | None", getattr(self, name, None))
+            new = states.new_zeros(slots, states.shape[1], columns, states.shape[3])
+            if old is not None and old.numel():
+                new[: old.shape[0], :, : old.shape[2]] = old
+            setattr(self, name, new)
+
+    def move(self, source: int, target: int) -> None:
+        self.keys[target], self.values[target] = self.keys[source], self.values[source]
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Writes one token of each row of the window; returns the window's columns (signature of transformers)."""
+        window = self._window
+        self.keys[window.rows, :, window.positions] = key_states[:, :, 0]
+        self.values[window.rows, :, window.positions] = value_states[:, :, 0]
+        first, last = window.first, window.first + len(window.rows)
+        return self.keys[first:last, :, : window.columns], self.values[first:last, :, : window.columns]
+
+
+class _Window:
+    """The slots that the running step is for."""
+
+    first, columns = 0, 0
+    rows: Tensor
+    positions: Tensor
+
+
+class SlotCache(RowCache):
+    """The slots of all layers; empty until the first prefill."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__(model.config)
+        self.model, self.window = model, _Window()
+        self.layers = [_Slots(self.window) for _ in self.layers]
+        self.slots = self.columns = 0
+        accepted = inspect.signature(model.forward).parameters
+        self._extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
+        self._takes_positions = "position_ids" in accepted
+        self._least = torch.finfo(model.dtype).min
+
+    def prefill(self, context: Sequence[int], slots: Sequence[int]) -> Tensor:
+        """Computes ``context`` alone and puts it into ``slots``; logits [V] of the token after it."""
+        ids = torch.tensor([list(context)], dtype=torch.int64, device=self.model.device)
+        alone = RowCache(self.model.config)
+        output = self.model(input_ids=ids, past_key_values=alone, use_cache=True, **self._extra)
+        self._reserve(alone, max(slots) + 1, len(context) + 1)
+        for layer, filled in zip(self.layers, alone.layers, strict=True):
+            cast(_Slots, layer).fill(slots, cast(Tensor, filled.keys), cast(Tensor, filled.values))
+        logits: Tensor = output.logits[0, -1]
+        return logits
+
+    def _reserve(self, like: RowCache, slots: int, columns: int) -> None:
+        if slots <= self.slots and columns <= self.columns:
+            return
+        # A whole widest step more than needed: slots behind the last row are computed too, and thrown away.
+        self.slots = max(self.slots, -(-slots // WIDTH) * WIDTH + _WIDTHS[-1])
+        self.columns = max(self.columns, rounded(columns + columns // 4))
+        for layer, filled in zip(self.layers, like.layers, strict=True):
+            states = cast(Tensor, filled.keys), cast(Tensor, filled.values)
+            cast(_Slots, layer).reserve(states, self.slots, self.columns)
+
+    def lengthen(self, columns: int) -> None:
+        """Makes room for so many columns."""
+        if columns > self.columns:
+            self.columns = rounded(columns + columns // 4)
+            for layer in self.layers:
+                slots = cast(_Slots, layer)
+                slots.reserve((cast(Tensor, slots.keys), cast(Tensor, slots.values)), self.slots, self.columns)
+
+    def move(self, source: int, target: int) -> None:
+        """Slot ``target`` becomes a copy of ``source``."""
+        for layer in self.layers:
+            cast(_Slots, layer).move(source, target)
+
+    def step(self, tokens: Tensor, positions: Tensor, *, first: int, columns: int) -> Tensor:
+        """Logits [w, V] after one more token [w] at ``positions`` [w] of the slots from ``first`` on."""
+        window, width = self.window, len(tokens)
+        window.first, window.columns, window.positions = first, columns, positions
+        window.rows = torch.arange(first, first + width, device=tokens.device)
+        beyond = torch.arange(columns, device=tokens.device) > positions[:, None]
+        mask = torch.zeros(width, 1, 1, columns, dtype=self.model.dtype, device=tokens.device)
+        mask.masked_fill_(beyond[:, None, None, :], self._least)
+        extra = {"position_ids": positions[:, None]} if self._takes_positions else {}
+        output = self.model(
+            input_ids=tokens[:, None], attention_mask=mask, past_key_values=self, use_cache=True, **extra, **self._extra
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+
+def supports_slots(model: PreTrainedModel) -> bool:
+    """Whether every layer attends to all earlier tokens, by an attention that takes the slots' masks."""
+    return RowCache(model.config).plain and str(model.config._attn_implementation).endswith("sdpa")
+
+
+def rounded(columns: int) -> int:
+    """Columns that steps are computed over: masked ones change no result."""
+    return -(-columns // _COLUMNS) * _COLUMNS
+
+
+class Shapes:
+    """Which sizes of a step round alike on this machine, for this model: each is tried before it is first used.
+
+    Libraries choose the order of their sums by the shapes that they are given, never by what stands in them, so a
+    size whose every row agrees on random numbers with the reference (the narrowest step, over all columns) always does.
+    """
+
+    def __init__(self, model: PreTrainedModel, *, max_model_len: int) -> None:
+        self._model, self._most = model, rounded(max_model_len)
+        self._agree: dict[tuple[int, int], bool] = {}
+        self._reference: Tensor | None = None
+        self.invariant = supports_slots(model) and self._try(WIDTH, self._most)
+        """Whether rows can share steps at all; otherwise each is decoded alone."""
+
+    def widths(self, rows: int, columns: int) -> tuple[list[int], int]:
+        """The widths of the steps that ``rows`` rows are computed in, and the columns of all of them."""
+        wide = rounded(columns)
+        while wide < self._most and not self._agrees(WIDTH, wide):
+            wide += _COLUMNS
+        chosen: list[int] = []
+        while rows > 0:
+            usable = [width for width in _WIDTHS if width == WIDTH or self._agrees(width, wide)]
+            width = next((width for width in usable if width >= rows), usable[-1])
+            chosen.append(width)
+            rows -= width
+        return chosen, wide
+
+    def _agrees(self, width: int, columns: int) -> bool:
+        size = (width, columns)
+        if size not in self._agree:
+            self._agree[size] = self._try(width, columns)
+        return self._agree[size]
+
+    @torch.inference_mode()
+    def _try(self, width: int, columns: int) -> bool:
+        """A step of random rows, each several times and in changing places, against the reference."""
+        model = self._model
+        generator = torch.Generator().manual_seed(_PROBE_SEED)
+        half = WIDTH // 2
+        vocabulary = int(model.config.get_text_config().vocab_size)
+        contexts = torch.randint(vocabulary, (half, _COLUMNS // 2), generator=generator).tolist()
+        lengths = torch.randint(1, _COLUMNS // 2, (half,), generator=generator).tolist()
+        cache = SlotCache(model)
+        order = [(place * 5 + place // half) % half for place in range(width)]
+        for row in range(half):
+            places = [place for place, which in enumerate(order) if which == row]
+            cache.prefill(contexts[row][: lengths[row]], places)
+        cache.lengthen(columns)
+        tokens = torch.tensor([contexts[row][lengths[row]] for row in order], device=model.device)
+        positions = torch.tensor([lengths[row] for row in order], device=model.device)
+        logits = cache.step(tokens, positions, first=0, columns=columns)
+        if self._reference is None:
+            self._reference = torch.stack([logits[order.index(row)] for row in range(half)])
+        return all(torch.equal(logits[place], self._reference[row]) for place, row in enumerate(order))

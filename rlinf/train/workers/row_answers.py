@@ -1,0 +1,132 @@
+"""Responses on their way to environments that answer conversations side by side, and what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
+from rlinf.rollouts.text.grading import Graded, Pause, Response
+
+_GATHER_S = 0.01
+_SLICE_S = 0.02
+_LOOK_S = 0.002
+_GRACE_S = 10.0
+"""That a worker has beyond `env.step_timeout_s` to say that a call hangs, before it counts as hanging itself."""
+
+
+class EnvWorkers(Protocol):
+    """The pool that counts failures, and brings a restarted worker to where its predecessor was."""
+
+    group: WorkerGroup
+
+    def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
+
+    def lost(self, graded: Graded) -> Graded: ...
+
+    def remember(self, rank: int, given: list[Response]) -> None: ...
+
+
+@dataclass
+class _Worker:
+    """What one worker has: places are its own."""
+
+    offset: int
+    waiting: list[Response] = field(default_factory=list)
+    given: dict[int, Response] = field(default_factory=dict)
+    again: set[int] = field(default_factory=set)
+    """Of ``given``: those that its predecessor died over."""
+    handle: Handle | None = None
+    submitted: float = 0.0
+
+    @property
+    def open(self) -> bool:
+        return bool(self.waiting or self.given)
+
+
+class RowAnswers:
+    """One round of conversations at the environments of all workers."""
+
+    def __init__(self, pool: EnvWorkers, slices: Sequence[slice], split: str, timeout_s: float | None) -> None:
+        self._pool, self._split, self._slices, self._timeout_s = pool, split, slices, timeout_s
+        self._workers = [_Worker(part.start) for part in slices]
+
+    def grade(self, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+        """What is said to each of ``responses``, as it is said."""
+        heard = time.monotonic()
+        for response in responses:
+            wait_s = 0.0
+            if isinstance(response, Pause):
+                wait_s = response.wait_s
+            else:
+                rank = next(rank for rank, part in enumerate(self._slices) if response.place < part.stop)
+                worker = self._workers[rank]
+                worker.waiting.append(response._replace(place=response.place - worker.offset))
+            if isinstance(response, Pause) or time.monotonic() - heard >= _GATHER_S:
+                yield from self._exchange(wait_s)
+                heard = time.monotonic()
+        while any(worker.open for worker in self._workers):
+            yield from self._exchange(_SLICE_S)
+
+    def _exchange(self, wait_s: float) -> list[Graded]:
+        """Hands in what waits; returns what has been said, after ``wait_s`` seconds at the latest."""
+        until = time.monotonic() + wait_s
+        heard: list[Graded] = []
+        while not heard:
+            for rank, worker in enumerate(self._workers):
+                if worker.handle is None and worker.open:
+                    self._hand_in(rank, worker, min(_SLICE_S, max(0.0, until - time.monotonic())))
+                if worker.handle is not None and (worker.handle.done() or self._stuck(worker)):
+                    heard += self._take(rank, worker)
+            left = until - time.monotonic()
+            if heard or left <= 0:
+                break
+            time.sleep(min(_LOOK_S, left))
+        return heard
+
+    def _hand_in(self, rank: int, worker: _Worker, wait_s: float) -> None:
+        ready, worker.waiting = worker.waiting, []
+        worker.given.update((response.place, response) for response in ready)
+        worker.submitted = time.monotonic()
+        worker.handle = self._pool.group.submit_one(rank, "exchange", self._split, ready, wait_s)
+
+    def _stuck(self, worker: _Worker) -> bool:
+        return self._timeout_s is not None and time.monotonic() - worker.submitted >= self._timeout_s + _GRACE_S
+
+    def _take(self, rank: int, worker: _Worker) -> list[Graded]:
+        """What a worker says; one that died or stands still is restarted."""
+        assert worker.handle is not None
+        handle, worker.handle = worker.handle, None
+        try:
+            said: list[Graded] = handle.result(timeout=0.0 if self._stuck(worker) else None)
+        except WorkerTimeout as error:
+            self._pool.restart(rank, error, counted=False)
+            return self._lose(worker, list(worker.given), "timeout", str(error))
+        except WORKER_LOST as error:
+            self._pool.restart(rank, error)
+            # What it died over twice is at fault; the rest is asked again.
+            lost = self._lose(worker, [place for place in worker.given if place in worker.again], "error", str(error))
+            worker.again = set(worker.given)
+            worker.waiting = [*worker.given.values(), *worker.waiting]
+            return lost
+        heard = []
+        for graded in said:
+            response = worker.given.pop(graded.place)
+            worker.again.discard(graded.place)
+            here = replace(graded, place=worker.offset + graded.place)
+            if graded.lost:
+                self._pool.lost(here)
+            else:
+                self._pool.remember(rank, [response])
+            heard.append(here)
+        return heard
+
+    def _lose(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Graded]:
+        lost = []
+        for place in places:
+            del worker.given[place]
+            worker.again.discard(place)
+            lost.append(self._pool.lost(Graded.lost_row(worker.offset + place, failure, account)))
+        return lost

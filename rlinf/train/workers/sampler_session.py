@@ -1,0 +1,143 @@
+"""A session with all samplers of a run: a conversation stays with the sampler that has its prefix in its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup
+from rlinf.types import Completion, SampleRequest
+
+_SLICE_S = 0.02
+"""How long a sampler works before it looks for new requests."""
+
+
+class RestartingWorkers(Protocol):
+    """Samplers that are restarted, with their weights, when they die."""
+
+    group: WorkerGroup
+    cluster: Cluster
+    redone: int
+
+    def restart(self, rank: int, error: Exception) -> object: ...
+
+
+@dataclass
+class _Sampler:
+    """What one worker has been asked for."""
+
+    new: list[SampleRequest] = field(default_factory=list)
+    aborted: list[int] = field(default_factory=list)
+    left: dict[int, tuple[SampleRequest, set[int]]] = field(default_factory=dict)
+    """By the id that the worker knows: the request, and the samples that are still to come."""
+    handle: Handle | None = None
+
+    @property
+    def open(self) -> int:
+        return sum(len(samples) for _, samples in self.left.values())
+
+
+class PoolSession:
+    """A :class:`rlinf.interfaces.SamplerSession` over several workers.
+
+    Workers are asked for a short slice of work at a time, so that new requests, aborts and weights come in between. One
+    that dies is restarted and asked for what is missing: responses do not depend on what else is open.
+    """
+
+    def __init__(self, pool: RestartingWorkers) -> None:
+        self._pool = pool
+        self._samplers = [_Sampler() for _ in range(pool.group.size)]
+        self._names: dict[int, int] = {}
+        """The id that a worker knows -> that of the caller."""
+        self._next_name = 0
+
+    @property
+    def open(self) -> int:
+        """Responses that are not handed out yet."""
+        return sum(sampler.open for sampler in self._samplers)
+
+    def submit(self, requests: Sequence[SampleRequest]) -> None:
+        """Adds requests: those of a group go to the same worker, others to the one with the fewest open."""
+        for request in requests:
+            if request.group is not None:
+                sampler = self._samplers[request.group % len(self._samplers)]
+            else:
+                sampler = min(self._samplers, key=lambda one: one.open)
+            samples = set(range(request.first_sample, request.first_sample + request.n))
+            self._ask(sampler, request, samples, request.request_id)
+
+    def poll(self, max_s: float) -> list[Completion]:
+        """What has finished since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
+        self._set_to_work()
+        under_way = {one.handle: rank for rank, one in enumerate(self._samplers) if one.handle is not None}
+        if not under_way:
+            return []
+        done: list[Completion] = []
+        for handle in self._pool.cluster.wait_any(list(under_way), timeout=max_s):
+            done += self._take(under_way[handle])
+        if self._pool.cluster.concurrent:
+            self._set_to_work()
+        return done
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Ends these requests; what there is of them comes with the next :meth:`poll`, finish reason "abort"."""
+        for sampler in self._samplers:
+            sampler.aborted += [name for name in sampler.left if self._names[name] in request_ids]
+        return []
+
+    def close(self) -> None:
+        """Ends all requests, and waits until no sampler works on any."""
+        for rank, sampler in enumerate(self._samplers):
+            if sampler.handle is not None:
+                self._take(rank)
+            if sampler.left:
+                self._pool.group.call_one(rank, "end_session")
+                sampler.left.clear()
+
+    def _ask(self, sampler: _Sampler, request: SampleRequest, samples: Collection[int], caller: int) -> None:
+        """Asks for ``samples`` of a request, in as many requests as they have gaps."""
+        runs: list[list[int]] = []
+        for sample in sorted(samples):
+            if runs and runs[-1][-1] + 1 == sample:
+                runs[-1].append(sample)
+            else:
+                runs.append([sample])
+        for run in runs:
+            name, self._next_name = self._next_name, self._next_name + 1
+            given = replace(request, request_id=name, n=len(run), first_sample=run[0])
+            self._names[name] = caller
+            sampler.new.append(given)
+            sampler.left[name] = (given, set(run))
+
+    def _set_to_work(self) -> None:
+        """Gives every worker that is free and has something to do its next slice."""
+        for rank, sampler in enumerate(self._samplers):
+            if sampler.handle is None and sampler.left:
+                new, sampler.new = sampler.new, []
+                aborted, sampler.aborted = sampler.aborted, []
+                sampler.handle = self._pool.group.submit_one(rank, "advance", new, aborted, _SLICE_S)
+
+    def _take(self, rank: int) -> list[Completion]:
+        """What the worker's last slice finished."""
+        sampler = self._samplers[rank]
+        assert sampler.handle is not None
+        handle, sampler.handle = sampler.handle, None
+        try:
+            finished: list[Completion] = handle.result()
+        except WORKER_LOST as error:
+            self._pool.restart(rank, error)
+            self._pool.redone += sampler.open
+            left, sampler.left, sampler.new = sampler.left, {}, []
+            for name, (request, samples) in left.items():
+                self._ask(sampler, request, samples, self._names.pop(name))
+            return []
+        done = []
+        for completion in finished:
+            name = completion.request_id
+            samples = sampler.left[name][1]
+            samples.discard(completion.sample_index)
+            done.append(replace(completion, request_id=self._names[name]))
+            if not samples:
+                del sampler.left[name], self._names[name]
+        return done

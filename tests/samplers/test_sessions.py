@@ -1,0 +1,89 @@
+"""Sessions: requests come and go in any order, and no response depends on that, to the last bit."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_models import make_requests, tiny_qwen2
+from transformers import PreTrainedModel
+
+from rlinf.samplers.hf import HFSampler
+from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
+
+PARAMS = SamplingParams(max_new_tokens=24)
+Make = Callable[..., HFSampler]
+
+
+def answered(sampler: HFSampler, requests: list[SampleRequest], *, seed: int | None = None) -> list[Completion]:
+    """Responses of a session; with a ``seed`` the requests come in random portions between random numbers of tokens."""
+    order = random.Random(seed)
+    waiting = list(requests)
+    if seed is not None:
+        order.shuffle(waiting)
+    session, done = sampler.session(), []
+    while waiting or session.open:
+        count = len(waiting) if seed is None else order.randint(0, 2)
+        session.submit(waiting[:count])
+        del waiting[:count]
+        for _ in range(order.randint(1, 6)):
+            done += session.poll(0.0)
+    session.close()
+    return sorted(done, key=lambda one: (one.request_id, one.sample_index))
+
+
+@pytest.mark.parametrize("params", [PARAMS, replace(PARAMS, temperature=0.7, top_p=0.9, repetition_penalty=1.2)])
+def test_a_response_does_not_depend_on_what_else_is_open(make_sampler: Make, params: SamplingParams) -> None:
+    requests = make_requests(params, prompts=11, n=3)
+    at_once = answered(make_sampler(), requests)
+    assert len(at_once) == 33
+    for seed in range(3):
+        assert answered(make_sampler(), requests, seed=seed) == at_once
+    assert answered(make_sampler(batch=2), requests) == at_once
+    streamed = make_sampler().sample(requests)
+    assert [one.token_ids for one in streamed] == [one.token_ids for one in at_once]
+
+
+def test_rows_that_change_with_their_neighbours_are_decoded_alone(
+    make_sampler: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlinf.samplers.slots.supports_slots", lambda model: False)
+    requests = make_requests(PARAMS, prompts=4)
+    alone = answered(make_sampler(), requests)
+    assert answered(make_sampler(), requests, seed=1) == alone
+    assert [one.token_ids for one in make_sampler().sample(requests)] == [one.token_ids for one in alone]
+
+
+def test_new_weights_hold_from_the_next_token_on(make_sampler: Make, model: PreTrainedModel) -> None:
+    requests = make_requests(replace(PARAMS, ignore_eos=True), prompts=3, n=1)
+    sampler = make_sampler()
+    session = sampler.session()
+    session.submit(requests)
+    for _ in range(5):
+        assert not session.poll(0.0)
+    sampler.load(WeightUpdate(3, dict(tiny_qwen2(seed=1).named_parameters())))
+    done: list[Completion] = []
+    while session.open:
+        done += session.poll(1.0)
+    session.close()
+    assert {one.policy_version for one in done} == {(0,) * 5 + (3,) * 19}
+    first = done[0]
+    rest = replace(requests[first.request_id], prefix=first.token_ids[:5])
+    (continued,) = sampler.sample([rest])
+    assert continued.token_ids == first.token_ids[5:]
+
+
+def test_abort_hands_out_what_there_is(make_sampler: Make) -> None:
+    session = make_sampler().session()
+    session.submit(make_requests(replace(PARAMS, ignore_eos=True), prompts=2, n=1))
+    session.poll(0.0)
+    (gone,) = session.abort([0])
+    assert (gone.finish_reason, len(gone.token_ids), session.open) == ("abort", 1, 1)
+    with pytest.raises(ValueError, match="request 1 is open"):
+        session.submit(make_requests(PARAMS, prompts=2, n=1)[1:])
+    session.close()
+    assert session.open == 0
+    assert torch.get_num_threads() == 1
