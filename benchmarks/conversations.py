@@ -25,7 +25,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rlinf.config.schema import AlgorithmConfig, Config, DataConfig, EnvConfig, RolloutConfig
+from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -106,7 +107,7 @@ def rollout(worker: type[TextEnvWorker], latency: str, *, turns: int = TURNS) ->
     sampler = HFSampler(
         model, eos_token_ids=[1], pad_token_id=0, seed=0, generation_batch_size=CONVERSATIONS, max_model_len=1024
     )
-    config = Config(
+    config = SettledConfig(
         env=EnvConfig("SlowTool-v0", max_turns=turns),
         data=DataConfig(max_prompt_length=50),
         rollout=RolloutConfig(batch_size=CONVERSATIONS // 4, max_new_tokens=64),

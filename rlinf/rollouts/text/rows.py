@@ -153,7 +153,9 @@ class Row:
         self.logprobs += [0.0] * len(added)
         self.mask += [False] * len(added)
         self.versions += [0] * len(added)
-        self.turns.append(Turn("environment", renderer.role("environment"), observation, len(added), graded.seconds or seconds))
+        self.turns.append(
+            Turn("environment", renderer.role("environment"), observation, len(added), graded.seconds or seconds)
+        )
 
     def cut(self, reason: str) -> None:
         """Ends the conversation where no room is left."""

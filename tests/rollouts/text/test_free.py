@@ -17,7 +17,8 @@ from letters import EOS, PAD, Letters
 from tiny_models import tiny_qwen2
 
 from rlinf.cluster.local import LocalCluster
-from rlinf.config.schema import AlgorithmConfig, Config, DataConfig, EnvConfig, RolloutConfig
+from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
@@ -31,10 +32,10 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Batch
 
 
-def config(folder: Path, *, turns: int = 3, workers: int = 1, **env: Any) -> Config:
+def config(folder: Path, *, turns: int = 3, workers: int = 1, **env: Any) -> SettledConfig:
     limits = {"step_timeout_s": env.pop("step_timeout_s", 60.0), "max_failures": env.pop("max_failures", 100)}
     kwargs = {**text_envs.lines(folder), "max_turns": turns, **env}
-    return Config(
+    return SettledConfig(
         env=EnvConfig(text_envs.SLOW_TOOLS, kwargs, max_turns=turns, num_workers=workers, **limits),
         data=DataConfig(max_prompt_length=50),
         rollout=RolloutConfig(batch_size=3, max_new_tokens=10, num_samplers=workers),
@@ -44,7 +45,7 @@ def config(folder: Path, *, turns: int = 3, workers: int = 1, **env: Any) -> Con
 
 
 @contextmanager
-def rollout(settings: Config) -> Iterator[tuple[TextRollout, TextEnvPool]]:
+def rollout(settings: SettledConfig) -> Iterator[tuple[TextRollout, TextEnvPool]]:
     def sampler(_info: object) -> SamplerWorker:
         model = tiny_qwen2(vocabulary=128)
         return SamplerWorker(
@@ -61,7 +62,7 @@ def rollout(settings: Config) -> Iterator[tuple[TextRollout, TextEnvPool]]:
         )
 
 
-def collected(settings: Config) -> Batch:
+def collected(settings: SettledConfig) -> Batch:
     with rollout(settings) as (it, _):
         return it.collect(1)[0]
 
