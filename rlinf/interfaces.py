@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self, runtime_checkable
@@ -170,6 +171,16 @@ class Rollout(Protocol):
         """What the next batch depends on beside the seed and the weights; part of every checkpoint."""
 
     def load_state_dict(self, state: Any) -> None: ...
+
+
+class ContinuousGeneration(Protocol):
+    """A rollout whose samplers go on between batches."""
+
+    def generate(self, until: threading.Event) -> Metrics:
+        """Works on the batches that may be begun, until the event is set; in a thread beside the learner's update."""
+
+    def interrupt(self) -> None:
+        """Before samplers get new weights or other work: what is unfinished is kept, to go on with the next batch."""
 
 
 class Learner(Protocol):

@@ -25,6 +25,8 @@ EXAMPLES: Mapping[str, object] = {
     "env.max_episode_steps": 500,
     "data.chat_template_kwargs": {"enable_thinking": False},
     "rollout.ahead": 1,
+    "rollout.staleness": 2,
+    "rollout.replay_arrivals": "runs/asynchronous",
     "rollout.stop": ["</answer>"],
     "reward_model.gpus": 1,
     "sft.data": "demonstrations.jsonl",

@@ -129,6 +129,11 @@ def acts_in(config: Config) -> Literal["worker", "sampler"]:
     return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
 
 
+def overlaps(config: Config) -> bool:
+    """Whether samplers work while the learner does."""
+    return config.rollout.ahead > 0 or config.rollout.staleness > 0
+
+
 def shares_gpus(config: Config) -> bool:
     """Whether samplers are put on the learner's GPUs, where there are any."""
     return config.cluster.placement != "separate"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rlinf.interfaces import Rollout
+from rlinf.interfaces import ContinuousGeneration, Rollout
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.preparation import Preparation
 from rlinf.train.reward import EnvironmentReward, Reward
@@ -35,6 +35,8 @@ class Graph:
     reward: Reward = field(default_factory=EnvironmentReward)
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
+    continuous: ContinuousGeneration | None = None
+    """The rollout, where samplers go on while the learner trains (`rollout.staleness`)."""
     overlaps: bool = False
     """The next batch is collected while the learner trains: neither ever leaves its device."""
     sleep: Callable[[], None] = nothing

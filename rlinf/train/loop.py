@@ -15,7 +15,7 @@ from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
-from rlinf.train.prefetch import BatchPrefetcher
+from rlinf.train.prefetch import Batches, BatchPrefetcher, ContinuousBatches
 from rlinf.train.progress import Progress
 from rlinf.train.quarantine import quarantine, require_finite
 from rlinf.train.run_dir import RunDirectory
@@ -47,7 +47,11 @@ class Trainer:
         self.callbacks = callbacks
         self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
-        self.batches = BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
+        self.batches: Batches = (
+            BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
+            if graph.continuous is None
+            else ContinuousBatches(self.collect, graph.continuous, concurrent=in_parallel)
+        )
         self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
 

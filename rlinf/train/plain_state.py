@@ -19,11 +19,12 @@ from torch import Tensor
 
 from rlinf.errors import UserError
 from rlinf.inputs import Inputs, named_inputs
+from rlinf.rollouts.text.continuous import OpenBatch
 from rlinf.rollouts.text.over_sampling import OpenGroup
 from rlinf.rollouts.text.rows import Row, Turn
 from rlinf.types import Batch, Completion
 
-_CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenGroup, Row, Turn)}
+_CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenBatch, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"
 _RENAMED: dict[type, dict[str, str]] = {
     Batch: {

@@ -1,15 +1,34 @@
-"""The batches of a run, one after another, collected in turn or one step ahead of the learner."""
+"""The batches of a run, one after another: collected in turn, one step ahead of the learner, or continuously."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from rlinf.interfaces import ContinuousGeneration
 from rlinf.types import Batch, Metrics
 
 Collect = Callable[[int], tuple[Batch, Metrics]]
+
+
+class Batches(Protocol):
+    """Where the loop takes its batches from."""
+
+    def take(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of ``step``."""
+
+    def begin(self, step: int) -> None:
+        """Before the learner trains: lets samplers work on the batch of ``step`` meanwhile, where they may."""
+
+    def settle(self) -> Metrics:
+        """Before samplers get new weights, are evaluated or saved: nothing is under way afterwards."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """What a resumed run needs to train on the same batches."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class BatchPrefetcher:
@@ -73,3 +92,56 @@ class BatchPrefetcher:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._ready = state["ready"]
+
+
+class ContinuousBatches:
+    """Batches of samplers that go on while the learner trains, within the bound of `rollout.staleness`.
+
+    In one process nothing goes on beside the learner: samplers work while a batch is waited for, on it and on those
+    that may be begun with it.
+    """
+
+    def __init__(self, collect: Collect, rollout: ContinuousGeneration, *, concurrent: bool) -> None:
+        self._collect, self._rollout, self._concurrent = collect, rollout, concurrent
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
+        self._metrics: Metrics = {}
+
+    def take(self, step: int) -> tuple[Batch, Metrics]:
+        """The batch of ``step``, when all of its responses are finished."""
+        return self._collect(step)
+
+    def begin(self, step: int) -> None:
+        """Lets samplers go on beside the learner."""
+        if self._concurrent:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name="generate", daemon=True)
+            self._thread.start()
+
+    def settle(self) -> Metrics:
+        """Interrupts the samplers, raising what they raised meanwhile; every call inside has its own deadline."""
+        if self._thread is not None:
+            self._stop.set()
+            self._thread.join()
+            self._thread = None
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        began = time.perf_counter()
+        self._rollout.interrupt()
+        metrics, self._metrics = self._metrics, {}
+        return {**metrics, "time/interrupt_s": time.perf_counter() - began}
+
+    def _run(self) -> None:
+        try:
+            self._metrics = self._rollout.generate(self._stop)
+        except BaseException as failure:
+            self._failure = failure
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Nothing: what is open belongs to the rollout."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing."""

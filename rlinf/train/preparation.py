@@ -44,6 +44,7 @@ class OnPolicy:
 
     def __init__(self, config: SettledConfig, learner: LearnerPool, teacher: Teach | None = None) -> None:
         self._facts, self._learner, self._teacher = config.facts, learner, teacher
+        self._bounded = config.rollout.staleness > 0
         self._stage = training_stage(config)
         self._options, self._algorithm = config.algorithm, AlgorithmState.of(config.algorithm)
 
@@ -65,6 +66,8 @@ class OnPolicy:
         """
         stale = bool((ages > 0)[batch.mask].any())
         metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask) or 0.0}
+        if self._bounded:
+            metrics["rollout/staleness_max"] = float(ages[batch.mask].max()) if batch.mask.any() else 0.0
         corrected = self._stage.objective.needs & {"rollout_logprobs"}
         if self._facts.needs_values or corrected or not (stale or self._stage.old_is_current):
             current = self._learner.evaluate(batch)

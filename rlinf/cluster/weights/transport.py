@@ -14,6 +14,7 @@ from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, ClusterError
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
+from rlinf.config.facts import overlaps
 from rlinf.config.schema import Config
 from rlinf.errors import UserError
 from rlinf.types import Metrics
@@ -171,7 +172,7 @@ def choose(config: Config, learner: WorkerGroup, receivers: WorkerGroup, *, cuda
 
     :raises UserError: shared memory is asked for, and the workers are on several nodes or the system has none.
     """
-    wanted, keep = config.rollout.weight_transport, config.rollout.ahead > 0
+    wanted, keep = config.rollout.weight_transport, overlaps(config)
     if config.cluster.backend == "local" or wanted == "object_store":
         return ObjectStore(learner, receivers)
     nodes = {learner.nodes()[0], *receivers.nodes()}

@@ -64,8 +64,11 @@ def _check_offload(context: Context) -> None:
     reasons = []
     if not shares_gpus(context.config):
         reasons.append(("with cluster.placement: separate", "cluster.placement"))
-    if context.config.rollout.ahead > 0:
-        reasons.append(("with rollout.ahead: 1, where learner and samplers work at the same time", "rollout.ahead"))
+    for key in ("ahead", "staleness"):
+        asked = getattr(context.config.rollout, key)
+        if asked > 0:
+            why = f"with rollout.{key}: {asked}, where learner and samplers work at the same time"
+            reasons.append((why, f"rollout.{key}"))
     for why, key in reasons[:1]:
         for name in ("optimizer", "weights"):
             offload = f"learner.offload.{name}"

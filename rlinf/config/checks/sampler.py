@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context, neighbours
 from rlinf.config.facts import is_text
 from rlinf.config.names import leaves
@@ -23,11 +24,16 @@ def check_sampler(context: Context) -> None:
     if rollout.sampler in ("vllm", "server"):
         why = f"is not read by rollout.sampler: {rollout.sampler}."
         context.unread("rollout.generation_batch_size", why, "Take it out.", reads=("rollout.sampler",))
-    if rollout.ahead and rollout.sleep == "always":
-        message = "rollout.ahead: samplers work while the learner does, so they can't sleep meanwhile."
-        context.error(
-            "rollout.sleep", message, "Set rollout.sleep: auto, or rollout.ahead: 0.", reads=("rollout.ahead",)
-        )
+    for key in ("ahead", "staleness"):
+        if getattr(rollout, key) and rollout.sleep == "always":
+            message = f"rollout.{key}: samplers work while the learner does, so they can't sleep meanwhile."
+            fix = f"Set rollout.sleep: auto, or rollout.{key}: 0."
+            context.error("rollout.sleep", message, fix, reads=(f"rollout.{key}",))
+    if rollout.staleness > 0:
+        _check_staleness(context)
+    elif rollout.replay_arrivals is not None:
+        why = "is not read while rollout.staleness is 0."
+        context.unread("rollout.replay_arrivals", why, "Set rollout.staleness as in that run.")
     if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
         message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
         reads = ("algorithm.group_size",)
@@ -61,6 +67,33 @@ def _check_server(context: Context) -> None:
     if context.config.cluster.gpus_per_sampler:
         message = "cluster.gpus_per_sampler: the server has its own GPUs, its client needs none."
         context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=reads)
+
+
+def _check_staleness(context: Context) -> None:
+    """One turn, one rollout for a batch, and nobody else who asks the samplers meanwhile."""
+    config = context.config
+    why = f"rollout.staleness {config.rollout.staleness} generates continuously,"
+    against = {
+        "env.max_turns": (config.env.max_turns > 1, "for conversations of one turn only.", "rollout.ahead: 1"),
+        "rollout.over_sampling": (config.rollout.over_sampling > 0, "and begins as many prompts as it may.", "0"),
+        "rollout.ahead": (config.rollout.ahead > 0, "which is more than one batch ahead.", "0"),
+        "algorithm.dynamic_sampling": (
+            config.algorithm.dynamic_sampling, "and algorithm.dynamic_sampling collects a batch several times.", "false"
+        ),
+        "algorithm.adv_type": (
+            "greedy_rewards" in columns_of(config.algorithm.adv_type),
+            f"and adv_type: {config.algorithm.adv_type} needs further responses to the prompts of a batch.",
+            "grpo",
+        ),
+        "reward_model.supervision": (
+            config.reward_model.supervision != "none", "and a reward model samples answers of its own.", "none"
+        ),
+        "rollout.sampler": (config.rollout.sampler == "server", "which rollout.sampler: server can't interrupt.", "hf"),
+    }  # fmt: skip
+    for key, (clashes, reason, instead) in against.items():
+        if clashes:
+            fix = f"Set {instead}." if ":" in instead else f"Set it to {instead}."
+            context.error(key, f"{why} {reason}", fix, reads=("rollout.staleness",))
 
 
 def _check_over_sampling(context: Context) -> None:

@@ -81,6 +81,13 @@ class RolloutConfig:
     """1: the next batch is collected while the learner trains on this one, with weights one version old.
 
     Losses then take their ratio against the policy that answered; `loss_type: decoupled` separates the two."""
+    staleness: int = 0
+    """Text of one turn: samplers go on while the learner trains, at most so many iterations ahead of it (0 is off).
+
+    A batch may be begun under weights that are this many versions old. Responses that are unfinished when new weights
+    come go on under them, and batches are taken in the order in which they were begun."""
+    replay_arrivals: str | None = None
+    """With `staleness`: the directory of a run whose asynchronous generation is repeated, bit for bit, by its log."""
     num_steps: int = 128
     """Simulators: decisions per env and step of training."""
     generation_batch_size: int = 512

@@ -90,7 +90,11 @@ ROLLOUT: Mapping[str, Metric] = {
         "remax: mean reward of the greedy responses", "mean R_greedy", REWARD, "rises", INFORMS
     ),
     "rollout/responses_continued": Metric(
-        "over_sampling: responses begun in an earlier step", "number", COUNT, ANY, "a smaller rollout.over_sampling"
+        "over_sampling, staleness: responses begun in an earlier step",
+        "number",
+        COUNT,
+        ANY,
+        "a smaller rollout.over_sampling",
     ),
     "rollout/staleness": Metric(
         "versions of the weights between sampling and training",
@@ -98,6 +102,16 @@ ROLLOUT: Mapping[str, Metric] = {
         COUNT,
         "0 or 1",
         "rollout.ahead: 0",
+    ),
+    "rollout/staleness_max": Metric(
+        "rollout.staleness: the oldest weights that made a token of the batch",
+        "training iterations",
+        COUNT,
+        "at most rollout.staleness",
+        INFORMS,
+    ),
+    "rollout/batches_open": Metric(
+        "rollout.staleness: batches that are begun and not complete", "number", COUNT, ANY, INFORMS
     ),
     "rollout/rounds": Metric(
         "dynamic_sampling: rollouts made for this batch", "number", COUNT, "1 to 3", "tasks of other difficulty"
@@ -257,6 +271,16 @@ MACHINE: Mapping[str, Metric] = {
     "time/evaluation_s": Metric("the evaluation of this step", "wall time", SECONDS, ANY, "a smaller evaluation.size"),
     "time/ahead_wait_s": Metric(
         "rollout.ahead: waiting for the next batch", "wall time", SECONDS, "near 0", "more samplers"
+    ),
+    "time/samplers_idle_s": Metric(
+        "rollout.staleness: samplers waiting for the learner's next weights",
+        "wall time",
+        SECONDS,
+        ANY,
+        "a larger rollout.staleness, or fewer samplers",
+    ),
+    "time/interrupt_s": Metric(
+        "rollout.staleness: interrupting the samplers for new weights", "wall time", SECONDS, "under 0.1", INFORMS
     ),
     "time/env_busy_s": Metric("environments stepping", "sum over workers", SECONDS, ANY, _BOUND),
     "time/env_waits_s": Metric("environments waiting for the policy", "sum over workers", SECONDS, ANY, _BOUND),

@@ -105,7 +105,7 @@ class OverSamplingRollout(TextRollout):
             place = takers[completion.request_id][completion.sample_index - request.first_sample]
             group = groups[place // self.group_size]
             row = group.rows[place % self.group_size]
-            whole = _joined(group.begun.pop(row.sample, None), completion)
+            whole = joined(group.begun.pop(row.sample, None), completion)
             if completion.finish_reason == "abort":
                 group.begun[row.sample] = whole
                 continue
@@ -144,7 +144,7 @@ class OverSamplingRollout(TextRollout):
         self.kept, self.position = state["kept"], state["position"]
 
 
-def _joined(begun: Completion | None, rest: Completion) -> Completion:
+def joined(begun: Completion | None, rest: Completion) -> Completion:
     """A response of two pieces."""
     if begun is None:
         return rest

@@ -61,7 +61,7 @@ class Devices:
 
     def samplers_sleep(self, rollout: RolloutConfig) -> bool:
         """Whether text samplers free their memory for the learner."""
-        in_turns = self.all_on_gpus and self.shared and not rollout.ahead
+        in_turns = self.all_on_gpus and self.shared and not (rollout.ahead or rollout.staleness)
         return rollout.sleep == "always" or (rollout.sleep == "auto" and in_turns)
 
 

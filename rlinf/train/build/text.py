@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
+from rlinf.config.facts import SettledConfig, overlaps
 from rlinf.models.tokenizer_export import save_tokenizer
+from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
-from rlinf.rollouts.text.prompts import prompt_renderer
+from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
@@ -26,6 +29,7 @@ from rlinf.train.graph import Graph, nothing
 from rlinf.train.preparation import OnPolicy
 from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.sampler_session import SLICE_S
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
@@ -44,7 +48,10 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     samplers = _samplers(setup, cluster, spec)
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
-    rollout = _rollout_class(config)(sampler, envs, renderer, train.num_tasks, config)
+    if config.rollout.staleness > 0:
+        rollout: TextRollout = _continuous(config, cluster, sampler, envs, renderer, train.num_tasks, folder)
+    else:
+        rollout = _rollout_class(config)(sampler, envs, renderer, train.num_tasks, config)
     rollout.require_fitting_prompt()
     evaluator = TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
     demonstrations = TextDemonstrations(envs, renderer, train.num_tasks, config)
@@ -67,7 +74,8 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         warm_start_batch=make_batch,
         reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
-        overlaps=config.rollout.ahead > 0,
+        overlaps=overlaps(config),
+        continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
         restarts=lambda: {
@@ -112,6 +120,20 @@ def _samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
         n=config.rollout.num_samplers,
         resources=devices.resources(devices.sampler),
     )
+
+
+def _continuous(
+    config: SettledConfig,
+    cluster: Cluster,
+    sampler: SamplerPool,
+    envs: TextEnvPool,
+    renderer: PromptRenderer,
+    num_tasks: int,
+    folder: Path,
+) -> ContinuousRollout:
+    # In one process a slice ends when a response does: how much is generated must not depend on the clock.
+    open_session = functools.partial(sampler.session, slice_s=SLICE_S if cluster.concurrent else math.inf)
+    return ContinuousRollout(sampler, envs, renderer, num_tasks, config, open_session=open_session, folder=folder)
 
 
 def _rollout_class(config: Config) -> type[OverSamplingRollout] | type[TextRollout]:

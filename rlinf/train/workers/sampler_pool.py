@@ -9,7 +9,7 @@ from rlinf.cluster import WORKER_LOST, Cluster, Stream, WorkerGroup
 from rlinf.cluster.pool import PolicyPool
 from rlinf.portions import shares
 from rlinf.samplers.requests import in_request_order
-from rlinf.train.workers.sampler_session import PoolSession
+from rlinf.train.workers.sampler_session import SLICE_S, PoolSession
 from rlinf.types import Completion, SampleRequest
 
 
@@ -58,9 +58,9 @@ class SamplerPool(PolicyPool):
         parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
         return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
 
-    def session(self) -> PoolSession:
-        """A session with all workers."""
-        return PoolSession(self)
+    def session(self, *, slice_s: float = SLICE_S) -> PoolSession:
+        """A session with all workers, which look for new requests every ``slice_s`` seconds."""
+        return PoolSession(self, slice_s=slice_s)
 
     def _split(self, requests: Sequence[SampleRequest]) -> list[Sequence[SampleRequest]]:
         """The requests of each worker."""

@@ -9,8 +9,8 @@ from typing import Protocol
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup
 from rlinf.types import Completion, SampleRequest
 
-_SLICE_S = 0.02
-"""How long a sampler works before it looks for new requests."""
+SLICE_S = 0.02
+"""How long a sampler works before it looks for new requests, unless a response is finished earlier."""
 
 
 class RestartingWorkers(Protocol):
@@ -45,8 +45,8 @@ class PoolSession:
     that dies is restarted and asked for what is missing: responses do not depend on what else is open.
     """
 
-    def __init__(self, pool: RestartingWorkers) -> None:
-        self._pool = pool
+    def __init__(self, pool: RestartingWorkers, *, slice_s: float = SLICE_S) -> None:
+        self._pool, self._slice_s = pool, slice_s
         self._samplers = [_Sampler() for _ in range(pool.group.size)]
         self._names: dict[int, int] = {}
         """The id that a worker knows -> that of the caller."""
@@ -116,7 +116,7 @@ class PoolSession:
             if sampler.handle is None and sampler.left:
                 new, sampler.new = sampler.new, []
                 aborted, sampler.aborted = sampler.aborted, []
-                sampler.handle = self._pool.group.submit_one(rank, "advance", new, aborted, _SLICE_S)
+                sampler.handle = self._pool.group.submit_one(rank, "advance", new, aborted, self._slice_s)
 
     def _take(self, rank: int) -> list[Completion]:
         """What the worker's last slice finished."""
