@@ -50,6 +50,9 @@ RETIRED_PHRASES = {
     r"\b(train|training|eval|evaluation|held-out) side\b": "split",
     r"\b(check_side|on_side)\b": "split",
     r"\bfine on long\b": "soft overlong penalty",
+    r"\bso many\b": "N, or the name of the number",
+    r"\b(came|come|comes) to (their|its|an) end\b": "finished, ends",
+    r"\b[Ww]hat [^.,;:\n]{1,40} (came|comes) to\b": "the result, the outcome, stands for",
 }
 FILE_KEYS = re.compile(
     r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots":"""

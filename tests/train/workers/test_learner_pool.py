@@ -20,7 +20,7 @@ from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 class Items(Stream):
-    """The items of a generator; ``dies_after`` so many of them the worker is gone."""
+    """The items of a generator; after ``dies_after`` of them the worker is gone."""
 
     def __init__(self, rank: int, method: str, items: Iterator[Any], dies_after: int | None) -> None:
         self.group, self.rank, self.method = "fake", rank, method
