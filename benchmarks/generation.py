@@ -54,7 +54,7 @@ ENVIRONMENT = {
 }
 
 Engine = Callable[[list[list[int]], int, list[int]], int]
-"""Generates GROUP responses per prompt with at most the given number of tokens, ending at the stop ids; returns useful tokens."""
+"""Prompts, the longest response, stop ids -> useful tokens; GROUP responses are generated for each prompt."""
 
 
 @dataclass(frozen=True)
