@@ -30,7 +30,7 @@ CACHE_MB = 1024
 """Of vLLM: holds all rows of the largest case at once, as the other engines do."""
 LENGTHS = {"fixed": 64, "ragged": 128, "long": 384}
 STOPS = {"fixed": 0, "ragged": 11, "long": 4}
-"""Of 512 nearly equally likely tokens, so many end a response: its mean length is a third of the cap."""
+"""The number of 512 nearly equally likely tokens that end a response: its mean length is a third of the cap."""
 ARCHITECTURES = {
     "1m": {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 4, "num_attention_heads": 4},
     "30m": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 10, "num_attention_heads": 8},
@@ -54,7 +54,7 @@ ENVIRONMENT = {
 }
 
 Engine = Callable[[list[list[int]], int, list[int]], int]
-"""Generates GROUP responses per prompt with at most so many tokens, ending at the stop ids; returns useful tokens."""
+"""Prompts, the longest response, stop ids -> useful tokens; GROUP responses are generated for each prompt."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ ALL = (
     *("rloo", "reinforce_pp", "reinforce_pp_baseline", "ppo"),
 )
 FIRST_STEPS = 4
-"""After so many steps the tokens of a step are known well enough to plan the rest."""
+"""Steps after which the tokens of a step are known well enough to plan the rest."""
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """Student's two-sided 95% quantile by the number of values."""
 

@@ -31,7 +31,7 @@ WORDS = """
 `rlinf train config/sim/NAME.yaml run.seed=SEED cluster.backend=local` with evaluations on the way, on start
 states that training never sees. Success is each benchmark's own criterion, reached once in an episode; `at
 the end` says how many still satisfied it in the last step. Before the first step `tabletop_vla` has imitated
-the environment's demonstrator: its `before` is what imitation came to. Intervals are Wilson's 95% over the episodes of
+the environment's demonstrator: its `before` is the result of imitation. Intervals are Wilson's 95% over the episodes of
 all seeds (they say nothing of the spread between seeds, which the single values show; Meta-World's episodes
 are of 10 held-out starts, so that its intervals are narrower than they should be). Minutes are of a
 machine with two cores and as many other processes as `load` says; CPU-seconds are of the whole tree.

@@ -16,7 +16,7 @@ from study import ROOT, Measured, Study, by_recipe, mean, span
 from train_once import Trained
 
 # Recipe -> what others published for the environment: Stable-Baselines3's RL Zoo (mean +- spread over the episodes of
-# one agent, after so many steps; MuJoCo environments in version 3) and CleanRL (over three seeds; MuJoCo
+# one agent, at the same number of steps; MuJoCo environments in version 3) and CleanRL (over three seeds; MuJoCo
 # environments in version 2 or 4).
 PUBLISHED = {
     "cartpole_ppo": "RL Zoo PPO 500 (100k); CleanRL PPO 490 ± 6 (500k)",

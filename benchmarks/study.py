@@ -1,6 +1,6 @@
 """Recipes trained over seeds, as a table: what the benchmarks of simulators share.
 
-Every run is a process of its own, `rlinf train FILE run.seed=SEED cluster.backend=local`. What it came to is kept in
+Every run is a process of its own, `rlinf train FILE run.seed=SEED cluster.backend=local`. Its result is kept in
 the run's folder, so a second call completes a table and makes no run again.
 """
 

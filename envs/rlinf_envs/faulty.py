@@ -14,7 +14,7 @@ class SimulatedFaultError(RuntimeError):
 
 
 class Faulty(gymnasium.Wrapper):
-    """Raises, hangs or returns NaN once in so many steps (0: never); an episode draws its faults from its seed."""
+    """Raises, hangs or returns NaN about once in N steps (0: never); an episode draws its faults from its seed."""
 
     def __init__(
         self, env: gymnasium.Env, raise_every: int = 0, hang_every: int = 0, nan_every: int = 0, hang_s: float = 3600.0

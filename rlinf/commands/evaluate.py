@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
     parser.add_argument("--samples", type=_positive, metavar="K", help="responses per task (default 1)")
     parser.add_argument("--temperature", type=float, metavar="T", help="default 0 for one response a task, else 0.6")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first so many tasks")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N tasks")
     parser.add_argument("--out", metavar="DIR", help="of a bare model: where results go (default runs/eval_NAME)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the configuration")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")

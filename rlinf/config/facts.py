@@ -121,7 +121,7 @@ def evaluation_env(config: Config) -> EnvConfig:
 
 
 def acts_in(config: Config) -> Literal["worker", "sampler"]:
-    """What `rollout.act_in` comes to: a checkpoint is too large to be copied into every env worker."""
+    """What `rollout.act_in: auto` stands for: a checkpoint is too large to be copied into every env worker."""
     rollout = config.rollout
     if rollout.act_in != "auto":
         return rollout.act_in
@@ -146,7 +146,7 @@ def gpus_per_learner(config: Config, *, on_gpus: bool) -> float:
 
 
 def activation_dtype(dtype: Precision, *, on_gpu: bool) -> Literal["float32", "bfloat16"]:
-    """``float32`` or ``bfloat16``, which is what ``auto`` comes to on a GPU."""
+    """``dtype``, or for ``auto`` bfloat16 on a GPU and float32 elsewhere."""
     return dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"
 
 

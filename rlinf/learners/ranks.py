@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
 from rlinf.portions import portions
 
-# Gradients travel in pieces of so many elements: one message would double the memory, one per parameter the latency.
+# Gradients travel in pieces of this many elements: one message would double the memory, one per parameter the latency.
 _BUCKET_ELEMENTS = 1 << 24
 
 

@@ -244,7 +244,7 @@ class TorchLearner(Offloadable):
         return iter(()) if head is None else head.parameters()
 
     def weight_parts(self, bucket_bytes: int) -> int:
-        """In how many parts of at most so many bytes (one parameter at least) :meth:`weights` gives them."""
+        """The number of parts that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
         return len(self._weight_runs(bucket_bytes))
 
     def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:

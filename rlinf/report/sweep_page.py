@@ -14,7 +14,7 @@ from rlinf.sweep.load import short_names
 from rlinf.sweep.records import read_sweep
 from rlinf.sweep.summary import SettingResult, SweepSummary, summarise
 
-# Curves of so many of the best settings, beside which more could not be distinguished.
+# The number of best settings whose curves are drawn: more would overlap.
 CURVES = 10
 _POINTS = 200
 _CURVE_METRICS = ("reward/mean", "rollout/accuracy", "rollout/return", "rollout/response_length", "train/entropy")

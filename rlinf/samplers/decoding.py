@@ -195,7 +195,7 @@ class DecodeBatch:
             self._random, self._random_start, column = torch.from_numpy(block).to(self._device), step, 0
         return self._random[:, column]
 
-    # -- rows come to an end -----------------------------------------------------------------------------------------
+    # -- rows end ---------------------------------------------------------------------------------------------------
 
     def _finish(self, tokens: Tensor, length: int) -> list[Completion]:
         """Ends the rows that drew a stop token or reached their limit with their ``length``-th token."""

@@ -102,7 +102,7 @@ class SlotCache(RowCache):
             cast(_Slots, layer).reserve(states, self.slots, self.columns)
 
     def lengthen(self, columns: int) -> None:
-        """Makes room for so many columns."""
+        """Makes room for ``columns`` columns."""
         if columns > self.columns:
             self.columns = rounded(columns + columns // 4)
             for layer in self.layers:

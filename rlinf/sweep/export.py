@@ -60,7 +60,7 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
 
 
 def curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
-    """A setting's learning curve, a flat row for each step; none where no trial came to its end."""
+    """A setting's learning curve, a flat row for each step; none where no trial finished."""
     found = curve(one.counted, sweep.metric)
     if found is None:
         return []

@@ -18,7 +18,7 @@ from rlinf.sweep.settings import Setting, complete, draw_from
 from rlinf.sweep.validate import trial_config
 
 _FACTORS, _REDRAWN = (0.8, 1.2), 0.25
-# So many settings are tried; where all are invalid, the better one's own setting goes on.
+# Settings to try; where all are invalid, the better trial's own setting is kept.
 _ATTEMPTS = 16
 
 

@@ -23,7 +23,7 @@ class RunProcess:
     """Starts, follows and ends the process of a run."""
 
     def __init__(self, folder: Path, config: Config, *, threads: int, hold_every: int = 0) -> None:
-        """``hold_every``: after each so many steps the run waits for :meth:`go_on`."""
+        """``hold_every``: after every N iterations the run waits for :meth:`go_on`."""
         self.log = folder / "log.txt"
         write_atomically(folder / "config.yaml", stored_yaml(config))
         self._output: IO[str] = self.log.open("a")

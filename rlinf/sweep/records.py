@@ -52,7 +52,7 @@ class TrialRecord:
         return cls(**(read_json_file(folder / "trial.json") or {}), folder=folder)
 
     def steps_done(self) -> int | None:
-        """The steps of a run that came to its end; None for others."""
+        """The steps of a run that finished; None for others."""
         summary = read_json_file(self.run_dir / "summary.json")
         return None if summary is None else int(summary["steps"])
 

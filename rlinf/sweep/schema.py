@@ -31,9 +31,9 @@ class SchedulerConfig:
 
     name: Literal["none", "asha", "pbt"] = "none"
     grace_steps: int = 1
-    """asha: no trial stops before so many steps."""
+    """asha: no trial stops before this iteration."""
     reduction: int = 3
-    """asha: of so many trials at a rung, one goes on."""
+    """asha: one in N trials at a rung continues."""
     perturb_every: int = 5
     """pbt: steps between two copies of the better by the worse; runs are evaluated and saved as often."""
     quantile: float = 0.25
@@ -57,7 +57,7 @@ class ResourcesConfig:
     cpus: float = 1.0
     gpus: float = 0.0
     max_parallel: int | None = None
-    """At most so many trials at a time; null leaves it to the resources."""
+    """The most trials at a time; null leaves it to the resources."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class Improvement:
     probability: float
     interval: tuple[float, float]
     wins: int
-    """Of so many ``shared`` seeds the one was better."""
+    """The number of the ``shared`` seeds on which the first setting was better."""
     shared: int
 
 

@@ -34,7 +34,7 @@ class TrialResult:
 
 @dataclass
 class SettingResult:
-    """A setting over its seeds. Only trials that came to their end count."""
+    """A setting over its seeds. Only trials that finished count."""
 
     setting: Mapping[str, Any]
     trials: list[TrialResult]
@@ -171,7 +171,7 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
         lines += [f"Sure? {_sureness(ranked)}", _next(ranked[1])]
     left = [trial for one in settings for trial in one.trials if trial not in one.counted]
     if left:
-        lines.append(f"{len(left)} trials did not come to their end (stopped, failed, cut short) and do not count.")
+        lines.append(f"{len(left)} trials did not finish (stopped, failed, cut short) and do not count.")
     return "\n".join(lines)
 
 

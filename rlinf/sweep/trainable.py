@@ -107,7 +107,7 @@ class Trial(tune.Trainable):
             self.steps_seen = numbers["step"]
             metric = self.sweep.config.metric
             value = numbers.get(metric)
-            # At once, instead of after the last step; episodes may come to tell success later than the first.
+            # At once, instead of after the last step; later episodes may be the first to report success.
             missing = missing_metric(metric, numbers, self.run_config.env.success_key) if self.value is None else None
             if missing is not None:
                 raise TrialFailed(f"metric: {missing}")

@@ -2,7 +2,7 @@
 
 TRIAL is its folder, for the list of processes; the configuration is the first line of its standard input, as JSON. It
 lives no longer than the process that started it: that one holds the other end of its standard input, which closes
-however it ends. With HOLD_EVERY, it stops after each so many steps until a byte arrives there.
+however it ends. With HOLD_EVERY, it stops after every HOLD_EVERY iterations until a byte arrives there.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
     Trials run in one process each, unless the sweep says otherwise: a cluster inside a trial takes a while to start.
     """
     schedule = sweep.config.schedule
-    # The population is compared, and copied, each so many steps: there must be a value and a checkpoint then.
+    # The population is compared and copied every N iterations: each needs a value and a checkpoint then.
     held = {"evaluation.every": schedule.perturb_every} if schedule.name == "pbt" else {}
     fixed = {
         **held,

@@ -47,7 +47,7 @@ class Graph:
     restarts: Callable[[], Mapping[str, float]] = dict
     """How often workers were restarted, by kind, and what else pools of workers count."""
     notes: Mapping[str, int | str] = field(default_factory=dict)
-    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` came to)."""
+    """What is said once, at the start, and kept in `summary.json` (rows skipped, what `auto` chose)."""
 
     @contextmanager
     def generating(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
 """The learned reward of a run: it scores what the policy says, and learns from the verifier what that is worth.
 
-Iterative GRPO (DeepSeekMath, arXiv:2402.03300, Algorithm 1): every so many steps the reward model is trained on the
+Iterative GRPO (DeepSeekMath, arXiv:2402.03300, Algorithm 1): every few iterations the reward model is trained on the
 policy's newest responses, mixed with a share of older ones, and the reference policy becomes the policy.
 """
 
@@ -115,7 +115,7 @@ class LearnedReward:
         return judging_metrics(self._scores(examples)[examples.mask], _labels(examples))
 
     def _mixed(self, current: Batch, step: int) -> Batch:
-        """``current`` with so many remembered rows that they are ``replay_fraction`` of all."""
+        """``current`` joined by remembered rows, which make up ``replay_fraction`` of the result."""
         if self._history is None:
             return current
         share = self.options.replay_fraction

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run came to."""
+    """The result of a run."""
 
     metrics: Metrics
     """The last evaluation."""

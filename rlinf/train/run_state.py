@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunState:
-    """Where a run stands. Learner and driver are saved together, so both must have come to the same place: a mark."""
+    """Where a run stands. Learner and driver are saved together, so both must stand at the same place: a mark."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class RunState:
         self._began = time.perf_counter()
 
     def mark(self) -> None:
-        """Remembers what the driver holds beside the learner, which has just come to a state that can be saved."""
+        """Remembers what the driver holds beside the learner, which is now in a state that can be saved."""
         rollout, algorithm = self.graph.rollout.state_dict(), self.graph.preparation.state_dict()
         # Copies: they change in place while the next batch is collected. A batch that waits does not.
         self._marked = {

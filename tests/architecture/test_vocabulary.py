@@ -24,6 +24,8 @@ HISTORY = (
     "examples/word_problems/",
 )
 """What is history, or speaks of apples and books."""
+CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
+"""A row of a key-value cache is a slot in every serving engine."""
 
 RETIRED_WORDS = {
     "told": "reported",
@@ -50,6 +52,9 @@ RETIRED_PHRASES = {
     r"\b(train|training|eval|evaluation|held-out) side\b": "split",
     r"\b(check_side|on_side)\b": "split",
     r"\bfine on long\b": "soft overlong penalty",
+    r"\bso many\b": "N, or the name of the number",
+    r"\b(came|come|comes) to (their|its|an) end\b": "finished, ends",
+    r"\b[Ww]hat [^.,;:\n]{1,40} (came|comes) to\b": "the result, the outcome, stands for",
 }
 FILE_KEYS = re.compile(
     r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots":"""
@@ -76,9 +81,10 @@ def lines_of(path: Path) -> list[str]:
 def test_no_retired_word_is_used() -> None:
     found: Counter[str] = Counter()
     for path in FILES:
+        allowed = {"slot", "slots"} if path.relative_to(ROOT).as_posix().startswith(CACHE_SLOTS) else set()
         for number, line in enumerate(lines_of(path), 1):
             for word in _WORD.findall(line):
-                if word.lower() in RETIRED_WORDS:
+                if word.lower() in RETIRED_WORDS.keys() - allowed:
                     found[f"{path.relative_to(ROOT)}:{number}: {word} (say: {RETIRED_WORDS[word.lower()]})"] += 1
     assert not found, "\n".join(sorted(found))
 

@@ -114,6 +114,21 @@ def test_imports_go_downwards() -> None:
     assert offenders == []
 
 
+def test_a_run_derives_its_facts_once() -> None:
+    """What builds a run, and what it is built of, is handed facts with the configuration; only set-up derives them."""
+    handed = {"SettledConfig", "Precision", "activation_dtype"}
+    deriving = {"rlinf/train/build/setup.py", "rlinf/train/build/devices.py"}
+    # The policy is also made without a run: to watch one, to export one, to check one.
+    deriving |= {"rlinf/train/build/simulator_policy.py"}
+    parts = ("rlinf/rollouts/", "rlinf/samplers/", "rlinf/learners/", "rlinf/cluster/", "rlinf/train/build/")
+    offenders = []
+    for path in FILES:
+        if _relative(path).startswith(parts) and _relative(path) not in deriving:
+            asked = [name for name in _imports(path) if name.startswith("rlinf.config.facts.")]
+            offenders += [f"{_relative(path)}: {name}" for name in asked if name.rpartition(".")[2] not in handed]
+    assert offenders == []
+
+
 def test_every_package_has_a_layer() -> None:
     parts = {path.relative_to(ROOT / "rlinf").parts[0].removesuffix(".py") for path in (ROOT / "rlinf").rglob("*.py")}
     assert {part for part in parts if _layer(part) is None} <= {"__init__", "__main__"}

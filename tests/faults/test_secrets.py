@@ -35,7 +35,7 @@ def experiment(folder: Path, **sections: Any) -> Path:
         logging={"progress": "plain", "tensorboard": True},
         **sections,
     )
-    # Through another key, too: what it comes to is as secret.
+    # Through another key, too: its value is as secret.
     content["env"]["kwargs"]["seed"] = "${oc.env:MY_SEED}"
     path = folder.with_name(f"{folder.name}.yaml")
     path.write_text(yaml.safe_dump(content))

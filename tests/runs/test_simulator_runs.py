@@ -83,7 +83,7 @@ def test_a_step_whose_groups_are_all_filtered_out_is_survived(tmp_path: Path) ->
 
 
 def faults(raising: int, hanging: int) -> list[str]:
-    """One step in so many raises, one in so many hangs."""
+    """One step in N raises, one in M hangs."""
     return [f"env.kwargs={{raise_every: {raising}, hang_every: {hanging}}}"]
 
 

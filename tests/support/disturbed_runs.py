@@ -31,7 +31,7 @@ MOMENTS = {
 }
 """What the run writes at each moment (`RLINF_LOG=debug`)."""
 GONE_S = 10.0
-"""After the end of a driver, nothing is left after so many seconds."""
+"""Seconds after the end of a driver by which nothing of it is left."""
 
 
 def write_config(folder: Path) -> Path:

@@ -69,7 +69,7 @@ def overrides(folder: Path, steps: int) -> list[str]:
 
 
 def summary(folder: Path, kind: str, steps: int, more: Sequence[str] = ()) -> dict[str, Any]:
-    """What a run in ``folder`` came to."""
+    """The result of a run in ``folder``."""
     run(load(recipe(folder, kind), [*overrides(folder, steps), *more]), report=False)
     found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
     return found

@@ -64,7 +64,7 @@ def test_the_probability_of_improvement_counts_pairs_of_runs() -> None:
 
 @pytest.mark.parametrize(("seeds", "edge"), [(1, 0.025), (2, 0.158), (5, 0.478)])
 def test_a_setting_that_won_every_pair_is_as_sure_as_its_seeds_allow(seeds: int, edge: float) -> None:
-    """The exact interval of so many trials that all succeeded, where resampling finds 1 to 1."""
+    """The exact interval of trials that all succeeded, where resampling finds 1 to 1."""
     better, worse = {seed: 2.0 + seed for seed in range(seeds)}, {seed: -1.0 - seed for seed in range(seeds)}
     won, lost = improvement(better, worse), improvement(worse, better)
     assert won is not None

@@ -71,7 +71,7 @@ class MathEnv(TextTaskEnv):
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
                 A question with two answers and an answer that is NaN or infinite are taken, with a warning
                 (``doubts``).
-            limit: at most so many tasks, the first ones.
+            limit: use only the first ``limit`` tasks.
             eval_fraction: share reserved for evaluation where the dataset has no split for it.
             answer_format: how demonstrations end and what the ``format`` reward asks for: "boxed", "tag" or "####".
                 Answers are found in any of them where extraction is lenient.

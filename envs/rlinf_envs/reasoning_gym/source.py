@@ -18,7 +18,7 @@ from rlinf_envs.tasks import Task
 
 _CACHE = 65_536
 _EVAL_DRAWS = 4
-"""Evaluation questions are looked for in so many times the number of positions that should hold ``size`` of them."""
+"""Evaluation questions are searched for in this multiple of the positions that should hold ``size`` of them."""
 _UNLUCKY = 1e-9
 """Share of training tasks that may have no question in their split."""
 

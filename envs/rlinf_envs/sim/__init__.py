@@ -15,7 +15,7 @@ Split = Literal["train", "eval"]
 
 
 SEEDS = 2**30
-"""So many start states has each split; twice that number still fits the simulators' 31 bits."""
+"""The number of start states of each split; twice that number still fits the simulators' 31 bits."""
 
 
 class MissingSimulatorError(ImportError):

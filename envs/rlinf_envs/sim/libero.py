@@ -20,7 +20,7 @@ from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
 from rlinf_envs.spaces import FreeText
 
 _EVALUATION_SHARE = 5
-"""One of so many start states is for evaluation: the last ones, 10 of LIBERO's 50."""
+"""One in this many start states is for evaluation: the last ones, 10 of LIBERO's 50."""
 _PROPRIOCEPTION = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 
 

@@ -24,7 +24,7 @@ _PLANES = _KINDS + _COLOURS + _STATES
 class GridEnv(gymnasium.Wrapper):
     """Any MiniGrid or BabyAI task by its id. ``info["success"]``: the mission was completed (its reward is positive).
 
-    ``num_actions`` keeps the first so many of the seven actions: BabyAI's navigation needs only left, right, forward.
+    ``num_actions`` keeps the first N of the seven actions: BabyAI's navigation needs only left, right, forward.
     """
 
     def __init__(self, task: str = "BabyAI-GoToObj-v0", num_actions: int = 7, render_mode: str | None = None) -> None:

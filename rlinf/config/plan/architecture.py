@@ -29,7 +29,7 @@ def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A decoder's shape. With ``experts`` each layer has so many feed-forward blocks instead of one."""
+    """A decoder's shape. With ``experts`` each layer has that number of feed-forward blocks instead of one."""
 
     layers: int
     hidden: int
@@ -77,7 +77,7 @@ class Decoder:
         return self.layers * (attention + forward + 2 * self.hidden) + self.hidden + self.embedding_parameters
 
     def kv_cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
-        """Keys and values of so many tokens."""
+        """Bytes of the keys and values of ``tokens`` tokens."""
         return 2 * self.layers * self.kv_heads * self.head_size * tokens * bytes_per_value
 
 

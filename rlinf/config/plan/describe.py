@@ -48,7 +48,7 @@ class Plan:
 
 
 def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) -> Plan:
-    """The plan on this machine, on one with so many cores and GPUs, or on the GPUs that the configuration names."""
+    """The plan on this machine, on one with the given cores and GPUs, or on the GPUs that the configuration names."""
     cpus, gpus = cpus or cpu_count(), gpu_count() if gpus is None else gpus
     if not gpus and config.cluster.gpu_memory_gb is not None:
         # Planned here, run elsewhere: on a GPU for each learner rank.
@@ -268,7 +268,7 @@ def _evaluation(config: Config) -> Rows:
 
 
 def size_text(number: int) -> str:
-    """So many bytes, in the unit that fits."""
+    """A number of bytes in the unit that fits."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if number >= scale:
             return f"{number / scale:.1f} {unit}"

@@ -12,7 +12,7 @@ from rlinf.config.schema import Config
 
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
-# torch and fsdp make logits in pieces of so many values, on a CPU and on a GPU (`models/token_scores.py`).
+# torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
 _LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
 
 
@@ -110,7 +110,7 @@ def _activations(config: Config, decoder: Decoder, split: Split, size: int) -> i
         # Each layer's input stays, and one layer at a time is computed again.
         kept = layers * tokens * decoder.hidden * size // along
         return kept * split.pipeline + layer
-    # The first of so many stages has as many micro-batches under way (1F1B, arXiv:2104.04473).
+    # The first pipeline stage has one micro-batch per stage in flight (1F1B, arXiv:2104.04473).
     return layers * layer * split.pipeline
 
 

@@ -70,11 +70,11 @@ class Split:
         return self.ranks // self.expert_weights
 
     def held(self, shared: int, of_experts: int) -> int:
-        """Of so many parameters, those that a rank has."""
+        """How many of the parameters a rank holds, shared ones and those of experts."""
         return shared // self.weights + of_experts // self.expert_weights
 
     def updated(self, shared: int, of_experts: int) -> int:
-        """Of so many parameters, those whose optimiser state a rank has."""
+        """How many of the parameters a rank holds the optimiser state of."""
         if not self.sharded_state:
             return self.held(shared, of_experts)
         return shared // (self.weights * self.copies) + of_experts // (self.expert_weights * self.expert_copies)

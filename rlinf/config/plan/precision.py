@@ -10,7 +10,7 @@ from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.schema import Config
 
 BFLOAT16_PARAMETERS = 20_000_000
-"""From so many on, bfloat16 is the faster one on a CPU that has instructions for it. Smaller models lose more by the
+"""From this size on, bfloat16 is faster on a CPU that has instructions for it. Smaller models lose more by the
 conversions than they gain (`benchmarks/results/precision.md`)."""
 
 

@@ -35,7 +35,7 @@ class EnvConfig:
     python: str | None = None
     """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains)."""
     max_episode_steps: int | None = None
-    """Cut episodes after so many steps (truncation); null keeps the environment's own limit. Whole episodes (of
+    """Truncate episodes after N steps; null keeps the environment's own limit. Whole episodes (of
     adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""
     max_turns: int = 1
     """Text: responses of the policy within one conversation; the environment answers all but the last of them."""
@@ -53,7 +53,7 @@ class EnvConfig:
     normalize_rewards: bool = False
     """Divide rewards by the running standard deviation of the discounted return (checkpointed)."""
     frame_stack: int = 1
-    """Stack so many consecutive observations."""
+    """Stack the last N observations."""
     success_key: str = "success"
     """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics).
 

@@ -80,18 +80,18 @@ class LearnerConfig:
     """Ranks. `torch` is data parallel over them."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     micro_batch_tokens: int = 16_384
-    """Rows are packed into micro-batches of at most so many tokens (text, vla) or decisions (actor_critic).
+    """Rows are packed into micro-batches of at most N tokens (text, vla) or decisions (actor_critic).
 
     Text on a CPU: fewer where half of the machine's memory does not hold them beside weights and optimiser. It has no
     influence on the result."""
     compare_float32_every: int = 0
-    """Text, `backend: torch`, activations in bfloat16: every so many steps the gradient and the log-probabilities
+    """Text, `backend: torch`, activations in bfloat16: every N iterations the gradient and the log-probabilities
     of one micro-batch are computed in float32 as well, and their distance is logged
     (`train/float32_gradient_distance`, ...); 0 is off."""
     pack: bool = True
     """Text: rows of a micro-batch lie end to end, without padding."""
     weight_bucket_mb: int = 2048
-    """Weights travel to samplers and env workers in portions of at most so many MiB (one parameter at least)."""
+    """Weights travel to samplers and env workers in portions of at most N MiB (one parameter at least)."""
     offload: OffloadConfig = field(default_factory=OffloadConfig)
     megatron: MegatronConfig = field(default_factory=MegatronConfig)
 
@@ -110,7 +110,7 @@ class SftConfig:
     steps: int = 0
     """0 is off. Epochs of `sft.data` are steps * batch_size / rows: the run says how many at its start."""
     epochs: float | None = None
-    """In place of `steps`: so many passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
+    """In place of `steps`: passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
     The run keeps the `steps` that they come to."""
     data: str | None = None
     """Text: a JSONL, JSON or Parquet file, or a folder of them, of prompt/response pairs or chat `messages`; answers of
@@ -130,7 +130,7 @@ class SftConfig:
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """Of the warm start's learning rate after that; falling ones end with the last step."""
     max_tasks: int | None = None
-    """Text: demonstrations are drawn from the first so many training tasks; null is all."""
+    """Text: demonstrations are drawn from the first N training tasks; null takes all."""
     demonstrations: int = 256
     """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
     perturbation: float = 0.0
@@ -142,7 +142,7 @@ class SftConfig:
     """Simulators: a LeRobotDataset v3 folder (`rlinf record` writes one), or an HDF5 file of LIBERO or ManiSkill, which
     is imitated instead of a demonstrator. Its statistics are kept with the run and with the exported policy."""
     dataset_stride: int = 1
-    """Simulators: decisions are imitated from every so many frames of an episode of `sft.dataset`;
+    """Simulators: decisions are imitated from every N-th frame of an episode of `sft.dataset`;
     `env.num_action_chunks` takes those that a policy would meet, 1 takes all that there are."""
     rename: dict[str, str] = field(default_factory=dict)
     """Simulators: which column of `sft.dataset` a part of the observation, or `action`, is, where its name does not say

@@ -97,6 +97,6 @@ class RolloutConfig:
     that answer env workers' questions, which a large policy needs. `auto`: `sampler` where `policy.vla.language.path`,
     `pipeline_stages` or `num_samplers` ask for it."""
     pipeline_stages: int = 1
-    """Simulators with samplers: the envs of a worker in so many shares; one simulates while another is answered."""
+    """Simulators with samplers: split a worker's envs into N groups; one simulates while another waits for actions."""
     vllm: VllmConfig = field(default_factory=VllmConfig)
     server: ServerConfig = field(default_factory=ServerConfig)

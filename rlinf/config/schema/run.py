@@ -33,7 +33,7 @@ class CheckpointConfig:
     """When the run is saved, and which of the saves stay."""
 
     every: int = 20
-    """Save each so many steps (and at the end); 0 saves at the end only."""
+    """Save every N iterations and at the end; 0 saves at the end only."""
     keep: int = 2
     """How many of the newest checkpoints stay."""
     best_metric: str | None = None
@@ -55,11 +55,11 @@ class LoggingConfig:
     mlflow_experiment: str | None = None
     """Send metrics to this MLflow experiment (extra: mlflow)."""
     samples_every: int = 10
-    """Write graded samples of whole groups each so many steps; 0 writes none."""
+    """Write graded samples of whole groups every N iterations; 0 writes none."""
     sample_groups: int = 2
     """How many groups each time."""
     plain_every: int = 1
-    """With `plain` progress: print each so many steps."""
+    """With `plain` progress: print a line every N iterations."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class EvaluationConfig:
     """How often, on how much held-out data, and how the policy is measured."""
 
     every: int = 0
-    """Evaluate each so many steps; before the first and after the last step it always happens (unless size is 0)."""
+    """Evaluate every N iterations; before the first and after the last step it always happens (unless size is 0)."""
     size: int = 256
     """Tasks (text) or episodes (simulators) of the held-out set; 0 evaluates never."""
     samples: int = 1
@@ -83,6 +83,6 @@ class EvaluationConfig:
     num_envs: int = 16
     """Simulators: how many evaluation episodes run side by side (no influence on the result)."""
     video_every: int = 0
-    """Simulators: film an evaluation each so many steps, the first and the last one too (extra: video); 0: none."""
+    """Simulators: film an evaluation every N iterations, the first and the last one too (extra: video); 0: none."""
     video_episodes: int = 4
     """Simulators: how many episodes of an evaluation are kept for people: side by side in its video, and as traces."""

@@ -45,7 +45,7 @@ def shared_heads(piece: Tensor, group: dist.ProcessGroup) -> Tensor:
 
 
 def fits(heads: int, key_value_heads: int, ranks: int) -> bool:
-    """Whether so many heads (of one tensor-parallel rank) can be spread over ``ranks``.
+    """Whether the ``heads`` of one tensor-parallel rank can be spread over ``ranks``.
 
     >>> fits(16, 4, 2), fits(16, 1, 4), fits(12, 3, 2)
     (True, True, False)

@@ -286,7 +286,7 @@ class MegatronLearner(Offloadable):
         return norm
 
     def weight_parts(self, bucket_bytes: int) -> int:
-        """In how many parts of at most so many bytes (one parameter at least) :meth:`weights` gives them."""
+        """The number of parts that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
         return len(self.gatherer.buckets(bucket_bytes))
 
     def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:

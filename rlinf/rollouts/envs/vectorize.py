@@ -29,7 +29,7 @@ _PROBE_ENVS = 8
 
 @dataclass(frozen=True)
 class VectorizationChoice:
-    """What `env.vectorization` came to, and the figures it was chosen by."""
+    """The chosen `env.vectorization`, and the measurements it was chosen by."""
 
     kind: Vectorization
     step_us: dict[str, float] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Recorded frames as decisions: chunks of K actions that begin at every so many frames of an episode."""
+"""Recorded frames as decisions: chunks of K actions that begin at every N-th frame of an episode."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 STATISTICS_FILE = "dataset_statistics.json"
 """In a run directory and in an exported policy."""
 _FRAMES, _SIDE = 8, 32
-"""Of an episode's pictures at most so many frames, of at most so many pixels a side, enter the statistics."""
+"""Statistics use at most this many frames of an episode, at most this many pixels a side."""
 
 
 def sample_pictures(frames: np.ndarray) -> np.ndarray:

@@ -227,7 +227,7 @@ class EnvWorker:
         return self._evaluation_envs
 
     def instructions(self, starts: int) -> list[str]:
-        """The different texts of so many starts, before any rollout."""
+        """The distinct instructions of ``starts`` start states, before any rollout."""
         return instructions_of(self._env, [stream_seed(self._config.run.seed, "text", n) for n in range(starts)])
 
     def filming_problem(self) -> str | None:
@@ -271,7 +271,7 @@ class EnvWorker:
         self._take_over(state.get("stepped", True))  # older checkpoints do not say it
 
     def skip_episodes(self, times: int) -> None:
-        """Numbers the coming episodes from so many millions on, away from those that a worker before it ran."""
+        """Offsets episode ids, so that a restarted worker never reuses its predecessor's seeds."""
         if self._fragments is not None:
             self._fragments.skip_episodes(times * 1_000_000)
         self._take_over(True)

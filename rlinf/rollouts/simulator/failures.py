@@ -48,7 +48,7 @@ class FailureCount:
         self._went_well = {"reset", "step"} if stepped else set()
 
     def went_well(self, attempt: Attempt, count: int) -> None:
-        """So many resets or steps did."""
+        """Counts resets or steps that did not fail."""
         if count:
             self._went_well.add(attempt)
 

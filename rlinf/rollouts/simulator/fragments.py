@@ -291,7 +291,7 @@ class FragmentCollector:
         return policy.granularity.spread(result.flatten(1))
 
     def skip_episodes(self, count: int) -> None:
-        """Leaves so many episode numbers out, before the first episode."""
+        """Skips episode numbers before the first episode."""
         self._episode += count
 
     def state_dict(self) -> dict[str, Any]:

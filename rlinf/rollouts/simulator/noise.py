@@ -21,7 +21,7 @@ class NoiseStream:
         self._size = size
 
     def draw(self, decisions: int) -> np.ndarray:
-        """[decisions, noise_size] float32, for the next so many decisions."""
+        """[decisions, noise_size] float32, for the next decisions."""
         shape = (decisions, self._size)
         if self._kind == "uniform":
             return self._generator.random(shape, dtype=np.float32)

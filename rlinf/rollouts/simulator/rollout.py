@@ -111,7 +111,7 @@ class VectorRollout:
         )
 
     def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
-        """What the demonstrator does from so many start states, or all that is recorded, worker by worker."""
+        """Demonstrations from ``episodes`` start states, or all recorded ones, worker by worker."""
         seed, dataset = self._config.run.seed, self._config.sft.dataset
         if dataset is not None:
             episodes = count_episodes(dataset)

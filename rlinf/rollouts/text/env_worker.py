@@ -79,7 +79,7 @@ class TextEnvWorker:
         """
         Args:
             splits: constructor kwargs by the name of the split.
-            max_turns: after so many responses the driver ends a conversation, so the environment grades it then.
+            max_turns: the driver ends a conversation after this many responses; the environment then grades it.
             num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
             step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
             row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.

@@ -46,7 +46,7 @@ class FreeConversations:
         generated: Callable[[float], None],
     ) -> None:
         """``max_tokens`` after the first prompt; ``params`` hold for each turn; ``key`` begins the random streams'
-        names; ``generated`` is told the seconds that were waited for the sampler alone."""
+        names; ``generated`` receives the seconds that were waited for the sampler alone."""
         self._session, self._renderer, self._rows = session, renderer, rows
         self._max_turns, self._max_tokens, self._params, self._key = max_turns, max_tokens, params, key
         self._generated = generated

@@ -1,4 +1,4 @@
-"""What text environments say to responses, row by row, whatever way and in whatever order they came to be graded."""
+"""What text environments say to responses, row by row, however and in whatever order they are graded."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _TOKENIZER_ROWS = 2000
 
 @dataclass(frozen=True)
 class SupervisedData:
-    """What `sft.data` comes to."""
+    """The rows of `sft.data`, encoded and divided."""
 
     train: ImitationData
     held_out: tuple[Batch, ...]

@@ -41,7 +41,7 @@ class Choice:
     samples: int | None = None
     temperature: float | None = None
     limit: int | None = None
-    """The first so many tasks."""
+    """The number of tasks, taken from the beginning."""
 
     @property
     def label(self) -> str:

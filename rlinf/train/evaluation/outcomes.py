@@ -1,4 +1,4 @@
-"""What each task of an evaluation came to, and the rates that follow from it."""
+"""The outcome of each task of an evaluation, and the rates that follow from it."""
 
 from __future__ import annotations
 

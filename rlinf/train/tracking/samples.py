@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlinf.types import Batch, PolicyOutput, TextInputs
 
-# A simulator's row is kept as a trace of so many decisions, with its actions where they have few dimensions.
+# A simulator's row is kept as a trace of its first decisions, with its actions where they have few dimensions.
 TRACE_POSITIONS, TRACE_ACTIONS = 512, 8
 
 

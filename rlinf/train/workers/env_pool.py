@@ -36,7 +36,7 @@ class EnvPool(PolicyPool):
         return self.group.call_one(0, "spaces")
 
     def instructions(self, starts: int) -> list[str]:
-        """What the environment says to so many starts; empty where it says nothing."""
+        """The distinct instructions of the first ``starts`` start states; empty where the environment gives none."""
         return self.group.call_one(0, "instructions", starts)
 
     def vectorization(self) -> str:

@@ -102,10 +102,10 @@ def test_too_many_failures_end_the_run_by_the_name_of_the_environment(tmp_path: 
     settings = config(tmp_path, faults={0: "raise", 3: "raise"}, max_failures=1)
     with (
         rollout(settings) as (it, _),
-        pytest.raises(UserError, match=r"SlowTools-v0: ValueError: no such tool") as told,
+        pytest.raises(UserError, match=r"SlowTools-v0: ValueError: no such tool") as raised,
     ):
         it.collect(0)
-    assert "env.max_failures allows 1" in str(told.value)
+    assert "env.max_failures allows 1" in str(raised.value)
 
 
 def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 class Items(Stream):
-    """The items of a generator; ``dies_after`` so many of them the worker is gone."""
+    """The items of a generator; after ``dies_after`` of them the worker is gone."""
 
     def __init__(self, rank: int, method: str, items: Iterator[Any], dies_after: int | None) -> None:
         self.group, self.rank, self.method = "fake", rank, method
@@ -36,8 +36,8 @@ class Items(Stream):
 
 
 class Group:
-    """Workers of this process; ``dies`` names (rank, method) of calls that end a worker, each once: a stream after so
-    many items."""
+    """Workers of this process; ``dies`` names (rank, method) of calls that end a worker, each once: a stream after
+    that number of items."""
 
     name = "fake"
 
@@ -285,7 +285,7 @@ def test_a_session_is_closed_with_what_is_open() -> None:
     session.submit([SampleRequest(name, (1,), 2, params, (0, name)) for name in (5, 6)])
     assert [one.request_id for one in session.poll(1.0)] == [5]
     session.abort([6])
-    assert [one.finish_reason for one in session.poll(1.0)] == ["stop"], "the slice under way was not told"
+    assert [one.finish_reason for one in session.poll(1.0)] == ["stop"], "the slice under way did not hear of it"
     assert [one.finish_reason for one in session.poll(1.0)] == ["abort"] * 2
     session.submit([SampleRequest(5, (1,), 2, params, (0, 5))])
     session.close()

@@ -34,7 +34,7 @@ class TabletopEnv(gymnasium.Env):
             reset names it.
         bodies: how many lie on the table, all different.
         image_size: pixels of a side.
-        max_steps: the episode is cut after so many.
+        max_steps: the episode is truncated after this many steps.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012

@@ -11,7 +11,7 @@ _ENTROPY = nothing("the coefficient of the entropy is constant (algorithm.entrop
 _HUB = nothing("a run is published by hand, from its `policy` folder")
 _ENGINE = nothing("rollout.sampler chooses who generates: hf, vllm or a server")
 _ROWS = "a step takes rollout.batch_size prompts x algorithm.group_size responses"
-_MICRO = "micro-batches are cut to so many tokens, without influence on the result"
+_MICRO = "micro-batches are cut to a number of tokens, without influence on the result"
 
 TRL: Mapping[str, Meaning] = {
     # What is trained.
