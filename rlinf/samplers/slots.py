@@ -32,31 +32,36 @@ class _Slots(DynamicLayer):
         super().__init__()
         self._window = window
         self.is_initialized = True
+        self._states: tuple[Tensor, ...] = ()
 
-    def fill(self, slots: Sequence[int], keys: Tensor, values: Tensor) -> None:
-        """Writes a prefill [1, heads, length, head_dim] into ``slots``, which exist already."""
-        self.keys[list(slots), :, : keys.shape[2]] = keys
-        self.values[list(slots), :, : values.shape[2]] = values
+    def fill(self, slots: Sequence[int], prefilled: tuple[Tensor, ...]) -> None:
+        """Writes keys and values [1, heads, length, head_dim] of a prefill into ``slots``, which exist already."""
+        for states, new in zip(self._states, prefilled, strict=True):
+            states[list(slots), :, : new.shape[2]] = new
 
-    def reserve(self, like: tuple[Tensor, Tensor], slots: int, columns: int) -> None:
-        """Makes room; what is there stays."""
-        for name, states in zip(("keys", "values"), like, strict=True):
-            old = cast("Tensor | None", getattr(self, name, None))
+    def reserve(self, slots: int, columns: int, like: tuple[Tensor, ...] = ()) -> None:
+        """Makes room, first for states of the shapes of ``like``; what is there stays."""
+        grown = []
+        for place, states in enumerate(self._states or like):
             new = states.new_zeros(slots, states.shape[1], columns, states.shape[3])
-            if old is not None and old.numel():
+            if self._states:
+                old = self._states[place]
                 new[: old.shape[0], :, : old.shape[2]] = old
-            setattr(self, name, new)
+            grown.append(new)
+        self._states = tuple(grown)
 
     def move(self, source: int, target: int) -> None:
-        self.keys[target], self.values[target] = self.keys[source], self.values[source]
+        for states in self._states:
+            states[target] = states[source]
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Writes one token of each row of the window; returns the window's columns (signature of transformers)."""
         window = self._window
-        self.keys[window.rows, :, window.positions] = key_states[:, :, 0]
-        self.values[window.rows, :, window.positions] = value_states[:, :, 0]
-        first, last = window.first, window.first + len(window.rows)
-        return self.keys[first:last, :, : window.columns], self.values[first:last, :, : window.columns]
+        keys, values = self._states
+        keys[window.rows, :, window.positions] = key_states[:, :, 0]
+        values[window.rows, :, window.positions] = value_states[:, :, 0]
+        part = slice(window.first, window.first + len(window.rows))
+        return keys[part, :, : window.columns], values[part, :, : window.columns]
 
 
 class _Window:
@@ -73,7 +78,8 @@ class SlotCache(RowCache):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model.config)
         self.model, self.window = model, _Window()
-        self.layers = [_Slots(self.window) for _ in self.layers]
+        self._slots = [_Slots(self.window) for _ in self.layers]
+        self.layers = list(self._slots)
         self.slots = self.columns = 0
         accepted = inspect.signature(model.forward).parameters
         self._extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
@@ -85,34 +91,33 @@ class SlotCache(RowCache):
         ids = torch.tensor([list(context)], dtype=torch.int64, device=self.model.device)
         alone = RowCache(self.model.config)
         output = self.model(input_ids=ids, past_key_values=alone, use_cache=True, **self._extra)
-        self._reserve(alone, max(slots) + 1, len(context) + 1)
-        for layer, filled in zip(self.layers, alone.layers, strict=True):
-            cast(_Slots, layer).fill(slots, cast(Tensor, filled.keys), cast(Tensor, filled.values))
+        prefilled = [(cast(Tensor, layer.keys), cast(Tensor, layer.values)) for layer in cast(Any, alone.layers)]
+        self._reserve(prefilled, max(slots) + 1, len(context) + 1)
+        for layer, states in zip(self._slots, prefilled, strict=True):
+            layer.fill(slots, states)
         logits: Tensor = output.logits[0, -1]
         return logits
 
-    def _reserve(self, like: RowCache, slots: int, columns: int) -> None:
+    def _reserve(self, like: Sequence[tuple[Tensor, ...]], slots: int, columns: int) -> None:
         if slots <= self.slots and columns <= self.columns:
             return
         # A whole widest step more than needed: slots behind the last row are computed too, and thrown away.
         self.slots = max(self.slots, -(-slots // WIDTH) * WIDTH + _WIDTHS[-1])
         self.columns = max(self.columns, rounded(columns + columns // 4))
-        for layer, filled in zip(self.layers, like.layers, strict=True):
-            states = cast(Tensor, filled.keys), cast(Tensor, filled.values)
-            cast(_Slots, layer).reserve(states, self.slots, self.columns)
+        for layer, states in zip(self._slots, like, strict=True):
+            layer.reserve(self.slots, self.columns, states)
 
     def lengthen(self, columns: int) -> None:
         """Makes room for so many columns."""
         if columns > self.columns:
             self.columns = rounded(columns + columns // 4)
-            for layer in self.layers:
-                slots = cast(_Slots, layer)
-                slots.reserve((cast(Tensor, slots.keys), cast(Tensor, slots.values)), self.slots, self.columns)
+            for layer in self._slots:
+                layer.reserve(self.slots, self.columns)
 
     def move(self, source: int, target: int) -> None:
         """Slot ``target`` becomes a copy of ``source``."""
-        for layer in self.layers:
-            cast(_Slots, layer).move(source, target)
+        for layer in self._slots:
+            layer.move(source, target)
 
     def step(self, tokens: Tensor, positions: Tensor, *, first: int, columns: int) -> Tensor:
         """Logits [w, V] after one more token [w] at ``positions`` [w] of the slots from ``first`` on."""

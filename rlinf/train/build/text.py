@@ -10,7 +10,7 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig, overlaps
+from rlinf.config.facts import SettledConfig, is_agent, overlaps
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -136,8 +136,12 @@ def _continuous(
     return ContinuousRollout(sampler, envs, renderer, num_tasks, config, open_session=open_session, folder=folder)
 
 
-def _rollout_class(config: Config) -> type[OverSamplingRollout] | type[TextRollout]:
+def _rollout_class(config: Config) -> type[TextRollout]:
     """Of training; evaluation uses it too."""
+    if is_agent(config.env.id):
+        from rlinf.rollouts.agents.rollout import AgentRollout
+
+        return AgentRollout
     return OverSamplingRollout if config.rollout.over_sampling > 0 else TextRollout
 
 
