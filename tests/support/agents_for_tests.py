@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-TASKS = [{"prompt": f"task {number}: ", "number": number} for number in range(8)]
+TASKS = [{"prompt": f"task {number}: ", "number": number, "response": "yes"} for number in range(8)]
 
 
 def tasks() -> list[dict[str, Any]]:

@@ -98,22 +98,23 @@ class Gateway:
 
     def pump(
         self, session: SamplerSession, max_s: float, *, until_stop: Callable[[Completion, Sequence[str]], Completion]
-    ) -> None:
+    ) -> bool:
         """Hands requests to the sampler and its responses back; returns after about ``max_s`` seconds.
 
-        ``until_stop`` cuts a response at the texts that end it.
+        ``until_stop`` cuts a response at the texts that end it. Returns whether the sampler had anything to do.
         """
         arrived = self._arrived(0.0 if self._running else max_s)
         if arrived:
             session.submit([self._request(asked) for asked in arrived])
         if not self._running:
-            return
+            return False
         for completion in session.poll(max_s):
             asked = self._running.pop(completion.request_id)
             done = until_stop(completion, asked.stop)
             if not asked.episode.over:
                 asked.episode.calls.append(Call(asked.context, done, time.monotonic() - asked.since))
                 asked.answer.set_result(done)
+        return True
 
     def end(self, episode: Episode, session: SamplerSession) -> None:
         """The agent has returned, or was given up: nothing it still asks counts."""

@@ -65,12 +65,12 @@ class AgentRollout(TextRollout):
         clock.count("time/verification_s", time.perf_counter() - began - clock.spent.get(GENERATION, 0.0))
         branches = [branches_of(episode.calls) for episode in episodes]
         others = [
-            filled(row, branch, self.renderer)
+            filled(row, branch, number, self.renderer)
             for row, found in zip(rows, branches, strict=True)
-            for branch in found[:-1]
+            for number, branch in enumerate(found[:-1], start=1)
         ]
         rows = [
-            filled(row, found[-1] if found else Branch(row.prompt_ids), self.renderer)
+            filled(row, found[-1] if found else Branch(row.prompt_ids), 0, self.renderer)
             for row, found in zip(rows, branches, strict=True)
         ]
         counts = [len(found) for found in branches]
@@ -91,13 +91,13 @@ class AgentRollout(TextRollout):
         yield Pause(0.0)
         while not all(episode.over for episode in episodes):
             began = time.perf_counter()
-            self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop)
-            clock.add(GENERATION, began)
+            if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
+                clock.add(GENERATION, began)
             yield Pause(0.0)
 
 
-def filled(row: Row, branch: Branch, renderer: PromptRenderer) -> Row:
-    """The row of a branch of an agent's episode; ``row.facts["graded"]`` is what the agent returned."""
+def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> Row:
+    """The row of branch ``number`` of an agent's episode; ``row.facts["graded"]`` is what the agent returned."""
     graded = row.facts["graded"]
     assert isinstance(graded, Graded)
     made = Row(
@@ -106,14 +106,15 @@ def filled(row: Row, branch: Branch, renderer: PromptRenderer) -> Row:
         task_id=row.task_id,
         domain=row.domain,
         answer=row.answer,
-        prompt_text=row.prompt_text,
+        prompt_text=renderer.text(list(branch.prompt_ids)),
         prompt_ids=branch.prompt_ids,
         episode=row.sample,
+        branch=number,
     )
-    for added, call, number in branch.parts:
+    for added, call, place in branch.parts:
         if made.tokens:
             made.append_words(added, renderer)
-        made.append_response(call.completion, renderer, seconds=call.seconds, number=number)
+        made.append_response(call.completion, renderer, seconds=call.seconds, number=place)
     if not branch.parts:
         made.finish_reason = "no_calls"
     made.hear(graded, renderer)

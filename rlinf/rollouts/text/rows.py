@@ -31,6 +31,8 @@ class Turn:
     reward: float = 0.0
     """That the environment gave for a turn of the policy."""
     reward_terms: Mapping[str, float] = field(default_factory=dict)
+    versions: tuple[int, ...] = ()
+    """Of the weights that a turn of the policy was sampled with."""
 
 
 @dataclass
@@ -66,6 +68,8 @@ class Row:
     lost: bool = False
     episode: int | None = None
     """Of an agent's rows: the number of the episode in its group, which rows that are branches of one share."""
+    branch: int = 0
+    """Of an agent's rows: which branch of the episode, 0 the last one."""
     turn_ids: list[int] = field(default_factory=list)
     """For each token the number of the policy's turn in its episode, -1 where the policy did not speak."""
     """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
@@ -125,7 +129,16 @@ class Row:
         self.turn_ids += [len(self.answers) if number is None else number] * len(completion.token_ids)
         self.finish_reason = completion.finish_reason
         self.answers.append(renderer.text(completion.token_ids))
-        self.turns.append(Turn("policy", renderer.role("policy"), self.answers[-1], len(completion.token_ids), seconds))
+        self.turns.append(
+            Turn(
+                "policy",
+                renderer.role("policy"),
+                self.answers[-1],
+                len(completion.token_ids),
+                seconds,
+                versions=tuple(sorted(set(completion.policy_version))),
+            )
+        )
         self._turn_start = len(self.tokens) - len(completion.token_ids)
         if completion.token_ids:
             self.anchors[self._turn_start] = _state_id(
@@ -297,6 +310,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             "extracted": [row.facts.get("extracted") for row in rows],
             "finish_reason": [row.finish_reason for row in rows],
             **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
+            **({"episode": episodes, "branch": [row.branch for row in rows]} if episodes else {}),
         },
     )
 
