@@ -117,5 +117,5 @@ def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> R
         made.append_response(call.completion, renderer, seconds=call.seconds, number=place)
     if not branch.parts:
         made.finish_reason = "no_calls"
-    made.hear(graded, renderer)
+    made.read(graded, renderer)
     return made
