@@ -97,7 +97,7 @@ class SlotCache(RowCache):
         ids = torch.tensor([list(context)], dtype=torch.int64, device=self.model.device)
         alone = RowCache(self.model.config)
         output = self.model(input_ids=ids, past_key_values=alone, use_cache=True, **self._extra)
-        states = [(cast(Tensor, layer.keys), cast(Tensor, layer.values)) for layer in cast(Any, alone.layers)]
+        states: list[tuple[Tensor, ...]] = [(layer.keys, layer.values) for layer in cast(Any, alone.layers)]
         return states, output.logits[0, -1]
 
     def fill(self, states: Sequence[tuple[Tensor, ...]], slots: Sequence[int]) -> None:

@@ -2,7 +2,8 @@
 
 ``POST /inference/v1/generate`` (token ids in, token ids and log-probabilities out), ``POST /v1/chat/completions``
 (messages, tools, streaming) and ``GET /v1/models``. A client sends the token as ``Authorization: Bearer TOKEN`` and its
-session as ``X-Session-ID``, or both at once as ``Bearer TOKEN:SESSION``, which any client's API key can carry.
+session as ``X-Session-ID``, or both at once as ``Bearer TOKEN:SESSION``, which any client's API key can carry and which
+wins over a header that the client sets by itself.
 
 The sampling distribution is that of the run: what requests say of temperature or top-p is not followed, since the
 learner's log-probabilities are those of one distribution. ``max_tokens`` and ``stop`` are followed.
@@ -87,7 +88,7 @@ class Endpoint:
             if not hmac.compare_digest(token.encode(), self._gateway.token.encode()):
                 return _error(401, "the token is wrong: send it as Authorization: Bearer TOKEN", "invalid_api_key")
             try:
-                return await answer(request, request.headers.get("X-Session-ID") or session or None)
+                return await answer(request, session or request.headers.get("X-Session-ID"))
             except BadRequest as error:
                 return _error(404 if error.code == "unknown_session" else 400, str(error), error.code)
 
