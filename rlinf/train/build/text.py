@@ -10,7 +10,7 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig, is_agent, overlaps
+from rlinf.config.facts import SettledConfig, overlaps
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -20,6 +20,7 @@ from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
+from rlinf.train.build.conversations import conversation_rollout
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model, start_learner
@@ -138,11 +139,7 @@ def _continuous(
 
 def _rollout_class(config: Config) -> type[TextRollout]:
     """Of training; evaluation uses it too."""
-    if is_agent(config.env.id):
-        from rlinf.rollouts.agents.rollout import AgentRollout
-
-        return AgentRollout
-    return OverSamplingRollout if config.rollout.over_sampling > 0 else TextRollout
+    return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config)
 
 
 def _cpu(config: Config) -> Resources:
