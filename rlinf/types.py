@@ -59,9 +59,10 @@ _POSITION_FILL: dict[str, float] = {
     "returns": 0.0,
     "policy_version": 0,
     "anchor_ids": -1,
+    "turn_ids": -1,
 }
 # The columns [B].
-_PER_ROW = ("group_ids", "greedy_rewards", "correct")
+_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct")
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,11 @@ class Batch:
     """[B, T] int64: the state that a turn answers, at the turn's first position: equal where the environment said the
     same;
     -1 elsewhere."""
+    episode_ids: Tensor | None = None
+    """[B] int64: the episode within the group. Rows with the same ones are branches of an episode, which has one reward
+    and counts once; without it every row is an episode."""
+    turn_ids: Tensor | None = None
+    """[B, T] int64: the number of the policy's turn in its episode, -1 where the policy did not speak."""
     correct: Tensor | None = None
     """[B] bool: the verifier's verdict."""
     domains: Sequence[str] | None = None

@@ -13,6 +13,7 @@ from torch import Tensor
 from rlinf.algorithms import catalog, filters
 from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.advantages.inputs import AdvantageColumns
+from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
@@ -61,7 +62,16 @@ def prepare_batch(
     2. ``overlong_penalty``, then ``reward_norm`` and ``reward_clip``
     3. and 4. the estimator, with ``kl_coef`` from the controller where ``add_token_level_kl`` (and for reinforce_pp and
        its baseline form)
+
+    Of an episode with several branches (``batch.episode_ids``) one row goes through all this, and its advantage is
+    shared equally by all.
     """
+    return over_episodes(batch, lambda rows: _prepared(rows, algorithm, state, fragments=fragments))
+
+
+def _prepared(
+    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool
+) -> tuple[Batch, Metrics]:
     whole, batch = batch, batch.by_reward()
     outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, algorithm)

@@ -15,12 +15,19 @@ from rlinf.config.placeholders import expand
 from rlinf.config.schema import Config, EnvConfig
 
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
+AGENT = "agent:"
+"""What begins `env.id` where it names a function that is an agent."""
 Precision = Literal["float32", "bfloat16", "auto"]
 
 
 def run_directory(config: Config) -> str:
     """``run.dir`` with its placeholders filled in; raises PlaceholderError for one that does not exist."""
     return expand(config.run.dir, {"name": config.run.name, "seed": config.run.seed})
+
+
+def is_agent(env_id: str) -> bool:
+    """Whether `env.id` names a program that calls the policy itself."""
+    return env_id.startswith(AGENT)
 
 
 def is_text(config: Config) -> bool:

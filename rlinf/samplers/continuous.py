@@ -179,7 +179,7 @@ class SlotRows:
             return
         lengths = [len(live.row.context) + len(live.tokens) for live in self._rows]
         widths, columns = self._shapes.widths(count, max(lengths))
-        self._cache.lengthen(columns)
+        self._cache.make_room(sum(widths), columns)
         first, device = 0, self._model.device
         for width in widths:
             lives, padding = self._rows[first : first + width], max(0, first + width - count)

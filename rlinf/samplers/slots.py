@@ -32,31 +32,36 @@ class _Slots(DynamicLayer):
         super().__init__()
         self._window = window
         self.is_initialized = True
+        self._states: tuple[Tensor, ...] = ()
 
-    def fill(self, slots: Sequence[int], keys: Tensor, values: Tensor) -> None:
-        """Writes a prefill [1, heads, length, head_dim] into ``slots``, which exist already."""
-        self.keys[list(slots), :, : keys.shape[2]] = keys
-        self.values[list(slots), :, : values.shape[2]] = values
+    def fill(self, slots: Sequence[int], prefilled: tuple[Tensor, ...]) -> None:
+        """Writes keys and values [1, heads, length, head_dim] of a prefill into ``slots``, which exist already."""
+        for states, new in zip(self._states, prefilled, strict=True):
+            states[list(slots), :, : new.shape[2]] = new
 
-    def reserve(self, like: tuple[Tensor, Tensor], slots: int, columns: int) -> None:
-        """Makes room; what is there stays."""
-        for name, states in zip(("keys", "values"), like, strict=True):
-            old = cast("Tensor | None", getattr(self, name, None))
+    def reserve(self, slots: int, columns: int, like: tuple[Tensor, ...] = ()) -> None:
+        """Makes room, first for states of the shapes of ``like``; what is there stays."""
+        grown = []
+        for place, states in enumerate(self._states or like):
             new = states.new_zeros(slots, states.shape[1], columns, states.shape[3])
-            if old is not None and old.numel():
+            if self._states:
+                old = self._states[place]
                 new[: old.shape[0], :, : old.shape[2]] = old
-            setattr(self, name, new)
+            grown.append(new)
+        self._states = tuple(grown)
 
     def move(self, source: int, target: int) -> None:
-        self.keys[target], self.values[target] = self.keys[source], self.values[source]
+        for states in self._states:
+            states[target] = states[source]
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Writes one token of each row of the window; returns the window's columns (signature of transformers)."""
         window = self._window
-        self.keys[window.rows, :, window.positions] = key_states[:, :, 0]
-        self.values[window.rows, :, window.positions] = value_states[:, :, 0]
-        first, last = window.first, window.first + len(window.rows)
-        return self.keys[first:last, :, : window.columns], self.values[first:last, :, : window.columns]
+        keys, values = self._states
+        keys[window.rows, :, window.positions] = key_states[:, :, 0]
+        values[window.rows, :, window.positions] = value_states[:, :, 0]
+        part = slice(window.first, window.first + len(window.rows))
+        return keys[part, :, : window.columns], values[part, :, : window.columns]
 
 
 class _Window:
@@ -73,7 +78,8 @@ class SlotCache(RowCache):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model.config)
         self.model, self.window = model, _Window()
-        self.layers = [_Slots(self.window) for _ in self.layers]
+        self._slots = [_Slots(self.window) for _ in self.layers]
+        self.layers = list(self._slots)
         self.slots = self.columns = 0
         accepted = inspect.signature(model.forward).parameters
         self._extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
@@ -82,37 +88,38 @@ class SlotCache(RowCache):
 
     def prefill(self, context: Sequence[int], slots: Sequence[int]) -> Tensor:
         """Computes ``context`` alone and puts it into ``slots``; logits [V] of the token after it."""
+        states, logits = self.prefilled(context)
+        self.fill(states, slots)
+        return logits
+
+    def prefilled(self, context: Sequence[int]) -> tuple[list[tuple[Tensor, ...]], Tensor]:
+        """Keys and values [1, heads, length, head_dim] of each layer after ``context``, and logits [V]."""
         ids = torch.tensor([list(context)], dtype=torch.int64, device=self.model.device)
         alone = RowCache(self.model.config)
         output = self.model(input_ids=ids, past_key_values=alone, use_cache=True, **self._extra)
-        self._reserve(alone, max(slots) + 1, len(context) + 1)
-        for layer, filled in zip(self.layers, alone.layers, strict=True):
-            cast(_Slots, layer).fill(slots, cast(Tensor, filled.keys), cast(Tensor, filled.values))
-        logits: Tensor = output.logits[0, -1]
-        return logits
+        states: list[tuple[Tensor, ...]] = [(layer.keys, layer.values) for layer in cast(Any, alone.layers)]
+        return states, output.logits[0, -1]
 
-    def _reserve(self, like: RowCache, slots: int, columns: int) -> None:
+    def fill(self, states: Sequence[tuple[Tensor, ...]], slots: Sequence[int]) -> None:
+        """Puts what :meth:`prefilled` gave into ``slots``."""
+        self.make_room(max(slots) + 1, states[0][0].shape[2] + 1, states)
+        for layer, own in zip(self._slots, states, strict=True):
+            layer.fill(slots, own)
+
+    def make_room(self, slots: int, columns: int, like: Sequence[tuple[Tensor, ...]] | None = None) -> None:
+        """For so many slots and columns; the first time ``like`` gives the shapes of a slot's states."""
         if slots <= self.slots and columns <= self.columns:
             return
-        # A whole widest step more than needed: slots behind the last row are computed too, and thrown away.
-        self.slots = max(self.slots, -(-slots // WIDTH) * WIDTH + _WIDTHS[-1])
-        self.columns = max(self.columns, rounded(columns + columns // 4))
-        for layer, filled in zip(self.layers, like.layers, strict=True):
-            states = cast(Tensor, filled.keys), cast(Tensor, filled.values)
-            cast(_Slots, layer).reserve(states, self.slots, self.columns)
-
-    def lengthen(self, columns: int) -> None:
-        """Makes room for ``columns`` columns."""
+        self.slots = max(self.slots, -(-slots // WIDTH) * WIDTH)
         if columns > self.columns:
             self.columns = rounded(columns + columns // 4)
-            for layer in self.layers:
-                slots = cast(_Slots, layer)
-                slots.reserve((cast(Tensor, slots.keys), cast(Tensor, slots.values)), self.slots, self.columns)
+        for layer, states in zip(self._slots, like or [()] * len(self._slots), strict=True):
+            layer.reserve(self.slots, self.columns, states)
 
     def move(self, source: int, target: int) -> None:
         """Slot ``target`` becomes a copy of ``source``."""
-        for layer in self.layers:
-            cast(_Slots, layer).move(source, target)
+        for layer in self._slots:
+            layer.move(source, target)
 
     def step(self, tokens: Tensor, positions: Tensor, *, first: int, columns: int) -> Tensor:
         """Logits [w, V] after one more token [w] at ``positions`` [w] of the slots from ``first`` on."""
@@ -150,6 +157,8 @@ class Shapes:
     def __init__(self, model: PreTrainedModel, *, max_model_len: int) -> None:
         self._model, self._most = model, rounded(max_model_len)
         self._agree: dict[tuple[int, int], bool] = {}
+        self._rows: list[tuple[list[tuple[Tensor, ...]], int, int]] = []
+        """Of the trials: prefilled states, their length and the next token."""
         self._reference: Tensor | None = None
         self.invariant = supports_slots(model) and self._try(WIDTH, self._most)
         """Whether rows can share steps at all; otherwise each is decoded alone."""
@@ -176,21 +185,20 @@ class Shapes:
     @torch.inference_mode()
     def _try(self, width: int, columns: int) -> bool:
         """A step of random rows, each several times and in changing places, against the reference."""
-        model = self._model
-        generator = torch.Generator().manual_seed(_PROBE_SEED)
-        half = WIDTH // 2
-        vocabulary = int(model.config.get_text_config().vocab_size)
-        contexts = torch.randint(vocabulary, (half, _COLUMNS // 2), generator=generator).tolist()
-        lengths = torch.randint(1, _COLUMNS // 2, (half,), generator=generator).tolist()
-        cache = SlotCache(model)
-        order = [(place * 5 + place // half) % half for place in range(width)]
-        for row in range(half):
-            places = [place for place, which in enumerate(order) if which == row]
-            cache.prefill(contexts[row][: lengths[row]], places)
-        cache.lengthen(columns)
-        tokens = torch.tensor([contexts[row][lengths[row]] for row in order], device=model.device)
-        positions = torch.tensor([lengths[row] for row in order], device=model.device)
+        device, cache, count = self._model.device, SlotCache(self._model), WIDTH // 2
+        if not self._rows:
+            generator = torch.Generator().manual_seed(_PROBE_SEED)
+            vocabulary = int(self._model.config.get_text_config().vocab_size)
+            for length in torch.randint(1, _COLUMNS // 2, (count,), generator=generator).tolist():
+                *context, last = torch.randint(vocabulary, (length + 1,), generator=generator).tolist()
+                self._rows.append((cache.prefilled(context)[0], length, last))
+        order = [(place * 5 + place // count) % count for place in range(width)]
+        for row, (states, _, _) in enumerate(self._rows):
+            cache.fill(states, [place for place, which in enumerate(order) if which == row])
+        cache.make_room(width, columns)
+        tokens = torch.tensor([self._rows[row][2] for row in order], device=device)
+        positions = torch.tensor([self._rows[row][1] for row in order], device=device)
         logits = cache.step(tokens, positions, first=0, columns=columns)
         if self._reference is None:
-            self._reference = torch.stack([logits[order.index(row)] for row in range(half)])
+            self._reference = torch.stack([logits[order.index(row)] for row in range(count)])
         return all(torch.equal(logits[place], self._reference[row]) for place, row in enumerate(order))

@@ -18,6 +18,7 @@ from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.samplers.build import hf_sampler
 from rlinf.samplers.spec import sampler_spec
+from rlinf.train.build.conversations import conversation_rollout
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model
 from rlinf.train.build.tokenizer import policy_tokenizer
@@ -81,7 +82,7 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = hf_sampler(model, config.rollout, spec)
     renderer = prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
-    return TextRollout(sampler, envs, renderer, facts.num_tasks, config)
+    return conversation_rollout(config)(sampler, envs, renderer, facts.num_tasks, config)
 
 
 def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pages import Page, click_through
-from real_runs import conversation_run, simulator_run, sweep_folder, text_run
+from real_runs import agent_run, conversation_run, simulator_run, sweep_folder, text_run
 from report_runs import healthy, write_run
 from synthetic import write_sweep
 
@@ -76,6 +77,20 @@ def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
     assert all(turn.find_elements("css selector", ".token.masked") for turn in said)
     assert len(page.find(".turn.policy")) > len(said)
     assert not page.find(".turn.policy .token.masked")
+    spoken = [turn.text.splitlines()[0] for turn in page.find(".turn.policy")]
+    assert all(re.search(r"\d tokens, version 0, [\d.e-]+ s", words) for words in spoken)
+
+
+def test_an_agents_episodes_with_their_branches(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, agent_run(tmp_path / "run") / "report.html")
+    page.open("Samples")
+    heads = [head.text for head in page.find(".response .head")]
+    assert {re.sub(r".*(episode \d) *(branch \d).*", r"\1 \2", head.replace("\n", " ")) for head in heads} == {
+        f"episode {episode} branch {branch}" for episode in (0, 1) for branch in (0, 1, 2)
+    }
+    page.find("details.context summary")[0].click()
+    assert page.find("details.context pre")[0].text
+    assert any("reward" in turn.text and "number" in turn.text for turn in page.find(".turn.policy"))
 
 
 def test_a_sweep(browser: Any, tmp_path: Path) -> None:

@@ -46,6 +46,18 @@ def conversation_run(folder: Path) -> Path:
     return folder
 
 
+def agent_run(folder: Path) -> Path:
+    """Episodes of three branches each."""
+    agent = {"id": "agent:agents_for_tests:fork", "kwargs": {"tasks": "agents_for_tests:tasks"}, "max_turns": 8}
+    sections = {
+        "run": {"max_steps": 1, "name": "an agent that forks"},
+        "rollout": {"batch_size": 2, "max_new_tokens": 6, "max_conversation_tokens": 120},
+        "evaluation": {"size": 2, "env_kwargs": None},
+    }
+    run(config(folder, env=agent, logging={"samples_every": 1}, **sections))
+    return folder
+
+
 def simulator_run(folder: Path) -> Path:
     """CartPole, evaluated and filmed."""
     more = ["evaluation.every=2", "evaluation.video_every=2", "env.max_episode_steps=200"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlinf.config.checks.acting import check_acting
+from rlinf.config.checks.agents import check_agents
 from rlinf.config.checks.algorithm import check_algorithm
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
@@ -31,6 +32,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_ranges,
     check_run,
     check_kind,
+    check_agents,
     check_policy,
     check_files,
     check_batch,

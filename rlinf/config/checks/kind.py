@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlinf.config.context import Context
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
-from rlinf.config.facts import trains_on_files_alone
+from rlinf.config.facts import AGENT, trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -153,7 +153,7 @@ def _check_module(context: Context) -> None:
             context.error(
                 "env.id", message, f"Give it an environment of its own: {simulator.fix}.", reads=("env.isolation",)
             )
-    module, colon, _ = env.id.partition(":")
+    module, colon, _ = env.id.removeprefix(AGENT).partition(":")
     top = module.partition(".")[0]
     if not colon or env.isolation == "process" or not top.isidentifier():
         return

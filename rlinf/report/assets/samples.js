@@ -53,15 +53,24 @@ function tokenElements(row, colouring, clip) {
   });
 }
 
+/** What is known of a turn: its tokens, the weights it was sampled with, its seconds, and its reward by terms. */
+function turnWords(turn) {
+  const words = [turn.role === null ? turn.speaker : `${turn.speaker} (${turn.role})`, `${turn.tokens} tokens`];
+  if (turn.speaker !== "policy") words.push("masked");
+  if (turn.versions?.length) words.push(`version ${turn.versions.join(" to ")}`);
+  if (turn.seconds) words.push(`${number(turn.seconds, 2)} s`);
+  const terms = Object.entries(turn.reward_terms || {}).map(([name, value]) => `${name} ${number(value)}`);
+  if (turn.reward || terms.length) words.push(`reward ${number(turn.reward)}${terms.length ? ` (${terms.join(", ")})` : ""}`);
+  return words.join(", ");
+}
+
 /** A conversation: each turn with its speaker, the environment's set apart from the policy's. */
 function transcript(row, tokens) {
   let place = 0;
   return el("div", { class: "transcript" }, row.turns.map((turn) => {
     const own = tokens ? tokens.slice(place, place + turn.tokens) : [turn.text];
     place += turn.tokens;
-    const role = turn.role === null ? turn.speaker : `${turn.speaker} (${turn.role})`;
-    const learned = turn.speaker === "policy" ? "" : ", masked";
-    return el("div", { class: `turn ${turn.speaker}` }, el("span", { class: "speaker" }, `${role}, ${turn.tokens} tokens${learned}`), el("pre", {}, own));
+    return el("div", { class: `turn ${turn.speaker}` }, el("span", { class: "speaker" }, turnWords(turn)), el("pre", {}, own));
   }));
 }
 
@@ -72,15 +81,16 @@ function responseText(row, colouring, clip) {
   return el("pre", {}, tokens ?? row.response ?? "", rest);
 }
 
-function responseCard(row, colouring, clip) {
+function responseCard(row, colouring, clip, prompt) {
   const clipped = clippedTokens(row, clip);
   const facts = [
     ["reward", number(row.reward)], ["advantage", number(row.advantage)], ["verdict", row.verdict], ["found", row.extracted],
     ["decisions", row.slots], ["ended by", row.finish_reason],
-    ["turns", row.turns?.length], ["clipped", clipped && `${clipped.filter(Boolean).length} of ${row.slots}`],
+    ["episode", row.episode], ["branch", row.branch], ["turns", row.turns?.length], ["clipped", clipped && `${clipped.filter(Boolean).length} of ${row.slots}`],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== "–");
   return el("div", { class: `card response ${row.verdict || ""}` },
     el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),
+    row.prompt !== prompt ? el("details", { class: "context" }, el("summary", {}, "what was said before"), el("pre", {}, row.prompt)) : null,
     row.response !== undefined || row.pieces ? responseText(row, colouring, clip) : null,
     row.trace ? tracePlot(row.trace) : null);
 }
@@ -133,7 +143,7 @@ function samplesPanel(section, run) {
     body.append(...[
       first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), el("span", { class: "dim" }, `answer: ${first.answer ?? "–"}`)) : null,
       el("p", { class: "dim" }, groupWords(members)),
-      ...members.map((row) => responseCard(row, state.colouring, run.clip)),
+      ...members.map((row) => responseCard(row, state.colouring, run.clip, first.prompt)),
     ].filter(Boolean));
   }
 

@@ -57,6 +57,14 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/cut_by_length": Metric(
         "responses cut by the length limit", "cut / responses", SHARE, "below 0.2", _LONGER
     ),
+    "rollout/calls_per_episode": Metric("agents: how often an episode called the policy", "mean", COUNT, ANY, INFORMS),
+    "rollout/branches_per_episode": Metric(
+        "agents: token sequences that an episode left; more than 1 where conversations were rewritten or forked",
+        "mean",
+        COUNT,
+        "1",
+        "append messages, and send them as they were received",
+    ),
     "rollout/cut_by_conversation_length": Metric(
         "conversations that ended because rollout.max_conversation_tokens was reached",
         "cut / conversations",

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from rlinf.config.facts import is_agent
 from rlinf.config.schema import Config
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
+from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
@@ -225,6 +227,8 @@ class TextEnvWorker:
         conversations = replace(self._conversations, first_seed=first_seed)
         try:
             with deadline(limit):
+                if is_agent(self._env_id):
+                    return AgentEnv(self._env_id, **self._splits[split])
                 return make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
         except DeadlineExceededError as error:
             raise TextEnvError(

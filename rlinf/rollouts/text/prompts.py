@@ -92,13 +92,30 @@ class PromptRenderer:
         Raises:
             ChatTemplateError: the template can't render a second turn.
         """
+        return self.continuation_of([_message("user", observation)], after=after)
+
+    def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
+        """The same for any messages that follow the policy's turn."""
         if not self.chat:
-            tokens = self.encode(f"\n{observation}\n")
+            words = "\n".join(str(message["content"]) for message in messages)
+            tokens = self.encode(f"\n{words}\n")
         else:
-            tokens = self.encode(self._second_turn(observation))
+            tokens = self.encode(self._following(messages))
             if after in self._end_marks:
                 return tokens[self._closing :]
         return tokens[1:] if tokens and tokens[0] == after else tokens
+
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[int, ...]:
+        """Token ids of a whole conversation, up to where the policy speaks; ``tools`` as the template describes them.
+
+        Raises:
+            ChatTemplateError: the template can't render these messages.
+        """
+        if not self.chat:
+            return self.encode("\n".join(str(message["content"]) for message in messages))
+        return self.encode(self._apply(messages, prompt=True, tools=tools))
 
     def require_turns(self) -> None:
         """Raises ChatTemplateError where the template can't render a second turn."""
@@ -112,16 +129,16 @@ class PromptRenderer:
         """A response's text, without special tokens."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
 
-    def until_stop(self, completion: Completion) -> Completion:
-        """A response up to the token that completes one of the stop texts; as it is where none occurs.
+    def until_stop(self, completion: Completion, stop: Sequence[str] = ()) -> Completion:
+        """A response up to the token that completes one of the stop texts, also ``stop``; as it is where none occurs.
 
         What a sampler would have drawn had it stopped there: a token depends on those before it alone.
         """
-        tokens = completion.token_ids
-        if not self._stops(tokens):
+        tokens, stops = completion.token_ids, (*self._stop, *stop)
+        if not self._stops(tokens, stops):
             return completion
         # Once a stop text is there it stays there, so the shortest prefix that has one is found by bisection.
-        kept = bisect.bisect_left(range(len(tokens)), True, key=lambda last: self._stops(tokens[: last + 1])) + 1
+        kept = bisect.bisect_left(range(len(tokens)), True, key=lambda last: self._stops(tokens[: last + 1], stops)) + 1
         return replace(
             completion,
             token_ids=tokens[:kept],
@@ -130,11 +147,11 @@ class PromptRenderer:
             finish_reason="stop",
         )
 
-    def _stops(self, tokens: tuple[int, ...]) -> bool:
-        if not self._stop:
+    def _stops(self, tokens: tuple[int, ...], stops: Sequence[str]) -> bool:
+        if not stops:
             return False
         text = self.text(tokens)
-        return any(stop in text for stop in self._stop)
+        return any(stop in text for stop in stops)
 
     def _second_turn(self, observation: str) -> str:
         """What a template writes between the policy's answer and its next one.
@@ -142,10 +159,13 @@ class PromptRenderer:
         The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
         The system prompt is left out, since some templates repeat it in the newest message.
         """
-        question, answer = _message("user", "question"), _message("assistant", _ANSWER)
-        return self._after_answer([question, answer, _message("user", observation)], prompt=True)
+        return self._following([_message("user", observation)])
 
-    def _after_answer(self, messages: Sequence[Message], *, prompt: bool) -> str:
+    def _following(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        question, answer = _message("user", "question"), _message("assistant", _ANSWER)
+        return self._after_answer([question, answer, *messages], prompt=True)
+
+    def _after_answer(self, messages: Sequence[Mapping[str, Any]], *, prompt: bool) -> str:
         head, found, rest = self._apply(messages, prompt=prompt).partition(_ANSWER)
         if not found:
             raise ChatTemplateError(
@@ -189,10 +209,13 @@ class PromptRenderer:
         """Tokens that stand for themselves, outside the vocabulary of words."""
         return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
 
-    def _apply(self, messages: Sequence[Message], *, prompt: bool) -> str:
+    def _apply(
+        self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        given = {**self._template_kwargs, **({"tools": list(tools)} if tools else {})}
         try:
             return self.tokenizer.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=prompt, **self._template_kwargs
+                list(messages), tokenize=False, add_generation_prompt=prompt, **given
             )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)

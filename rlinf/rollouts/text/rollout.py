@@ -67,6 +67,19 @@ class Conversations:
 
     rows: list[Row]
     metrics: Metrics
+    branches: list[Row] = field(default_factory=list)
+    """Further rows of the same episodes: their group and episode say whose they are."""
+
+    def settled_rows(self) -> list[Row]:
+        """All rows of a batch: lost ones stand apart, and a branch is lost with its episode."""
+        own = {(row.group, row.episode): row for row in self.rows}
+        episodes = [own[row.group, row.episode] for row in self.branches]
+        set_lost_apart(self.rows)
+        for branch, row in zip(self.branches, episodes, strict=True):
+            branch.group = row.group
+            if row.lost:
+                branch.lose(row.finish_reason)
+        return [*self.rows, *self.branches]
 
 
 @dataclass
@@ -123,8 +136,7 @@ class TextRollout:
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """``prompts`` tasks, ``group_size`` responses each."""
         done, dropped = self.train_round(step, round)
-        set_lost_apart(done.rows)
-        batch = batch_of(done.rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
+        batch = batch_of(done.settled_rows(), pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
         metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
             batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_positions))

@@ -31,6 +31,8 @@ class Turn:
     reward: float = 0.0
     """That the environment gave for a turn of the policy."""
     reward_terms: Mapping[str, float] = field(default_factory=dict)
+    versions: tuple[int, ...] = ()
+    """Of the weights that a turn of the policy was sampled with."""
 
 
 @dataclass
@@ -64,6 +66,12 @@ class Row:
     left out), or what else the sampler says."""
     done: bool = False
     lost: bool = False
+    episode: int | None = None
+    """Of an agent's rows: the number of the episode in its group, which rows that are branches of one share."""
+    branch: int = 0
+    """Of an agent's rows: which branch of the episode, 0 the last one."""
+    turn_ids: list[int] = field(default_factory=list)
+    """For each token the number of the policy's turn in its episode, -1 where the policy did not speak."""
     """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
     _turn_start: int = 0
     _last_observation: str | None = None
@@ -109,16 +117,28 @@ class Row:
         """Whether a limit on tokens ended it."""
         return self.finish_reason in ("length", "conversation_length")
 
-    def append_response(self, completion: Completion, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
-        """The policy's next turn, up to a stop text."""
+    def append_response(
+        self, completion: Completion, renderer: PromptRenderer, *, seconds: float = 0.0, number: int | None = None
+    ) -> None:
+        """The policy's next turn, up to a stop text; ``number`` is the turn's in its episode."""
         completion = renderer.until_stop(completion)
         self.tokens += completion.token_ids
         self.logprobs += completion.logprobs
         self.mask += [True] * len(completion.token_ids)
         self.versions += completion.policy_version
+        self.turn_ids += [len(self.answers) if number is None else number] * len(completion.token_ids)
         self.finish_reason = completion.finish_reason
         self.answers.append(renderer.text(completion.token_ids))
-        self.turns.append(Turn("policy", renderer.role("policy"), self.answers[-1], len(completion.token_ids), seconds))
+        self.turns.append(
+            Turn(
+                "policy",
+                renderer.role("policy"),
+                self.answers[-1],
+                len(completion.token_ids),
+                seconds,
+                versions=tuple(sorted(set(completion.policy_version))),
+            )
+        )
         self._turn_start = len(self.tokens) - len(completion.token_ids)
         if completion.token_ids:
             self.anchors[self._turn_start] = _state_id(
@@ -149,13 +169,19 @@ class Row:
             return
         observation = self._last_observation = graded.observation
         added = renderer.continuation(observation, after=self.tokens[-1] if self.tokens else None)
+        self.append_words(added, renderer, text=observation, seconds=graded.seconds or seconds)
+
+    def append_words(
+        self, added: Sequence[int], renderer: PromptRenderer, *, text: str | None = None, seconds: float = 0.0
+    ) -> None:
+        """What was said between two turns of the policy, as tokens that it did not choose."""
         self.tokens += added
         self.logprobs += [0.0] * len(added)
         self.mask += [False] * len(added)
         self.versions += [0] * len(added)
-        self.turns.append(
-            Turn("environment", renderer.role("environment"), observation, len(added), graded.seconds or seconds)
-        )
+        self.turn_ids += [-1] * len(added)
+        words = renderer.text(list(added)) if text is None else text
+        self.turns.append(Turn("environment", renderer.role("environment"), words, len(added), seconds))
 
     def cut(self, reason: str) -> None:
         """Ends the conversation where no room is left."""
@@ -227,13 +253,15 @@ def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
     """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
     count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
-    width = max(len(row.prompt_ids) for row in rows)
+    width = max(1, *(len(row.prompt_ids) for row in rows))
     prompts = torch.full((count, width), pad_token_id)
     actions = torch.full((count, positions), pad_token_id)
     logprobs, rewards = torch.zeros(count, positions), torch.zeros(count, positions)
     steps = torch.full((count, positions), torch.nan)
     mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
     versions = torch.zeros(count, positions, dtype=torch.int32)
+    episodes = [row.episode for row in rows if row.episode is not None]
+    turn_ids = torch.full((count, positions), -1) if episodes else None
     for place, row in enumerate(rows):
         length = len(row.tokens)
         prompts[place, : len(row.prompt_ids)] = torch.tensor(row.prompt_ids)
@@ -241,6 +269,8 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         logprobs[place, :length] = torch.tensor(row.logprobs)
         mask[place, :length] = torch.tensor(row.mask, dtype=torch.bool)
         versions[place, :length] = torch.tensor(row.versions, dtype=torch.int32)
+        if turn_ids is not None:
+            turn_ids[place, :length] = torch.tensor(row.turn_ids, dtype=torch.int64)
         for position, reward in row.rewards.items():
             rewards[place, position] = reward
         for position, reward in row.step_rewards.items():
@@ -263,6 +293,8 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         rewards=rewards if multi_turn else rewards.sum(1),
         group_ids=torch.tensor([row.group for row in rows]),
         policy_version=versions,
+        episode_ids=torch.tensor(episodes) if episodes else None,
+        turn_ids=turn_ids,
         terminated=terminated,
         truncated=truncated,
         # By what the environment can do, not by what it found: a batch without one right step has the column too.
@@ -278,6 +310,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             "extracted": [row.facts.get("extracted") for row in rows],
             "finish_reason": [row.finish_reason for row in rows],
             **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
+            **({"episode": episodes, "branch": [row.branch for row in rows]} if episodes else {}),
         },
     )
 

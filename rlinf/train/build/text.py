@@ -20,6 +20,7 @@ from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
+from rlinf.train.build.conversations import conversation_rollout
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model, start_learner
@@ -136,9 +137,9 @@ def _continuous(
     return ContinuousRollout(sampler, envs, renderer, num_tasks, config, open_session=open_session, folder=folder)
 
 
-def _rollout_class(config: Config) -> type[OverSamplingRollout] | type[TextRollout]:
+def _rollout_class(config: Config) -> type[TextRollout]:
     """Of training; evaluation uses it too."""
-    return OverSamplingRollout if config.rollout.over_sampling > 0 else TextRollout
+    return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config)
 
 
 def _cpu(config: Config) -> Resources:

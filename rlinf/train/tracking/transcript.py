@@ -23,9 +23,13 @@ def transcript(sample: Mapping[str, Any]) -> Text:
 
 def _spoken(turn: Mapping[str, Any]) -> Text:
     policy = turn["speaker"] == "policy"
-    name = turn["speaker"] if turn["role"] is None else f"{turn['speaker']} ({turn['role']})"
-    head = f"{name}, {turn['tokens']} tokens{'' if policy else ', masked'}: "
-    return Text.assemble((head, "dim"), (printable(turn["text"]), "" if policy else "cyan"))
+    facts = [turn["speaker"] if turn["role"] is None else f"{turn['speaker']} ({turn['role']})"]
+    facts += [f"{turn['tokens']} tokens", *([] if policy else ["masked"])]
+    if turn.get("seconds"):
+        facts.append(f"{turn['seconds']:.2f} s")
+    if turn.get("reward"):
+        facts.append(f"reward {turn['reward']:.2f}")
+    return Text.assemble((f"{', '.join(facts)}: ", "dim"), (printable(turn["text"]), "" if policy else "cyan"))
 
 
 def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:

@@ -173,9 +173,6 @@ class TextEnvPool(ResilientPool):
             else:
                 yield from self._entered(rank, [response], graded)
 
-        self._failures.went_well("step", len(given))
-        self._open[rank][2].append(given)
-
     def lost(self, graded: Graded) -> Graded:
         """Counts a conversation that the environment failed over.
 

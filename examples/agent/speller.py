@@ -1,0 +1,25 @@
+"""An agent like any other that calls a model through the OpenAI SDK: nothing here knows that the model learns."""
+
+from openai import OpenAI
+
+WORDS = ["cat", "dog", "owl", "bee", "fox", "hen", "pig", "cow"]
+
+
+def tasks():
+    """What there is to do; ``response`` is what a warm start imitates."""
+    return [
+        {"prompt": f"Spell {word} in capitals.", "answer": word.upper(), "response": word.upper()} for word in WORDS
+    ]
+
+
+def solve(task, *, base_url, api_key, model, second_chance=0.5):
+    """Asks, and asks again after a wrong answer; the reward is 1, or less for a second attempt."""
+    client = OpenAI(base_url=base_url, api_key=api_key)
+    messages = [{"role": "user", "content": task["prompt"]}]
+    for reward in (1.0, second_chance):
+        reply = client.chat.completions.create(model=model, messages=messages)
+        said = reply.choices[0].message.content
+        if said.strip() == task["answer"]:
+            return reward
+        messages += [{"role": "assistant", "content": said}, {"role": "user", "content": "No. Try again."}]
+    return 0.0

@@ -1,0 +1,194 @@
+"""The policy as an HTTP server on this machine: token ids for those who have them, the OpenAI protocol for the rest.
+
+``POST /inference/v1/generate`` (token ids in, token ids and log-probabilities out), ``POST /v1/chat/completions``
+(messages, tools, streaming) and ``GET /v1/models``. A client sends the token as ``Authorization: Bearer TOKEN`` and its
+session as ``X-Session-ID``, or both at once as ``Bearer TOKEN:SESSION``, which any client's API key can carry and which
+wins over a header that the client sets by itself.
+
+The sampling distribution is that of the run: what requests say of temperature or top-p is not followed, since the
+learner's log-probabilities are those of one distribution. ``max_tokens`` and ``stop`` are followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.gateway import MODEL, Gateway
+from rlinf.rollouts.agents.messages import BadRequest, answer_of, context_of, remember
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.types import Completion
+
+_START_S = 30.0
+_MOST_BYTES = 64 << 20
+_REASONS = {"stop": "stop", "length": "length"}
+
+
+class Endpoint:
+    """A server in a thread of its own, on a free port of 127.0.0.1."""
+
+    def __init__(self, gateway: Gateway, renderer: PromptRenderer) -> None:
+        self._gateway, self._renderer = gateway, renderer
+        self._loop = asyncio.new_event_loop()
+        self._started: threading.Event = threading.Event()
+        self._failure: BaseException | None = None
+        self.port = 0
+        threading.Thread(target=self._serve, name="endpoint", daemon=True).start()
+        if not self._started.wait(_START_S):
+            raise TimeoutError(f"the endpoint did not start within {_START_S:g} s")
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def url(self) -> str:
+        """Of the OpenAI protocol."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def close(self) -> None:
+        """Stops the server."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        app = web.Application(client_max_size=_MOST_BYTES)
+        app.router.add_get("/v1/models", self._handler(self._models))
+        app.router.add_post("/v1/chat/completions", self._handler(self._chat))
+        app.router.add_post("/inference/v1/generate", self._handler(self._generate))
+        runner = web.AppRunner(app, access_log=None)
+        try:
+            self._loop.run_until_complete(runner.setup())
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            self._loop.run_until_complete(site.start())
+            self.port = runner.addresses[0][1]
+        except BaseException as error:
+            self._failure = error
+            self._started.set()
+            return
+        self._started.set()
+        self._loop.run_forever()
+        self._loop.run_until_complete(runner.cleanup())
+        self._loop.close()
+
+    def _handler(
+        self, answer: Callable[[web.Request, str | None], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """Checks the token; what can't be answered is an error as OpenAI writes it."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            token, _, session = given.partition(":")
+            if not hmac.compare_digest(token.encode(), self._gateway.token.encode()):
+                return _error(401, "the token is wrong: send it as Authorization: Bearer TOKEN", "invalid_api_key")
+            try:
+                return await answer(request, session or request.headers.get("X-Session-ID"))
+            except BadRequest as error:
+                return _error(404 if error.code == "unknown_session" else 400, str(error), error.code)
+
+        return handle
+
+    async def _models(self, request: web.Request, session: str | None) -> web.StreamResponse:
+        model = {"id": MODEL, "object": "model", "max_model_len": self._gateway.max_model_len}
+        return web.json_response({"object": "list", "data": [model]})
+
+    async def _generate(self, request: web.Request, session: str | None) -> web.StreamResponse:
+        episode, body = self._gateway.episode(session), await _json(request)
+        params = body.get("sampling_params") or {}
+        ids = body.get("token_ids")
+        if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
+            raise BadRequest("token_ids must be a list of integers that is not empty")
+        done = await self._answered(episode, tuple(ids), params.get("max_tokens"), params.get("stop"))
+        content = [
+            {"token": f"token_id:{token}", "logprob": logprob}
+            for token, logprob in zip(done.token_ids, done.logprobs, strict=True)
+        ]
+        choice = {
+            "index": 0,
+            "token_ids": list(done.token_ids),
+            "logprobs": {"content": content},
+            "finish_reason": _REASONS.get(done.finish_reason, done.finish_reason),
+        }
+        return web.json_response({"request_id": _identity(episode, done), "model": MODEL, "choices": [choice]})
+
+    async def _chat(self, request: web.Request, session: str | None) -> web.StreamResponse:
+        episode, body = self._gateway.episode(session), await _json(request)
+        if body.get("n", 1) != 1:
+            raise BadRequest("n must be 1: a session is one conversation")
+        messages, tools = body.get("messages") or [], body.get("tools") or []
+        context = context_of(episode, messages, tools, self._renderer)
+        limit = body.get("max_completion_tokens") or body.get("max_tokens")
+        done = await self._answered(episode, context, limit, body.get("stop"))
+        name = _identity(episode, done)
+        text = self._renderer.text(done.token_ids)
+        message = answer_of(text, with_tools=bool(tools), name=name)
+        remember(episode, messages, tools, message, context + done.token_ids)
+        reason = "tool_calls" if "tool_calls" in message else _REASONS.get(done.finish_reason, done.finish_reason)
+        about = {"id": name, "created": int(time.time()), "model": MODEL}
+        usage = {
+            "prompt_tokens": len(context),
+            "completion_tokens": len(done.token_ids),
+            "total_tokens": len(context) + len(done.token_ids),
+        }
+        if body.get("stream"):
+            return await _streamed(request, about, message, reason)
+        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
+        if body.get("logprobs"):
+            choice["logprobs"] = {"content": self._logprobs(done)}
+        return web.json_response({**about, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+    async def _answered(self, episode: Episode, context: tuple[int, ...], limit: Any, stop: Any) -> Completion:
+        stops = [stop] if isinstance(stop, str) else stop or []
+        if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
+            raise BadRequest("stop must be a text, or a list of texts")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise BadRequest("max_tokens must be a whole number of at least 1")
+        return await asyncio.wrap_future(self._gateway.ask(episode, context, limit, stops))
+
+    def _logprobs(self, done: Completion) -> list[dict[str, Any]]:
+        return [
+            {"token": self._renderer.text([token]), "logprob": logprob, "bytes": None, "top_logprobs": []}
+            for token, logprob in zip(done.token_ids, done.logprobs, strict=True)
+        ]
+
+
+async def _json(request: web.Request) -> dict[str, Any]:
+    try:
+        body = await request.json()
+    except ValueError:
+        raise BadRequest("the body must be JSON") from None
+    if not isinstance(body, dict):
+        raise BadRequest("the body must be an object")
+    return body
+
+
+async def _streamed(
+    request: web.Request, about: Mapping[str, Any], message: Mapping[str, Any], reason: str
+) -> web.StreamResponse:
+    """The answer as server-sent events: one with all that was said, when it is there, and one that ends it."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    calls = [{"index": number, **call} for number, call in enumerate(message.get("tool_calls", ()))]
+    said = {"role": "assistant", "content": message["content"], **({"tool_calls": calls} if calls else {})}
+    for delta, end in ((said, None), ({}, reason)):
+        choices = [{"index": 0, "delta": delta, "finish_reason": end}]
+        event = {**about, "object": "chat.completion.chunk", "choices": choices}
+        await response.write(f"data: {json.dumps(event)}\n\n".encode())
+    await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+def _identity(episode: Episode, done: Completion) -> str:
+    return f"rlinf-{episode.place}-{done.request_id}"
+
+
+def _error(status: int, message: str, code: str) -> web.Response:
+    kind = "authentication_error" if status == 401 else "invalid_request_error"
+    return web.json_response({"error": {"message": message, "type": kind, "code": code}}, status=status)

@@ -1,0 +1,164 @@
+"""Between agents, who ask at any time over HTTP, and the sampler, which the rollout's own thread drives."""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from rlinf.interfaces import SamplerSession
+from rlinf.rollouts.agents.episodes import Call, Episode
+from rlinf.rollouts.agents.messages import BadRequest
+from rlinf.types import Completion, SampleRequest, SamplingParams
+
+MODEL = "policy"
+"""The name that the endpoint serves the policy under."""
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request on its way."""
+
+    episode: Episode
+    context: tuple[int, ...]
+    max_new_tokens: int
+    stop: tuple[str, ...]
+    answer: Future[Completion]
+    since: float
+
+
+class Gateway:
+    """The episodes that are open, and their requests. :meth:`ask` may be called from any thread."""
+
+    def __init__(self, *, max_model_len: int, max_calls: int) -> None:
+        """``max_model_len``: tokens of a context and its response; ``max_calls`` of an episode."""
+        self.max_model_len, self.max_calls = max_model_len, max_calls
+        self.token = secrets.token_urlsafe(24)
+        """What a client must know to be answered."""
+        self._episodes: dict[str, Episode] = {}
+        self._params: SamplingParams | None = None
+        self._incoming: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
+        self._running: dict[int, _Asked] = {}
+        self._next_request = 0
+
+    @property
+    def params(self) -> SamplingParams:
+        """How the open episodes are sampled."""
+        if self._params is None:
+            raise BadRequest("no episode is open")
+        return self._params
+
+    def open(self, episodes: Sequence[Episode], params: SamplingParams) -> list[str]:
+        """Opens a session for each episode; their names."""
+        self._params = params
+        names = [secrets.token_urlsafe(12) for _ in episodes]
+        self._episodes = dict(zip(names, episodes, strict=True))
+        return names
+
+    def close(self) -> None:
+        """Ends all sessions: what they still ask is refused."""
+        for asked in [*self._running.values(), *self._arrived(0.0)]:
+            _refuse(asked, "the episode is over")
+        self._episodes, self._running, self._params = {}, {}, None
+
+    def episode(self, name: str | None) -> Episode:
+        """Of a session.
+
+        Raises:
+            BadRequest: no such session is open.
+        """
+        episode = self._episodes.get(name or "")
+        if episode is None or episode.over:
+            raise BadRequest("no such session: name an open one in the header X-Session-ID", "unknown_session")
+        return episode
+
+    def ask(
+        self, episode: Episode, context: tuple[int, ...], max_new_tokens: int | None, stop: Sequence[str] = ()
+    ) -> Future[Completion]:
+        """The policy's response after ``context``, up to the end of one of the texts ``stop``.
+
+        Raises:
+            BadRequest: there is no room for a token, or the episode has made all its calls.
+        """
+        if len(context) >= self.max_model_len:
+            message = f"the context has {len(context)} tokens, and {self.max_model_len} are the most with the response"
+            raise BadRequest(message, "context_length_exceeded")
+        if sum(episode.asked.values()) >= self.max_calls:
+            message = f"env.max_turns allows {self.max_calls} calls in an episode"
+            raise BadRequest(message, "too_many_calls")
+        episode.asked[context] = episode.asked.get(context, 0) + 1
+        limit = min(self.params.max_new_tokens, max_new_tokens or self.params.max_new_tokens)
+        asked = _Asked(episode, context, limit, tuple(stop), Future(), time.monotonic())
+        self._incoming.put(asked)
+        return asked.answer
+
+    def pump(
+        self, session: SamplerSession, max_s: float, *, until_stop: Callable[[Completion, Sequence[str]], Completion]
+    ) -> bool:
+        """Hands requests to the sampler and its responses back; returns after about ``max_s`` seconds.
+
+        ``until_stop`` cuts a response at the texts that end it. Returns whether the sampler had anything to do.
+        """
+        arrived = self._arrived(0.0 if self._running else max_s)
+        if arrived:
+            session.submit([self._request(asked) for asked in arrived])
+        if not self._running:
+            return False
+        for completion in session.poll(max_s):
+            asked = self._running.pop(completion.request_id)
+            done = until_stop(completion, asked.stop)
+            if not asked.episode.over:
+                asked.episode.calls.append(Call(asked.context, done, time.monotonic() - asked.since))
+                asked.answer.set_result(done)
+        return True
+
+    def end(self, episode: Episode, session: SamplerSession) -> None:
+        """The agent has returned, or was given up: nothing it still asks counts."""
+        episode.over = True
+        left = [name for name, asked in self._running.items() if asked.episode is episode]
+        for completion in session.abort(left) if left else ():
+            del self._running[completion.request_id]
+        for name in left:
+            if name in self._running:
+                _refuse(self._running[name], "the episode is over")
+
+    def _arrived(self, wait_s: float) -> list[_Asked]:
+        arrived: list[_Asked] = []
+        try:
+            arrived.append(self._incoming.get(timeout=wait_s) if wait_s else self._incoming.get_nowait())
+            while True:
+                arrived.append(self._incoming.get_nowait())
+        except queue.Empty:
+            pass
+        for asked in [asked for asked in arrived if asked.episode.over]:
+            arrived.remove(asked)
+            _refuse(asked, "the episode is over")
+        return arrived
+
+    def _request(self, asked: _Asked) -> SampleRequest:
+        """Draws are named by the context itself: the order in which an agent's calls arrive changes none."""
+        name, self._next_request = self._next_request, self._next_request + 1
+        self._running[name] = asked
+        episode = asked.episode
+        digest = blake2b(repr(asked.context).encode(), digest_size=8).digest()
+        times = sum(call.context == asked.context for call in episode.calls) + sum(
+            one.episode is episode and one.context == asked.context for one in self._running.values()
+        )
+        return SampleRequest(
+            request_id=name,
+            prompt_ids=asked.context,
+            n=1,
+            params=replace(self.params, max_new_tokens=asked.max_new_tokens),
+            key=(*episode.key, int.from_bytes(digest, "little") >> 1, times),
+            first_sample=episode.sample,
+            group=episode.group,
+        )
+
+
+def _refuse(asked: _Asked, words: str) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(BadRequest(words, "unknown_session"))

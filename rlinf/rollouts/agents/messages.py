@@ -1,0 +1,109 @@
+"""Chat messages of the OpenAI protocol: to tokens, and from a response back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.text.prompts import PromptRenderer
+
+_TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
+
+
+class BadRequest(Exception):
+    """A request that can't be answered; the message says why."""
+
+    def __init__(self, message: str, code: str = "invalid_request_error") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def context_of(
+    episode: Episode,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    renderer: PromptRenderer,
+) -> tuple[int, ...]:
+    """Token ids of a conversation, up to where the policy speaks.
+
+    Where it begins with one that the policy has answered in this episode, those tokens are kept as they were drawn, and
+    only what is new is tokenised.
+    """
+    if not messages or not all(isinstance(message, Mapping) and "role" in message for message in messages):
+        raise BadRequest("messages must be a list of objects with role and content, and not empty")
+    names = [_name(message) for message in messages]
+    if tools:
+        names[0] += json.dumps(list(tools), sort_keys=True)
+    spoken = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    if spoken and spoken[-1] + 1 < len(messages):
+        known = episode.histories.get(tuple(names[: spoken[-1] + 1]))
+        if known is not None:
+            rest = [_plain(message) for message in messages[spoken[-1] + 1 :]]
+            return known + renderer.continuation_of(rest, after=known[-1])
+    return renderer.conversation([_plain(message) for message in messages], tools=tools)
+
+
+def remember(
+    episode: Episode,
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]],
+    answer: Mapping[str, Any],
+    ids: tuple[int, ...],
+) -> None:
+    """Keeps the tokens of a conversation that ends with the policy's ``answer``, for those that go on from it."""
+    names = [_name(message) for message in (*messages, answer)]
+    if tools:
+        names[0] += json.dumps(list(tools), sort_keys=True)
+    episode.histories[tuple(names)] = ids
+
+
+def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
+    """The message that a response is: with tools, what stands in <tool_call> marks are calls; ``name`` begins their
+    ids."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    calls = []
+    for number, found in enumerate(_TOOL_CALL.findall(text) if with_tools else ()):
+        try:
+            call = json.loads(found)
+            function = {"name": str(call["name"]), "arguments": json.dumps(call.get("arguments", {}))}
+        except (ValueError, KeyError, TypeError):
+            continue
+        calls.append({"id": f"call-{name}-{number}", "type": "function", "function": function})
+    if calls:
+        message |= {"content": _TOOL_CALL.sub("", text).strip() or None, "tool_calls": calls}
+    return message
+
+
+def _name(message: Mapping[str, Any]) -> str:
+    """What tells a message from others: the ids of tool calls do not."""
+    calls = [call.get("function") for call in message.get("tool_calls") or ()]
+    return json.dumps([message["role"], _text(message), calls], sort_keys=True)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    if isinstance(content, str) or content is None:
+        return content or ""
+    parts = [part.get("text") for part in content if isinstance(part, Mapping)]
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) != len(content):
+        raise BadRequest("the policy reads text alone: the parts of a message's content must be of type text")
+    return "".join(texts)
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as chat templates take it: content is text, arguments of calls are objects."""
+    plain: dict[str, Any] = {"role": message["role"], "content": _text(message)}
+    plain |= {name: message[name] for name in ("name", "tool_call_id") if message.get(name) is not None}
+    calls = []
+    for call in message.get("tool_calls") or ():
+        function = dict(call["function"])
+        try:
+            function["arguments"] = json.loads(function.get("arguments") or "{}")
+        except ValueError:
+            raise BadRequest("the arguments of a tool call must be JSON") from None
+        calls.append({"type": "function", "function": function})
+    return plain | ({"tool_calls": calls} if calls else {})

@@ -1,0 +1,121 @@
+"""Rollouts of agents: programs that call the policy over HTTP as often as they like, and return a reward."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+
+from rlinf.config.facts import SettledConfig
+from rlinf.interfaces import SamplerSession
+from rlinf.rollouts.agents.endpoint import Endpoint
+from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
+from rlinf.rollouts.agents.gateway import MODEL, Gateway
+from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler, summary
+from rlinf.rollouts.text.rows import Row
+from rlinf.types import SamplingParams
+
+_POLL_S = 0.02
+
+
+class AgentRollout(TextRollout):
+    """A :class:`TextRollout` whose rows are the episodes of an agent: one for each branch of the tokens that it asked
+    for.
+
+    Every episode has a session at an endpoint, and the environment's answer to its address is the agent's reward.
+    """
+
+    def __init__(
+        self, sampler: TextSampler, envs: TextEnvs, renderer: PromptRenderer, num_tasks: int, config: SettledConfig
+    ) -> None:
+        super().__init__(sampler, envs, renderer, num_tasks, config)
+        self.gateway = Gateway(max_model_len=config.facts.row_tokens, max_calls=config.env.max_turns)
+        self._endpoint: Endpoint | None = None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server, which starts when it is first needed."""
+        if self._endpoint is None:
+            self._endpoint = Endpoint(self.gateway, self.renderer)
+        return self._endpoint
+
+    def converse(
+        self, split: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+    ) -> Conversations:
+        """``samples`` episodes about each task, in the order of ``task_ids``: the rows are their last branches."""
+        clock = Clock()
+        began = time.perf_counter()
+        rows = self.open_rows(split, task_ids, samples)
+        clock.add("time/env_reset_s", began)
+        episodes = [
+            Episode((*key, row.task_id), sample=row.sample, place=place, group=row.group)
+            for place, row in enumerate(rows)
+        ]
+        began = time.perf_counter()
+        session = self.sampler.session()
+        try:
+            for graded in self.envs.grade(split, len(rows), self._addresses(episodes, params, session, clock)):
+                self.gateway.end(episodes[graded.place], session)
+                rows[graded.place].facts["graded"] = graded
+        finally:
+            self.gateway.close()
+            session.close()
+        clock.count("time/verification_s", time.perf_counter() - began - clock.spent.get(GENERATION, 0.0))
+        branches = [branches_of(episode.calls) for episode in episodes]
+        others = [
+            filled(row, branch, number, self.renderer)
+            for row, found in zip(rows, branches, strict=True)
+            for number, branch in enumerate(found[:-1], start=1)
+        ]
+        rows = [
+            filled(row, found[-1] if found else Branch(row.prompt_ids), 0, self.renderer)
+            for row, found in zip(rows, branches, strict=True)
+        ]
+        counts = [len(found) for found in branches]
+        metrics = {
+            "rollout/calls_per_episode": sum(len(episode.calls) for episode in episodes) / len(episodes),
+            "rollout/branches_per_episode": sum(counts) / len(counts),
+        }
+        return Conversations(rows, {**summary(rows), **metrics, **clock.spent}, others)
+
+    def _addresses(
+        self, episodes: Sequence[Episode], params: SamplingParams, session: SamplerSession, clock: Clock
+    ) -> Iterator[Response | Pause]:
+        """Where each agent finds the policy; then what agents ask is answered until all have returned."""
+        names = self.gateway.open(episodes, params)
+        for episode, name in zip(episodes, names, strict=True):
+            address = {"base_url": self.endpoint.url, "api_key": f"{self.gateway.token}:{name}", "model": MODEL}
+            yield Response(episode.place, json.dumps(address), cut=False)
+        yield Pause(0.0)
+        while not all(episode.over for episode in episodes):
+            began = time.perf_counter()
+            if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
+                clock.add(GENERATION, began)
+            yield Pause(0.0)
+
+
+def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> Row:
+    """The row of branch ``number`` of an agent's episode; ``row.facts["graded"]`` is what the agent returned."""
+    graded = row.facts["graded"]
+    assert isinstance(graded, Graded)
+    made = Row(
+        group=row.group,
+        sample=row.sample,
+        task_id=row.task_id,
+        domain=row.domain,
+        answer=row.answer,
+        prompt_text=renderer.text(list(branch.prompt_ids)),
+        prompt_ids=branch.prompt_ids,
+        episode=row.sample,
+        branch=number,
+    )
+    for added, call, place in branch.parts:
+        if made.tokens:
+            made.append_words(added, renderer)
+        made.append_response(call.completion, renderer, seconds=call.seconds, number=place)
+    if not branch.parts:
+        made.finish_reason = "no_calls"
+    made.read(graded, renderer)
+    return made

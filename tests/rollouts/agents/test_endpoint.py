@@ -1,0 +1,157 @@
+"""Agents over HTTP: the tokens that they were given train, each once, whatever order they come in."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from letters import EOS, PAD, Letters
+from tiny_models import tiny_qwen2
+
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.cluster.local import LocalCluster
+from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.errors import UserError
+from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.rollouts.agents.agent_env import AgentEnv
+from rlinf.rollouts.agents.messages import answer_of
+from rlinf.rollouts.agents.rollout import AgentRollout
+from rlinf.rollouts.text.env_worker import text_env_worker
+from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.samplers.hf import HFSampler
+from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.sampler_worker import SamplerWorker
+from rlinf.train.workers.text_env_pool import TextEnvPool
+from rlinf.types import Batch, SamplingParams
+
+
+@contextmanager
+def rollout(agent: str, *, tasks: int = 2, **options: Any) -> Iterator[tuple[AgentRollout, TextEnvPool]]:
+    limits = {name: options.pop(name) for name in ("step_timeout_s", "max_failures") if name in options}
+    kwargs: dict[str, Any] = {"tasks": "agents_for_tests:tasks", "options": options}
+    config = SettledConfig(
+        env=EnvConfig(f"agent:agents_for_tests:{agent}", kwargs, max_turns=8, **limits),
+        data=DataConfig(max_prompt_length=60, shuffle=False),
+        rollout=RolloutConfig(batch_size=tasks, max_new_tokens=10, max_conversation_tokens=100),
+        algorithm=AlgorithmConfig(group_size=2),
+        cluster=ClusterConfig(backend="local"),
+    )
+
+    def sampler(_info: object) -> SamplerWorker:
+        model = tiny_qwen2(vocabulary=128)
+        return SamplerWorker(
+            HFSampler(model, eos_token_ids=[EOS], pad_token_id=PAD, seed=3, generation_batch_size=8, max_model_len=160)
+        )
+
+    with LocalCluster(config.cluster) as cluster:
+        envs = TextEnvPool(cluster.spawn("env", lambda _info: text_env_worker(config), n=1), config.env)
+        it = AgentRollout(
+            SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, PromptRenderer(Letters()), 8, config
+        )
+        try:
+            yield it, envs
+        finally:
+            it.endpoint.close()
+
+
+def collected(agent: str, **options: Any) -> Batch:
+    with rollout(agent, **options) as (it, _):
+        return it.collect(0)[0]
+
+
+def largest_gap(batch: Batch) -> float:
+    """Between the learner's log-probabilities and the endpoint's, over all sampled tokens."""
+    policy = CausalLMPolicy(tiny_qwen2(vocabulary=128), sampling=SamplingParams(max_new_tokens=10))
+    with torch.no_grad():
+        logprobs = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs
+    return float(torch.where(batch.mask, logprobs - batch.rollout_logprobs, 0.0).abs().max())
+
+
+def test_turns_append_to_the_tokens_and_no_latency_changes_them() -> None:
+    first = collected("talk")
+    assert (first.num_rows, largest_gap(first) < 1e-4) == (4, True)
+    assert first.turn_ids is not None
+    assert [sorted(set(row.tolist())) for row in first.turn_ids] == [[-1, 0, 1, 2]] * 4
+    assert [turn["text"] for turn in first.metadata["turns"][0][1::2]] == ["\nand 0?\n", "\nand 1?\n"]
+    again = collected("talk", latency=1, most_s=0.1)
+    for name in ("actions", "mask", "rollout_logprobs", "rewards", "episode_ids", "turn_ids"):
+        assert torch.equal(getattr(again, name), getattr(first, name)), name
+
+
+def test_forks_are_branches_of_one_episode_which_counts_once() -> None:
+    with rollout("fork", tasks=3) as (it, _):
+        batch, metrics = it.collect(0)
+    assert (metrics["rollout/branches_per_episode"], metrics["rollout/calls_per_episode"]) == (3.0, 4.0)
+    assert (batch.num_rows, largest_gap(batch) < 1e-4) == (18, True)
+    assert batch.episode_ids is not None
+    # Every task gives its own number to both of its episodes; as one group they are compared as six rewards.
+    whole = batch.replace(
+        group_ids=torch.zeros_like(batch.group_ids), episode_ids=batch.group_ids * 2 + batch.episode_ids
+    )
+    algorithm = AlgorithmConfig(adv_type="grpo", normalize_by_std=False)
+    prepared, _ = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
+    assert prepared.advantages is not None
+    numbers = batch.group_ids - 1.0
+    expected = torch.where(batch.mask, (numbers / 3)[:, None], 0.0)
+    torch.testing.assert_close(prepared.advantages, expected, atol=1e-5, rtol=0)
+    assert metrics["reward/mean"] == 1.0
+
+
+def test_an_agent_that_dies_hangs_or_asks_too_much_costs_its_episode() -> None:
+    how = {"raise": 0, "hang": 1, "long": 2}
+    with rollout("breaks", tasks=4, how=how, step_timeout_s=5.0) as (it, envs):
+        batch, _ = it.collect(0)
+    assert batch.mask.any(1).tolist() == [False] * 6 + [True] * 2
+    reasons = ["env_error"] * 2 + ["env_timeout"] * 2 + ["env_error"] * 2
+    assert batch.metadata["finish_reason"][:6] == reasons
+    assert (envs.errors, envs.timeouts) == (4, 2)
+
+
+def test_token_ids_go_both_ways() -> None:
+    batch = collected("generate")
+    assert (batch.num_rows, largest_gap(batch) < 1e-4) == (4, True)
+    assert int(batch.mask.sum(1).max()) <= 10
+
+
+def test_the_endpoint_answers_those_who_know_the_token() -> None:
+    with rollout("talk") as (it, _):
+        url = f"{it.endpoint.url}/models"
+
+        def ask(key: str) -> dict[str, Any]:
+            request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return dict(json.load(answer))
+
+        assert ask(it.gateway.token)["data"][0]["max_model_len"] == 160
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            ask("guess")
+        assert it.endpoint.url.startswith("http://127.0.0.1:")
+
+
+def test_tool_calls_are_read_from_a_response() -> None:
+    text = 'Let me see. <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call><tool_call>{no}</tool_call>'
+    message = answer_of(text, with_tools=True, name="x")
+    assert message["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
+    assert (message["content"], len(message["tool_calls"])) == ("Let me see.", 1)
+    assert answer_of(text, with_tools=False, name="x") == {"role": "assistant", "content": text}
+
+
+@pytest.mark.parametrize(
+    ("env_id", "tasks", "words"),
+    [
+        ("agent:agents_for_tests:gone", "agents_for_tests:tasks", "gone can't be imported"),
+        ("agent:agents_for_tests:talk", "agents_for_tests:say", "can't be|missing|must give"),
+        ("agent:agents_for_tests:talk", "none.jsonl", r"env\.kwargs\.tasks: none\.jsonl"),
+    ],
+)
+def test_an_agent_that_is_not_there_is_named(env_id: str, tasks: str, words: str) -> None:
+    with pytest.raises((UserError, TypeError), match=words):
+        AgentEnv(env_id, tasks=tasks)

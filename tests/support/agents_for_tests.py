@@ -1,0 +1,83 @@
+"""Agents for tests: they call the policy over plain HTTP and break in several ways."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+TASKS = [{"prompt": f"task {number}: ", "number": number, "response": "yes"} for number in range(8)]
+
+
+def tasks() -> list[dict[str, Any]]:
+    return TASKS
+
+
+class Client:
+    """Posts JSON, after a while that ``latency`` seeds."""
+
+    def __init__(self, base_url: str, api_key: str, model: str, latency: int = 0, most_s: float = 0.0) -> None:
+        self.base_url, self.api_key, self.model = base_url, api_key, model
+        self.wait, self.most_s = random.Random(f"{latency} {api_key}"), most_s
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        time.sleep(self.most_s * self.wait.random())
+        headers = {"Authorization": f"Bearer {self.api_key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(path, json.dumps({"model": self.model, **body}).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def chat(self, messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        done = self.post(f"{self.base_url}/chat/completions", {"messages": messages, **more})
+        return done["choices"][0]["message"]
+
+
+def say(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def talk(task: Mapping[str, Any], *, turns: int = 3, **client: Any) -> float:
+    """Appends turns; the reward is for an even number of letters."""
+    policy, messages = Client(**client), [say(task["prompt"])]
+    for turn in range(turns):
+        messages += [policy.chat(messages), say(f"and {turn}?")]
+    return float(sum(len(message["content"]) for message in messages) % 2 == 0)
+
+
+def fork(task: Mapping[str, Any], **client: Any) -> dict[str, Any]:
+    """Asks twice at once after the first answer, and once with other words before it: three branches."""
+    policy, first = Client(**client), [say(task["prompt"])]
+    first.append(policy.chat(first))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(policy.chat, ([*first, say("one?")], [*first, say("two?")])))
+    policy.chat([say("else: "), first[1], say("three?")])
+    return {"reward": float(task["number"]), "reward/number": float(task["number"]), "verdict": "correct"}
+
+
+def breaks(task: Mapping[str, Any], *, how: Mapping[str, int], **client: Any) -> float:
+    """Fails about the tasks that ``how`` names."""
+    policy, number = Client(**client), task["number"]
+    policy.chat([say(task["prompt"])])
+    if number == how.get("raise"):
+        raise RuntimeError("the agent is broken")
+    if number == how.get("hang"):
+        time.sleep(3600)
+    if number == how.get("long"):
+        policy.chat([say("x" * 10_000)])
+    return 1.0
+
+
+async def generate(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str) -> float:
+    """Token ids in and out."""
+    policy, ids = Client(base_url, api_key, model), [ord(letter) for letter in task["prompt"]]
+    for _ in range(2):
+        url = base_url.removesuffix("/v1") + "/inference/v1/generate"
+        (choice,) = policy.post(url, {"token_ids": ids, "sampling_params": {"max_tokens": 5}})["choices"]
+        assert len(choice["logprobs"]["content"]) == len(choice["token_ids"]) <= 5
+        ids = [*ids, *choice["token_ids"], ord("?")]
+    return 1.0
