@@ -1,8 +1,8 @@
 """Several tasks in one run (`env.tasks`): which episode is of which task, and one environment that plays them all.
 
 An episode's seed names its task: the seed is the task's number plus a multiple of how many tasks there are. So whatever
-starts episodes from seeds (rollouts, evaluations, demonstrations, films, other interpreters) knows tasks without being
-told of them, equal seeds are equal tasks, and a group of equal starts never mixes two.
+starts episodes from seeds (rollouts, evaluations, demonstrations, films, other interpreters) knows tasks without
+an argument for them, equal seeds are equal tasks, and a group of equal starts never mixes two.
 """
 
 from __future__ import annotations

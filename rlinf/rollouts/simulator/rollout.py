@@ -99,8 +99,8 @@ class VectorRollout:
     ) -> VectorEvaluation:
         """``episodes`` episodes whose starts depend on the evaluation seed and their number only.
 
-        With ``video`` the first few are filmed, all by one worker, into that file. ``words``: the same starts, told
-        something else (`evaluation.words`).
+        With ``video`` the first few are filmed, all by one worker, into that file. ``words``: the same starts with
+        other instructions (`evaluation.words`).
         """
         tasks = evaluation_tasks(self._config.evaluation.seed, self._mixture, episodes)
         filmed = tasks[: self._config.evaluation.video_episodes] if video is not None else []

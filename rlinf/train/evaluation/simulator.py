@@ -32,8 +32,8 @@ class VectorEvaluator:
         done = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, video=video)
         metrics = record_metrics(done.records)
         for words in self.options.words:
-            told = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, words=words)
-            metrics |= success_metrics(_WORDS[words], told.records)
+            answered = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, words=words)
+            metrics |= success_metrics(_WORDS[words], answered.records)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.
