@@ -7,6 +7,7 @@ import os
 from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
+from rlinf.config.extras import OWN_ENVIRONMENT
 from rlinf.config.facts import collects_episodes, has_warm_start, is_off_policy, is_text, task_name
 
 INTERVAL_PARTS = ("ci_high", "ci_low", "n")
@@ -133,6 +134,12 @@ def _check_isolation(context: Context) -> None:
         message = f"env.python: {env.python} is no program that can be started."
         fix = "Name the interpreter of the environment's virtual environment: path/to/venv/bin/python."
         context.error("env.python", message, fix, reads=reads)
+    elif env.python is not None:
+        for simulator in OWN_ENVIRONMENT.values():
+            lacks = simulator.missing_assets(env.python) if env.id.startswith(simulator.begins) else ""
+            if lacks and simulator.assets_key not in env.kwargs:
+                fix = f"make venvs/{simulator.module}, or write env.kwargs: {{{simulator.assets_key}: FOLDER}}."
+                context.error("env.python", f"env.python: {lacks}, which {env.id} draws with.", fix, reads=reads)
 
 
 def _check_policy(context: Context) -> None:

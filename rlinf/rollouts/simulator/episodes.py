@@ -200,14 +200,16 @@ class EpisodeCollector:
 
     def _next_for(self, env_index: int, waiting: Sequence[tuple[EpisodeTask, int]]) -> int:
         """The position in ``waiting`` of the sub-environment's next episode: one of the task that it has made already,
-        else the last."""
-        place = len(waiting) - 1
-        if self._mixture.names:
-            names = (self._mixture.name(task.start_seed) for task, _ in reversed(waiting))
-            same = (at for at, name in enumerate(names) if name == self._held[env_index])
-            place -= next(same, 0)
-            self._held[env_index] = self._mixture.name(waiting[place][0].start_seed)
-        return place
+        else of the one that the fewest have made. Without tasks the last."""
+        if not self._mixture.names:
+            return len(waiting) - 1
+        first: dict[str, int] = {}
+        for place in reversed(range(len(waiting))):
+            first.setdefault(self._mixture.name(waiting[place][0].start_seed), place)
+        name = self._held[env_index]
+        if name not in first:
+            name = self._held[env_index] = min(first, key=self._held.count)
+        return first[name]
 
     @staticmethod
     def _noise(timestep: _Running, now: int) -> np.ndarray:

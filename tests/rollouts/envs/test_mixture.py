@@ -14,10 +14,12 @@ from gymnasium import spaces
 
 from rlinf.config import load_mapping
 from rlinf.config.schema import EnvConfig, TaskConfig
+from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.envs.mixture import Mixture, stratified
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import SpacesDifferError
+from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeTask
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.rollouts.wrappers import BlankWords, Instruct, OtherGoal
 from rlinf.train.run import run
@@ -72,11 +74,47 @@ def test_an_episode_of_a_mixture_is_that_of_its_task_alone() -> None:
         assert np.array_equal(both.step(action)[0]["image"], alone.step(action)[0]["image"])
 
 
+def test_sub_environments_stay_with_the_tasks_that_they_have_made() -> None:
+    """Engines are dear: eight sub-environments and four tasks make two of each, whatever the order of the episodes."""
+    tasks = [TaskConfig(name=str(number)) for number in range(4)]
+    options = EnvConfig(TABLETOP, dict(SMALL), tasks=tasks, step_timeout_s=0.0)
+    mixture, made = Mixture.of(options), Counter[tuple[int, int]]()
+    vec_env = SyncVecEnv(options, 8)
+    reset = vec_env.reset
+
+    def counted(env_indices: Any, seeds: Any) -> dict[int, str]:
+        for env_index, seed in zip(env_indices, seeds, strict=True):
+            made[env_index, seed % 4] += 1
+        return reset(env_indices, seeds)
+
+    vec_env.reset = counted  # type: ignore[method-assign]
+    collector = EpisodeCollector(vec_env, seed=0, mixture=mixture)
+    episodes = [EpisodeTask(row, row // 8, 4 * row + row // 8) for row in range(32)]
+    policy = ActorCritic(vec_env.observation_space["state"], vec_env.action_space, ActorCriticOptions())  # type: ignore[index]
+    found = collector.run(StateOnly(policy), episodes, 0)
+    assert [episode.task for episode in found.episodes] == episodes
+    assert Counter(record.record.task for record in found.episodes) == {str(number): 8 for number in range(4)}
+    assert Counter(task for _, task in made) == dict.fromkeys(range(4), 2)
+
+
 def test_tasks_whose_spaces_differ_are_refused() -> None:
     tasks = [TaskConfig(kwargs={"image_size": 16}), TaskConfig(kwargs={"image_size": 24})]
     env = make_env(EnvConfig(TABLETOP, tasks=tasks))
     with pytest.raises(SpacesDifferError, match=r"task 1 of env\.tasks"):
         env.reset(seed=1)
+
+
+class StateOnly:
+    """A policy that sees one leaf of the observation."""
+
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+
+    def step(self, observations: Any, state: Any, noise: Any) -> Any:
+        return self._policy.step({"observation": observations["observation.state"]}, state, noise)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
 
 
 class Rollout:
