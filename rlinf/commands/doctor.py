@@ -118,8 +118,9 @@ def _own_environments() -> list[Finding]:
     findings = []
     for name, simulator in OWN_ENVIRONMENT.items():
         there = os.access(simulator.python, os.X_OK)
-        detail = simulator.python if there else f"there is no {simulator.python} here"
-        findings.append(Finding(f"simulator {name}", "ok" if there else "missing", detail, simulator.fix))
+        lacks = simulator.missing_assets(simulator.python) if there else f"there is no {simulator.python} here"
+        with_assets = f"{simulator.python}, with its assets" if simulator.assets else simulator.python
+        findings.append(Finding(f"simulator {name}", "missing" if lacks else "ok", lacks or with_assets, simulator.fix))
     return findings
 
 

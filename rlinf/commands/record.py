@@ -29,8 +29,11 @@ def main(arguments: Sequence[str]) -> int:
     if is_text(config):
         raise UserError(f"{options.file} has a language model: rlinf record is for simulators")
     env = evaluation_env(config) if options.split == "eval" else training_env(config)
-    if env.isolation != "none":
-        raise UserError("rlinf record: the demonstrator is asked in this process; set env.isolation: none")
+    expert = options.expert or config.sft.expert
+    if env.isolation != "none" and expert is not None and options.policy is None:
+        raise UserError(
+            f"rlinf record: the demonstrator {expert} looks at an environment of this process; set env.isolation: none"
+        )
     wanted = Recording(
         env=env,
         episodes=options.episodes,
@@ -51,7 +54,6 @@ def main(arguments: Sequence[str]) -> int:
         )
         done = record(options.out, wanted, lambda env: acting, _say)
     else:
-        expert = options.expert or config.sft.expert
         done = record(options.out, wanted, lambda made: expert_of(expert, made, env.id), _say)
     what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
     print(f"{options.out}: {what}")

@@ -14,6 +14,7 @@ EXAMPLES: Mapping[str, object] = {
     "run.init_from": "runs/gsm8k@200",
     "env.id": "rlinf_envs:rlinf/Math-v0",
     "env.kwargs": {"path": "train.jsonl", "answer_format": "boxed"},
+    "env.tasks": [{"kwargs": {"task": "touch"}}, {"kwargs": {"task": "push"}, "weight": 2}],
     "env.wrappers": ["FlattenObservation", {"RescaleAction": {"min_action": -1, "max_action": 1}}],
     "env.reset_state_ids": [0, 1, 2],
     "env.python": "venvs/robosuite/bin/python",

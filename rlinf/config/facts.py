@@ -7,13 +7,21 @@ facts once, when it is set up, and hands them down with the configuration (:clas
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
 from rlinf.config.placeholders import expand
 from rlinf.config.schema import Config, EnvConfig
+from rlinf.config.schema.env import TaskConfig
+from rlinf.config.schema.run import Words
 
+OTHER_WORDS: Mapping[Words, str] = {
+    "other_goal": "rlinf.rollouts.wrappers:OtherGoal",
+    "blank": "rlinf.rollouts.wrappers:BlankWords",
+}
+"""The wrapper that changes what an environment says, by the entry of `evaluation.words`."""
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 AGENT = "agent:"
 """What begins `env.id` where it names a function that is an agent."""
@@ -118,13 +126,28 @@ def training_env(config: Config) -> EnvConfig:
     return replace(config.env, start_timeout_s=config.cluster.start_timeout_s)
 
 
-def evaluation_env(config: Config) -> EnvConfig:
-    """The environment of evaluations: that of training, with other arguments and on other start states."""
+def evaluation_env(config: Config, words: Words | None = None) -> EnvConfig:
+    """The environment of evaluations: that of training, with other arguments, on other start states, and with other
+    ``words`` where `evaluation.words` asks for them."""
+    before: list[str | dict[str, dict[str, object]]] = [] if words is None else [OTHER_WORDS[words]]
     return replace(
         training_env(config),
         kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
+        wrappers=[*before, *config.env.wrappers],
         reset_state_ids=config.evaluation.reset_state_ids,
     )
+
+
+def task_name(task: TaskConfig, number: int) -> str:
+    """What metrics call a task: its name, else what sets it apart.
+
+    >>> task_name(TaskConfig(kwargs={"task": "reach-v3"}), 0)
+    'reach-v3'
+    >>> task_name(TaskConfig(instruction="open the drawer"), 0), task_name(TaskConfig(), 3)
+    ('open_the_drawer', '3')
+    """
+    said = task.name or "_".join(str(value) for value in task.kwargs.values()) or task.instruction or str(number)
+    return said.replace(" ", "_").replace("/", "_")
 
 
 def acts_in(config: Config) -> Literal["worker", "sampler"]:

@@ -77,6 +77,7 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
     for layer in reader.layers:
         _leave_to_the_environment(layer)
     _keep_earlier_prompts(reader)
+    _keep_earlier_towers(reader)
     try:
         return _resolved(reader, path, overrides).config
     except ConfigErrors as errors:
@@ -128,6 +129,21 @@ def _keep_earlier_prompts(reader: Reader) -> None:
     pretrained = any(path is not None and path.value is not None for path in paths)
     if pretrained and all(get(layer, "data.instruction") is None for layer in reader.layers):
         reader.read_overrides(["data.instruction=never"])
+
+
+def _keep_earlier_towers(reader: Reader) -> None:
+    """A `vla` policy from before `policy.vla.vision.conditioning` is built as it was; a folder brings its own."""
+
+    def written(key: str) -> object:
+        found = [get(layer, key) for layer in reader.layers]
+        return next((located.value for located in found if located is not None), None)
+
+    if written("policy.name") != "vla" or written("policy.path") is not None:
+        return
+    for name, before in (("conditioning", "none"), ("patch_init", "random")):
+        key = f"policy.vla.vision.{name}"
+        if written(key) is None:
+            reader.read_overrides([f"{key}={before}"])
 
 
 def _leave_to_the_environment(tree: Branch) -> None:

@@ -19,14 +19,15 @@ from rlinf.errors import UserError
 from rlinf.learners.stored_policy import load_policy
 from rlinf.report.watch import WatchOptions
 from rlinf.rollouts.envs.make_env import make_env
+from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import has_display, offscreen
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv
-from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeTask
+from rlinf.rollouts.simulator.episodes import EpisodeCollector
 from rlinf.rollouts.simulator.records import EpisodeRecord, report_success
+from rlinf.rollouts.simulator.rollout import evaluation_tasks
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
-from rlinf.streams import stream_seed
 from rlinf.terminal import printable
 from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.checkpoints import Checkpoint
@@ -49,14 +50,18 @@ class SimulatorShow:
             config, self.vec_env.observation_space, self.vec_env.action_space, tokenizer=options.run / "tokenizer"
         ).eval()
         self.collector = EpisodeCollector(
-            self.vec_env, seed=config.run.seed, chunk=env.num_action_chunks, max_failures=env.max_failures
+            self.vec_env,
+            seed=config.run.seed,
+            chunk=env.num_action_chunks,
+            max_failures=env.max_failures,
+            mixture=Mixture.of(env),
         )
 
     def show(self, checkpoint: Checkpoint) -> None:
         """Plays the episodes with the weights of ``checkpoint``."""
         load_policy(checkpoint.folder, self.policy)
         seed = self.options.start_seed(self.config)
-        tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(self.options.episodes)]
+        tasks = evaluation_tasks(seed, Mixture.of(self.config.env), self.options.episodes)
         path = (self.options.out or self.options.run / "videos" / f"watch_step_{checkpoint.step:06d}.mp4").resolve()
         filming = nullcontext() if self.film is None else self.film.filming(path, [task.start_seed for task in tasks])
         with filming:

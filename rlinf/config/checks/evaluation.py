@@ -16,7 +16,7 @@ def check_evaluation(context: Context) -> None:
         fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
         context.error("evaluation.samples", message, fix, reads=("evaluation.temperature",))
     if evaluation.size == 0:
-        for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes"):
+        for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes", "words"):
             key = f"evaluation.{name}"
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."

@@ -7,11 +7,20 @@ import os
 from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import collects_episodes, has_warm_start, is_off_policy, is_text
+from rlinf.config.extras import OWN_ENVIRONMENT
+from rlinf.config.facts import collects_episodes, has_warm_start, is_off_policy, is_text, task_name
 
+INTERVAL_PARTS = ("ci_high", "ci_low", "n")
 # A policy that is loaded brings these with it.
 _SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
-_NATIVE = ("env.wrappers", "env.reset_state_ids", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
+_NATIVE = (
+    "env.tasks",
+    "env.wrappers",
+    "env.reset_state_ids",
+    "env.ignore_terminations",
+    "env.frame_stack",
+    "env.num_action_chunks",
+)
 _OF_A_DATASET = ("dataset_stride", "rename")
 _ACTS_BY = {"sac": ("squashed_gaussian",), "crossq": ("squashed_gaussian",), "discrete_sac": ("categorical",)}
 _UNREAD_OFF_POLICY = (
@@ -32,6 +41,7 @@ def check_simulator(context: Context) -> None:
         return
     _check_unbuilt(context)
     _check_wrappers(context)
+    _check_tasks(context)
     _check_layout(context)
     _check_native(context)
     _check_isolation(context)
@@ -61,6 +71,22 @@ def _check_wrappers(context: Context) -> None:
             message = f"env.wrappers: {wrapper or '{}'} is not one wrapper with its arguments."
             fix = "For example: [{RescaleAction: {min_action: -1, max_action: 1}}, FlattenObservation]."
             context.error("env.wrappers", message, fix)
+
+
+def _check_tasks(context: Context) -> None:
+    """Each task has a name of its own in the metrics, and all of them have words or none."""
+    tasks = context.config.env.tasks
+    names = [task_name(task, number) for number, task in enumerate(tasks)]
+    example = "For example: [{name: touch, kwargs: {task: touch}}, {name: push, kwargs: {task: push}, weight: 2}]."
+    for name in sorted({name for name in names if names.count(name) > 1 or name in INTERVAL_PARTS}):
+        taken = f"is what a part of every metric is called ({', '.join(INTERVAL_PARTS)})"
+        why = taken if name in INTERVAL_PARTS else "is the name of several tasks"
+        context.error("env.tasks", f"env.tasks: {name} {why}.", f"Give each a name of its own. {example}")
+    if any(task.weight < 0 for task in tasks) or (tasks and not any(task.weight > 0 for task in tasks)):
+        context.error("env.tasks", "env.tasks: weights must be at least 0, and one of them above.", example)
+    if len({task.instruction is None for task in tasks}) > 1:
+        message = "env.tasks: some tasks have an instruction and others have none, so their observations differ."
+        context.error("env.tasks", message, "Write an instruction for each of them, or for none.")
 
 
 def _check_layout(context: Context) -> None:
@@ -108,6 +134,12 @@ def _check_isolation(context: Context) -> None:
         message = f"env.python: {env.python} is no program that can be started."
         fix = "Name the interpreter of the environment's virtual environment: path/to/venv/bin/python."
         context.error("env.python", message, fix, reads=reads)
+    elif env.python is not None:
+        for simulator in OWN_ENVIRONMENT.values():
+            lacks = simulator.missing_assets(env.python) if env.id.startswith(simulator.begins) else ""
+            if lacks and simulator.assets_key not in env.kwargs:
+                fix = f"make venvs/{simulator.module}, or write env.kwargs: {{{simulator.assets_key}: FOLDER}}."
+                context.error("env.python", f"env.python: {lacks}, which {env.id} draws with.", fix, reads=reads)
 
 
 def _check_policy(context: Context) -> None:

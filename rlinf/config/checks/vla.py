@@ -17,6 +17,10 @@ def check_vla(context: Context) -> None:
     towers = {"language": config.policy.vla.language, "vision": config.policy.vla.vision}
     for name, tower in towers.items():
         _check_tower(context, f"policy.vla.{name}", tower, _EXAMPLES[name])
+    vision = config.policy.vla.vision
+    if vision.path is not None:
+        why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
+        context.unread("policy.vla.vision.patch_init", why, "Take it out.", reads=("policy.vla.vision.path",))
     for name in ("image_mean", "image_std"):
         values = getattr(config.policy.vla, name)
         if values is not None and (len(values) != 3 or (name == "image_std" and min(values) <= 0)):

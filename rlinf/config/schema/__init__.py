@@ -13,9 +13,16 @@ from rlinf.config.schema.algorithm import (
     RolloutCorrectionConfig,
 )
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.config.schema.env import DataConfig, EnvConfig
+from rlinf.config.schema.env import DataConfig, EnvConfig, TaskConfig
 from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
-from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig, TowerConfig, VlaConfig
+from rlinf.config.schema.policy import (
+    LoraConfig,
+    PolicyConfig,
+    TokenizerConfig,
+    TowerConfig,
+    VisionTowerConfig,
+    VlaConfig,
+)
 from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
 from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
@@ -44,9 +51,11 @@ __all__ = [
     "RunConfig",
     "ServerConfig",
     "SftConfig",
+    "TaskConfig",
     "TeacherConfig",
     "TokenizerConfig",
     "TowerConfig",
+    "VisionTowerConfig",
     "VlaConfig",
     "VllmConfig",
     "keys",

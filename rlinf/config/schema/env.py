@@ -9,6 +9,20 @@ Vectorization = Literal["auto", "native", "sync", "async"]
 
 
 @dataclass(frozen=True)
+class TaskConfig:
+    """One of several tasks that a run trains on."""
+
+    name: str = ""
+    """What metrics call it; empty: the values of its `kwargs`."""
+    kwargs: dict[str, object] = field(default_factory=dict)
+    """What is passed to the constructor beside `env.kwargs`."""
+    weight: float = 1.0
+    """Its share of training episodes and demonstrations is this over the sum of all weights."""
+    instruction: str | None = None
+    """The words for it, as a Text entry `instruction` of the observation, where the environment says none itself."""
+
+
+@dataclass(frozen=True)
 class EnvConfig:
     """Which environment, and how many of it."""
 
@@ -27,6 +41,12 @@ class EnvConfig:
     wrappers: list[str | dict[str, dict[str, object]]] = field(default_factory=list)
     """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`, or with arguments:
     `{RescaleAction: {min_action: -1, max_action: 1}}`."""
+    tasks: list[TaskConfig] = field(default_factory=list)
+    """Simulators: several tasks in one run, each an entry of `name`, `kwargs`, `weight` and `instruction`.
+
+    Their observations and actions must be alike. Every rollout has the share of each that its weight names, rounded up
+    or down, and a group of equal starts is of one task; evaluations play all tasks equally often and report each
+    (`eval/success_once/NAME`)."""
     reset_state_ids: list[int] = field(default_factory=list)
     """Simulators: start training episodes from these numbered states, picked by the episode's seed and passed as
     `reset(options={reset_state_id: N})` (Meta-World, LIBERO, Tabletop); empty: the seed alone picks the start."""

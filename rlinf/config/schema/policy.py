@@ -40,12 +40,22 @@ class TowerConfig:
 
 
 @dataclass(frozen=True)
+class VisionTowerConfig(TowerConfig):
+    conditioning: Literal["none", "film"] = "film"
+    """`film`: every layer of the tower is scaled and shifted by the words, so that it looks for what they name. With
+    `none` words and pictures meet in the language tower alone."""
+    patch_init: Literal["random", "position_independent"] = "position_independent"
+    """Without `path`, how the patch embedding starts: `position_independent` weighs all pixels of a patch alike in one
+    half, so that colours can be read wherever a thing lies."""
+
+
+@dataclass(frozen=True)
 class VlaConfig:
     """Images, state and an instruction in, chunks of discretised actions out."""
 
     language: TowerConfig = field(default_factory=TowerConfig)
     """The decoder that decides (`qwen2`, `qwen3`, `llama`, ...)."""
-    vision: TowerConfig = field(default_factory=TowerConfig)
+    vision: VisionTowerConfig = field(default_factory=VisionTowerConfig)
     """What sees (`siglip_vision_model`, `dinov2`, ...); not made where the environment has no images."""
     action_bins: int = 32
     """Values that each number of a continuous action can take, evenly from low to high."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+Words = Literal["other_goal", "blank"]
+
 
 @dataclass(frozen=True)
 class RunConfig:
@@ -76,6 +78,10 @@ class EvaluationConfig:
     """0 is greedy. Simulators: 0 takes the most likely action."""
     env_kwargs: dict[str, object] | None = None
     """Environment kwargs that differ from `env.kwargs` (a held-out `split`, say)."""
+    words: list[Words] = field(default_factory=list)
+    """Simulators: play the same episodes again with other words. `other_goal` names another goal that the same start
+    has and measures success at that (`eval/follows`; the environment must know `reset(options={other_goal: true})`).
+    `blank` leaves the words out (`eval/blank_words`): a policy that follows words must then do worse."""
     reset_state_ids: list[int] = field(default_factory=list)
     """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`; empty: by seed."""
     seed: int = 1_000_000

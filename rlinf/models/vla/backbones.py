@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from rlinf.models.loading import PolicyError, architecture_config
+from rlinf.models.vla.options import PatchInit
 
 SMALL_LANGUAGE: Mapping[str, Any] = {
     "model_type": "qwen2",
@@ -34,6 +36,8 @@ SMALL_VISION: Mapping[str, Any] = {
 }
 """Where nobody names a vision tower."""
 _HALF = (0.5, 0.5, 0.5)
+_MEAN_COLOUR_GAIN = 1.0
+"""Of the part that is the same for all pixels: far above that of a random embedding, whose pixels average out."""
 
 
 def language_config(path: str | None, architecture: Mapping[str, Any], tokenizer: Any) -> Any:
@@ -68,6 +72,31 @@ def random_tower(config: Any) -> Any:
     return AutoModel.from_config(config, dtype=torch.float32)
 
 
+def random_vision(config: Any, patch_init: PatchInit) -> Any:
+    """A vision tower with random weights.
+
+    A random patch embedding codes the same colour differently at each place within a patch, so that a small thing looks
+    like another one wherever it lies. With ``position_independent`` half of it stays, and a part is added that weighs
+    all pixels of a patch alike: the mean colour can be read from the first step on.
+    """
+    tower = random_tower(config)
+    if patch_init == "position_independent":
+        weight = _patch_embedding(tower, config).weight
+        channels, side = weight.shape[:2], weight.shape[-1]
+        with torch.no_grad():
+            weight.mul_(0.5).add_(torch.randn(*channels, 1, 1) * (_MEAN_COLOUR_GAIN / side))
+    return tower
+
+
+def encoder_layers(tower: Any) -> nn.ModuleList:
+    """The transformer layers of a tower, in their order."""
+    count = tower.config.num_hidden_layers
+    for part in tower.modules():
+        if isinstance(part, nn.ModuleList) and len(part) == count:
+            return part
+    raise PolicyError(f"a {tower.config.model_type} has no list of {count} layers that an instruction could condition")
+
+
 def load_tower(path: str, config: Any) -> Any:
     """The weights of a folder or hub name, float32. Of a model with several towers the one that ``config`` names."""
     from transformers import AutoModel
@@ -99,6 +128,15 @@ def rebuilt(written: Mapping[str, Any]) -> Any:
 
     options = dict(written)
     return AutoConfig.for_model(options.pop("model_type"), **options)
+
+
+def _patch_embedding(tower: Any, config: Any) -> nn.Conv2d:
+    for part in tower.modules():
+        if isinstance(part, nn.Conv2d) and part.kernel_size == part.stride:
+            return part
+    raise PolicyError(
+        f"a {config.model_type} has no convolution over patches: set policy.vla.vision.patch_init: random"
+    )
 
 
 def _config(path: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from rlinf.models.actor_critic.encoders import VectorEncoder, is_image, leaf_encoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.vla.conditioning import Film
 from rlinf.models.vla.options import VlaOptions
 from rlinf.spaces import SpaceError, observation_leaves
 
@@ -63,10 +65,16 @@ class ImageTokens(nn.Module):
         with torch.no_grad():
             patches = tower(pixel_values=torch.zeros(1, 3, *self._size)).last_hidden_state.shape[1]
         self.count = patches * len(self.names)
+        self.film = Film(tower, width) if options.conditioning == "film" else None
 
-    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+    def forward(self, inputs: Mapping[str, Tensor], words: Tensor) -> Tensor:
+        """``words`` [N, width]: what the instruction comes to, for a tower that hears it."""
         pixels = torch.stack([self._pixels(name, inputs[name]) for name in self.names], dim=1)
-        seen = self.tower(pixel_values=pixels.flatten(0, 1)).last_hidden_state
+        heard: AbstractContextManager[None] = nullcontext()
+        if self.film is not None:
+            heard = self.film.applied_to(self.tower, words.repeat_interleave(len(self.names), dim=0))
+        with heard:
+            seen = self.tower(pixel_values=pixels.flatten(0, 1)).last_hidden_state
         return self.project(seen).reshape(len(pixels), self.count, -1)
 
     def _pixels(self, name: str, images: Tensor) -> Tensor:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from rlinf.granularity import Level
+
+Conditioning = Literal["none", "film"]
+PatchInit = Literal["random", "position_independent"]
 
 
 @dataclass(frozen=True)
@@ -40,5 +43,9 @@ class VlaOptions:
     logprob_type: Level = "chunk_level"
     """What one log-probability is of."""
     entropy_type: Level = "chunk_level"
+    conditioning: Conditioning = "none"
+    """How the instruction reaches the vision tower; exports from before there was a choice do not say it."""
+    patch_init: PatchInit = "random"
+    """How the patch embedding of a tower without weights starts."""
     dtype: str = "float32"
     """Of activations (autocast); weights and statistics stay float32."""

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
-from rlinf.models.vla.backbones import random_tower, rebuilt
+from rlinf.models.vla.backbones import random_tower, random_vision, rebuilt
+from rlinf.models.vla.conditioning import mean_of_words
 from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import ImageTokens, StateToken, sort_leaves
@@ -63,7 +64,7 @@ class VlaPolicy(nn.Module):
         self.images: ImageTokens | None = None
         if leaves.images:
             assert options.vision is not None
-            tower = vision if vision is not None else random_tower(rebuilt(options.vision))
+            tower = vision if vision is not None else random_vision(rebuilt(options.vision), options.patch_init)
             self.images = ImageTokens(tower.requires_grad_(not options.freeze_vision), leaves.images, width, options)
         self.state = StateToken(leaves.states, width, options.normalize_observations) if leaves.states else None
         self.head = ActionTokens(
@@ -204,7 +205,7 @@ class VlaPolicy(nn.Module):
             ids, present = self.instructions(dict(leaves), rows, device)
             parts = [self.language.get_input_embeddings()(ids)]
             if self.images is not None:
-                parts.append(self.images(leaves))
+                parts.append(self.images(leaves, mean_of_words(parts[0], present)))
             if self.state is not None:
                 parts.append(self.state(leaves))
             parts.append(self.queries.expand(rows, -1, -1))

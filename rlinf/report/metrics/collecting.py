@@ -137,6 +137,16 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/success_once": Metric(
         f"success at any time {_EPISODES}", "episodes / episodes", SHARE, "rises", "a denser reward, or imitation (sft)"
     ),
+    "rollout/success_once/{term}": Metric(
+        "the same of one task of env.tasks", "episodes / episodes", SHARE, "rises", "a larger weight of that task"
+    ),
+    "rollout/return/{term}": Metric(
+        "mean return of one task of env.tasks, where none reports success",
+        "mean sum of rewards",
+        REWARD,
+        "rises",
+        "a larger weight of that task",
+    ),
     "rollout/success_at_end": Metric(
         f"success at the last step {_EPISODES}",
         "episodes / episodes",
@@ -177,6 +187,30 @@ EVALUATION: Mapping[str, Metric] = {
     "eval/episode_len": Metric("mean length of them", "mean", "environment steps", ANY, INFORMS),
     "eval/success_once": Metric(
         "episodes with success at any time", "episodes / episodes", SHARE, "rises", "a denser reward"
+    ),
+    "eval/success_once/{term}": Metric(
+        "the same of one task of env.tasks", "episodes / episodes", SHARE, "rises", "a larger weight of that task"
+    ),
+    "eval/return/{term}": Metric(
+        "mean return of one task of env.tasks, where none reports success",
+        "mean sum of rewards",
+        REWARD,
+        "rises",
+        "a larger weight of that task",
+    ),
+    "eval/follows": Metric(
+        "success where the same starts name another goal (evaluation.words)",
+        "episodes / episodes",
+        SHARE,
+        "near eval/success_once",
+        "policy.vla.vision.conditioning: film; more start states and demonstrations",
+    ),
+    "eval/blank_words": Metric(
+        "success without words (evaluation.words)",
+        "episodes / episodes",
+        SHARE,
+        "far below eval/success_once",
+        "the words decide nothing: tasks whose start alone does not say what is to be done",
     ),
     "eval/success_at_end": Metric(
         "episodes with success at the last step", "episodes / episodes", SHARE, "rises", "a denser reward"

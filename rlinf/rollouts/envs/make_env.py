@@ -13,10 +13,14 @@ from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.envs.mixture import MixtureEnv, task_options
 from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
 
 Wrapper = str | Mapping[str, Mapping[str, Any]]
 """A name, or a name with arguments: ``{"RescaleAction": {"min_action": -1, "max_action": 1}}``."""
+
+DRAWS = "draws_observations"
+"""An environment with this attribute leaves pictures out of its observations while it is false."""
 
 
 class EnvNotFoundError(UserError):
@@ -32,7 +36,15 @@ class EnvArgumentsError(UserError):
 
 
 def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium.Env:
-    """Builds one environment. The order is: the env, its start states, its wrappers, no terminations, frame stack."""
+    """Builds one environment, or one that plays all of `env.tasks`. The order is: the env, its start states, its
+    wrappers, no terminations, frame stack."""
+    if options.tasks:
+        return MixtureEnv(
+            [
+                functools.partial(make_env, task_options(options, number), render_mode=render_mode)
+                for number in range(len(options.tasks))
+            ]
+        )
     kwargs = dict(options.kwargs)
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
@@ -129,8 +141,8 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
         raise EnvNotFoundError(f"env.vectorization native: {options.id!r} has no vector env of its own; use 'auto'")
     if not takes_env_as_it_is(options):
         raise ValueError(
-            "env.vectorization native takes the environment as it is: wrappers, reset_state_ids, ignore_terminations, "
-            "frame_stack and num_action_chunks need 'sync' or 'async'"
+            "env.vectorization native takes the environment as it is: tasks, wrappers, reset_state_ids, "
+            "ignore_terminations, frame_stack and num_action_chunks need 'sync' or 'async'"
         )
     limit: dict[str, Any] = (
         {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
@@ -139,7 +151,13 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
 
+def may_skip_pictures(env: gymnasium.Env, options: EnvConfig) -> bool:
+    """Whether observations may lack their pictures where nobody reads them. A wrapper may keep observations, of which
+    none may be missing then."""
+    return options.frame_stack == 1 and not options.wrappers and env.has_wrapper_attr(DRAWS)
+
+
 def takes_env_as_it_is(options: EnvConfig) -> bool:
     """Whether nothing is wrapped around the environment."""
-    wrapped = options.wrappers or options.reset_state_ids or options.ignore_terminations
+    wrapped = options.tasks or options.wrappers or options.reset_state_ids or options.ignore_terminations
     return not (wrapped or options.frame_stack > 1 or options.num_action_chunks > 1)

@@ -63,7 +63,7 @@ class NativeVecEnv:
                 self.observations[name][list(env_indices)] = leaf[list(env_indices)]
         return {}
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
         observations, rewards, terminated, truncated, info = self._env.step(actions)
         self._take(observations)

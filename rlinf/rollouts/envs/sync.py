@@ -11,7 +11,7 @@ import numpy as np
 from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.envs.make_env import EnvConstructionError, make_env
+from rlinf.rollouts.envs.make_env import DRAWS, EnvConstructionError, make_env, may_skip_pictures
 from rlinf.rollouts.envs.vec_env import StepResult, close_quietly, mark_not_a_number, require_alike
 from rlinf.spaces import empty_leaves, write_observation
 
@@ -52,6 +52,7 @@ class SyncVecEnv:
         self.observations = empty_leaves(self.observation_space, (num_envs,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
         self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
+        self._may_skip = may_skip_pictures(self._envs[0], options)
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         failed: dict[int, str] = {}
@@ -66,8 +67,11 @@ class SyncVecEnv:
         self.last_failure = mark_not_a_number(failed, env_indices, self.observations) or self.last_failure
         return failed
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         count = len(env_indices)
+        if self._may_skip:
+            for env_index in env_indices:
+                self._envs[env_index].set_wrapper_attr(DRAWS, look)
         rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
         key = self._success_key
         position = 0
@@ -100,6 +104,17 @@ class SyncVecEnv:
         """What the environment draws of itself, in the render mode that it was built with."""
         with deadline(self._timeout_s):
             return self._envs[env_index].render()
+
+    def expert_action(self, env_index: int) -> np.ndarray:
+        """What the environment's own demonstrator does now (where it ``demonstrates``)."""
+        with deadline(self._timeout_s):
+            return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether the environment has a demonstrator whose actions are those of its action space."""
+        env = self._envs[0]
+        return env.has_wrapper_attr("expert_action") and env.action_space == env.unwrapped.action_space
 
     def restart(self, env_index: int) -> None:
         close_quietly(self._envs[env_index])

@@ -60,8 +60,12 @@ class VecEnv(Protocol):
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Starts an episode in each of ``env_indices``; returns position -> kind for those that failed to."""
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
-        """One step of each of ``env_indices`` with actions [n, ...]."""
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+        """One step of each of ``env_indices`` with actions [n, ...].
+
+        Without ``look`` nobody will read the observations of this step: environments whose pictures cost much (they
+        have an attribute ``draws_observations``) leave them out.
+        """
 
     def restart(self, env_index: int) -> None:
         """Throws the environment of a sub-environment away and makes a new one. It must be reset next."""

@@ -69,7 +69,8 @@ class Host:
         }
         # The rest of the metadata may be anything.
         fps = float(self.vec_env.metadata.get("render_fps") or 0.0)
-        return Message("made", {**spaces, "render_fps": fps}, arrays)
+        facts = {"render_fps": fps, "demonstrates": self.vec_env.demonstrates}
+        return Message("made", {**spaces, **facts}, arrays)
 
     def _reset(self, message: Message) -> Message:
         vec_env = self._held()
@@ -78,7 +79,9 @@ class Host:
     def _step(self, message: Message) -> Message:
         import numpy as np
 
-        result = self._held().step(message.fields["env_indices"], message.arrays["actions"])
+        result = self._held().step(
+            message.fields["env_indices"], message.arrays["actions"], look=message.fields["look"]
+        )
         flags = np.stack([result.terminated, result.truncated, result.success, result.has_success])
         return self._answer(message, result.failed, {"rewards": result.rewards, "flags": flags})
 
@@ -92,6 +95,11 @@ class Host:
         from rlinf.rollouts.isolation.wire import Message
 
         return Message("rendered", arrays={"frame": self._held().render(message.fields["env_index"])})
+
+    def _expert(self, message: Message) -> Message:
+        from rlinf.rollouts.isolation.wire import Message
+
+        return Message("expert", arrays={"action": self._held().expert_action(message.fields["env_index"])})
 
     def _film(self, message: Message) -> Message:
         """Whether pictures can be drawn here."""
@@ -131,9 +139,11 @@ class Host:
 
 def _options(message: Message) -> Any:
     """In here they are those of any environment."""
-    from rlinf.config.schema import EnvConfig
+    from rlinf.config.schema import EnvConfig, TaskConfig
 
-    return EnvConfig(**{**message.fields["options"], "isolation": "none"})
+    options = message.fields["options"]
+    tasks = [TaskConfig(**task) for task in options["tasks"]]
+    return EnvConfig(**{**options, "tasks": tasks, "isolation": "none"})
 
 
 def _drawing() -> Any:

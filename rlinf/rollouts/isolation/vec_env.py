@@ -54,6 +54,7 @@ class IsolatedVecEnv:
             self.close()
             raise
         self.metadata = {"render_fps": found[0].fields["render_fps"]}
+        self.demonstrates = bool(found[0].fields["demonstrates"])
         self.observation_space, self.action_space = (
             rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
         )
@@ -73,12 +74,12 @@ class IsolatedVecEnv:
         self._untouched.difference_update(env_indices)
         return self._ask(env_indices, messages)[1]
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         places = self._places(env_indices)
         messages = {
             index: Message(
                 "step",
-                {"env_indices": [env_indices[at] - self._shares[index][0] for at in mine]},
+                {"env_indices": [env_indices[at] - self._shares[index][0] for at in mine], "look": look},
                 {"actions": np.asarray(actions)[mine]},
             )
             for index, mine in places.items()
@@ -108,6 +109,12 @@ class IsolatedVecEnv:
         index = self._home[env_index]
         message = Message("render", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["frame"]
+
+    def expert_action(self, env_index: int) -> np.ndarray:
+        """What the environment's own demonstrator does now."""
+        index = self._home[env_index]
+        message = Message("expert", {"env_index": env_index - self._shares[index][0]})
+        return self._processes[index].ask(message, self._patience_s).arrays["action"]
 
     def close(self) -> None:
         for process in self._processes:

@@ -20,7 +20,8 @@ from gymnasium.spaces import Text
 from rlinf.config.schema import EnvConfig
 from rlinf.granularity import Granularity
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.rollouts.envs.make_env import make_env
+from rlinf.rollouts.envs.mixture import Mixture
+from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.experts import MakeExpert, expert_of, expert_steps
 from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
@@ -53,7 +54,7 @@ class Demonstrator:
 
     def play(self, policy: PolicyFacts, tasks: Sequence[EpisodeTask]) -> RolloutCoroutine[Demonstrations]:
         """One episode for each of ``tasks``; those that end without success are left out."""
-        env = make_env(self.options)
+        env = make_env_anywhere(self.options)
         try:
             make_expert = expert_of(self.expert, env, self.options.id)
             episodes = [self._episode(env, make_expert, task) for task in tasks]
@@ -83,6 +84,7 @@ class Demonstrator:
                 start_seed=task.start_seed,
                 perturbation=self.perturbation,
                 generator=numpy_generator(self.seed, "demonstration", task.row),
+                every_observation=False,
             )
         )
         chunk = self.options.num_action_chunks
@@ -120,12 +122,16 @@ def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
 
 
 def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
-    """The different texts of an environment's first observations, in the order of their appearance."""
-    env = make_env(options)
+    """The different texts of an environment's first observations, in the order of their appearance; those of
+    `env.tasks`, where they are written there."""
+    given = [task.instruction for task in options.tasks if task.instruction is not None]
+    if given:
+        return list(dict.fromkeys(given))
+    env = make_env_anywhere(options)
     try:
         names = [name for name, leaf in observation_leaves(env.observation_space).items() if isinstance(leaf, Text)]
         found: dict[str, None] = {}
-        for seed in seeds if names else ():
+        for seed in Mixture.of(options).in_turn(seeds) if names else ():
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
             found.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))

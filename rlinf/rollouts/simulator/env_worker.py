@@ -12,11 +12,13 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import SettledConfig, evaluation_env
 from rlinf.config.schema import EnvConfig
+from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
 from rlinf.models.weight_update import copy_weights
+from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
@@ -61,7 +63,8 @@ class EnvWorker:
         self._build_policy = build_policy
         self._version = 0
         self._arrived: set[str] = set()
-        self._evaluation_envs: EpisodeCollector | None = None
+        self._evaluators: dict[Words | None, EpisodeCollector] = {}
+        """By what the environments say: what they do by themselves, or an entry of `evaluation.words`."""
         self._trajectory: PipelinedRollout[Any] | None = None
         self._filmed: tuple[FilmedVecEnv, EpisodeCollector] | None = None
         self._stepped = False
@@ -81,6 +84,8 @@ class EnvWorker:
                 env_id=env.id,
                 next_observations=config.facts.off_policy,
                 stages=config.rollout.pipeline_stages,
+                mixture=Mixture.of(env),
+                num_envs=env.num_envs,
             )
 
     @functools.cached_property
@@ -102,6 +107,7 @@ class EnvWorker:
         self,
         tasks: Sequence[EpisodeTask],
         greedy: bool = True,
+        words: Words | None = None,
         filmed: Sequence[EpisodeTask] = (),
         video: Path | None = None,
     ) -> RolloutPart:
@@ -111,7 +117,7 @@ class EnvWorker:
         the episodes that would have been played without a camera.
         """
         facts = PolicyFacts.of(self._policy)
-        return self._evaluation(facts, self._version, tasks, greedy, filmed, video).drive(self._policy)
+        return self._evaluation(facts, self._version, tasks, greedy, words, filmed, video).drive(self._policy)
 
     def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
         """What the demonstrator does, or did when it was recorded, in the units of the policy's actions."""
@@ -185,6 +191,7 @@ class EnvWorker:
         version: int,
         tasks: Sequence[EpisodeTask],
         greedy: bool = True,
+        words: Words | None = None,
         filmed: Sequence[EpisodeTask] = (),
         video: Path | None = None,
     ) -> PipelinedRollout[RolloutPart]:
@@ -197,7 +204,7 @@ class EnvWorker:
                     runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy)))
                 problem, last_failure = vec_env.problem, collector.last_failure
             if tasks:
-                evaluator = self._evaluator(len(tasks))
+                evaluator = self._evaluator(len(tasks), words)
                 runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
                 # Those without a camera may have gone well.
                 last_failure = evaluator.last_failure or last_failure
@@ -218,13 +225,13 @@ class EnvWorker:
 
         return PipelinedRollout([], end)
 
-    def _evaluator(self, episodes: int) -> EpisodeCollector:
-        if self._evaluation_envs is None:
+    def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
+        if words not in self._evaluators:
             side_by_side = -(-self._config.evaluation.num_envs // self._config.env.num_workers)
-            vec_env = make_vec_env(self._evaluation_env(), max(1, min(side_by_side, episodes)), cores=self._cores)
+            vec_env = make_vec_env(self._evaluation_env(words), max(1, min(side_by_side, episodes)), cores=self._cores)
             require_alike(self.spaces(), (vec_env.observation_space, vec_env.action_space), "an evaluation environment")
-            self._evaluation_envs = self._collector(vec_env)
-        return self._evaluation_envs
+            self._evaluators[words] = self._collector(vec_env)
+        return self._evaluators[words]
 
     def instructions(self, starts: int) -> list[str]:
         """The distinct instructions of ``starts`` start states, before any rollout."""
@@ -250,12 +257,13 @@ class EnvWorker:
             max_failures=env.max_failures,
             env_id=env.id,
             auto_reset=auto_reset,
+            mixture=Mixture.of(env),
         )
         collector.failure_count.take_over(self._stepped)
         return collector
 
-    def _evaluation_env(self) -> EnvConfig:
-        env = self._config.facts.evaluation_env
+    def _evaluation_env(self, words: Words | None = None) -> EnvConfig:
+        env = self._config.facts.evaluation_env if words is None else evaluation_env(self._config, words)
         # A native vector env cannot start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 

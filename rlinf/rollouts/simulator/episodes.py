@@ -15,6 +15,7 @@ import torch
 
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, drive
+from rlinf.rollouts.envs.mixture import ONE_TASK, Mixture
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
@@ -99,8 +100,12 @@ class EpisodeCollector:
         env_id: str = "the environment",
         max_decisions: int = MAX_DECISIONS,
         auto_reset: bool = True,
+        mixture: Mixture = ONE_TASK,
     ) -> None:
         self._vec_env = vec_env
+        self._mixture = mixture
+        self._held = [""] * vec_env.num_envs
+        """The task that each sub-environment played last."""
         self._seed = seed
         self._chunk = chunk
         self._max_decisions = max_decisions
@@ -178,7 +183,7 @@ class EpisodeCollector:
         idle = [env_index for env_index in usable if env_index not in busy][: len(waiting)]
         if not idle:
             return
-        taken = [waiting.pop() for _ in idle]
+        taken = [waiting.pop(self._next_for(env_index, waiting)) for env_index in idle]
         failed = self._vec_env.reset(idle, [task.start_seed for task, _ in taken])
         self.failure_count.went_well("reset", len(idle) - len(failed))
         for position, (env_index, (task, attempt)) in enumerate(zip(idle, taken, strict=True)):
@@ -192,6 +197,19 @@ class EpisodeCollector:
             busy[env_index] = _Running(task, attempt, first, noise)
             state[env_index] = 0.0
             self._tally.clear(env_index)
+
+    def _next_for(self, env_index: int, waiting: Sequence[tuple[EpisodeTask, int]]) -> int:
+        """The position in ``waiting`` of the sub-environment's next episode: one of the task that it has made already,
+        else of the one that the fewest have made. Without tasks the last."""
+        if not self._mixture.names:
+            return len(waiting) - 1
+        first: dict[str, int] = {}
+        for place in reversed(range(len(waiting))):
+            first.setdefault(self._mixture.name(waiting[place][0].start_seed), place)
+        name = self._held[env_index]
+        if name not in first:
+            name = self._held[env_index] = min(first, key=self._held.count)
+        return first[name]
 
     @staticmethod
     def _noise(timestep: _Running, now: int) -> np.ndarray:
@@ -215,7 +233,9 @@ class EpisodeCollector:
         success_now: dict[int, bool] = {}
         for part in range(self._chunk):
             rows = [place[env_index] for env_index in alive]
-            result = self._vec_env.step(alive, actions[rows, part] if self._chunk > 1 else actions)
+            result = self._vec_env.step(
+                alive, actions[rows, part] if self._chunk > 1 else actions, look=part == self._chunk - 1
+            )
             acted = np.ones(len(alive), dtype=bool)
             acted[list(result.failed)] = False
             index = np.asarray(alive)
@@ -230,7 +250,7 @@ class EpisodeCollector:
                 self._fail("step", alive[position], kind, run)
             for position in np.nonzero((result.terminated | result.truncated) & acted)[0].tolist():
                 env_index = alive[position]
-                record = self._tally.finish(env_index, busy[env_index].task.row, bool(result.success[position]))
+                record = self._record(env_index, busy[env_index].task, bool(result.success[position]))
                 over[env_index] = (bool(result.terminated[position]), record)
             success_now.update(zip(alive, result.success.tolist(), strict=True))
             alive = [env_index for env_index in alive if env_index not in over]
@@ -238,11 +258,11 @@ class EpisodeCollector:
                 break
         for env_index in alive:
             if now - busy[env_index].first + 1 >= self._max_decisions:
-                over[env_index] = (
-                    False,
-                    self._tally.finish(env_index, busy[env_index].task.row, success_now[env_index]),
-                )
+                over[env_index] = False, self._record(env_index, busy[env_index].task, success_now[env_index])
         return rewards, executed, over
+
+    def _record(self, env_index: int, task: EpisodeTask, success_now: bool) -> EpisodeRecord:
+        return self._tally.finish(env_index, task.row, success_now, self._mixture.name(task.start_seed))
 
     def _fail(self, attempt: Attempt, env_index: int, kind: str, run: EpisodeRun) -> None:
         run.failures[kind] += 1

@@ -16,6 +16,7 @@ import numpy as np
 
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
+from rlinf.rollouts.envs.make_env import DRAWS, may_skip_pictures
 
 Act = Callable[[Any], Any]
 """From an observation of the environment to its action."""
@@ -87,19 +88,24 @@ def expert_steps(
     start_seed: int,
     perturbation: float,
     generator: np.random.Generator,
+    every_observation: bool = True,
 ) -> Iterator[Step]:
     """One episode, up to its end or to the first decision after which it has succeeded.
 
-    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random.
+    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Without
+    ``every_observation`` those between decisions may lack their pictures (see :data:`DRAWS`).
     """
+    skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
     observation, _ = env.reset(seed=start_seed % 2**31)
     act = make_expert(env)
     over = succeeded = False
     while not over and not succeeded:
         thrown_off = generator.random() < perturbation
-        for _ in range(options.num_action_chunks):
+        for part in range(options.num_action_chunks):
             before = observation
+            if skips:
+                env.set_wrapper_attr(DRAWS, part == options.num_action_chunks - 1)
             action = np.asarray(env.action_space.sample() if thrown_off else act(observation))
             observation, reward, terminated, truncated, info = env.step(action)
             succeeded = bool(np.any(info.get(options.success_key, False)))

@@ -15,13 +15,14 @@ import numpy as np
 import torch
 
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
+from rlinf.rollouts.envs.mixture import ONE_TASK, Mixture
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.action_history import StagedHistory
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, RolloutPart
 from rlinf.spaces import Arrays, empty_leaves
-from rlinf.streams import stream_seed
+from rlinf.streams import numpy_generator, stream_seed
 from rlinf.types import Batch, ObservationInputs, PolicyOutput
 
 
@@ -64,6 +65,8 @@ class FragmentCollector:
         env_id: str = "the environment",
         next_observations: bool = False,
         stages: int = 1,
+        mixture: Mixture = ONE_TASK,
+        num_envs: int = 0,
     ) -> None:
         self._vec_env = vec_env
         self._global_indices = global_indices
@@ -71,6 +74,7 @@ class FragmentCollector:
         self._num_steps = num_steps
         self._chunk = chunk
         self._keep_next = next_observations
+        self._mixture, self._num_envs = mixture, num_envs
         count = vec_env.num_envs
         self.failure_count = FailureCount(max_failures, count, env_id)
         self._all = list(range(count))
@@ -192,7 +196,12 @@ class FragmentCollector:
                 final = {name: leaf[env_index].copy() for name, leaf in self._vec_env.observations.items()}
                 columns.finals.append((timestep, env_index, part, final))
             columns.episodes.append(
-                self._tally.finish(env_index, self._global_indices[env_index], bool(result.success[position]))
+                self._tally.finish(
+                    env_index,
+                    self._global_indices[env_index],
+                    bool(result.success[position]),
+                    self._mixture.name(self._episode_seed(env_index)),
+                )
             )
             over.append(env_index)
         for position, kind in result.failed.items():
@@ -232,7 +241,13 @@ class FragmentCollector:
             env_indices = [env_indices[position] for position in failed]
 
     def _episode_seed(self, env_index: int) -> int:
-        return stream_seed(self._seed, "episode", self._global_indices[env_index], int(self._episode[env_index]))
+        """Of the sub-environment's episode now. The n-th episodes of all of them have each task by its weight."""
+        place, number = self._global_indices[env_index], int(self._episode[env_index])
+        seed = stream_seed(self._seed, "episode", place, number)
+        if not self._mixture.names:
+            return seed
+        seeds = [seed] * self._num_envs
+        return self._mixture.drawn(seeds, numpy_generator(self._seed, "episode task", number))[place]
 
     def _batch(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Batch]:
         timesteps, executed = policy.granularity, _rows(columns.mask)

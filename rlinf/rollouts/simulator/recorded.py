@@ -13,7 +13,8 @@ from gymnasium import spaces
 
 from rlinf.config.schema import EnvConfig
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.rollouts.envs.make_env import make_env
+from rlinf.rollouts.envs.mixture import Mixture
+from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.robot_data.dataset import (
     ACTION,
     DEMONSTRATED,
@@ -105,7 +106,7 @@ def record(
     Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are left
     out unless they are wanted. Raises NoDemonstrationsError where too few succeed.
     """
-    env = make_env(wanted.env)
+    env, mixture = make_env_anywhere(wanted.env), Mixture.of(wanted.env)
     recorded = frames = solved = tried = 0
     try:
         fps = wanted.fps or round(env.metadata.get("render_fps") or 10)
@@ -122,7 +123,7 @@ def record(
                         env,
                         chosen,
                         wanted.env,
-                        start_seed=stream_seed(wanted.seed, "demonstration", tried),
+                        start_seed=mixture.nth(stream_seed(wanted.seed, "demonstration", tried), tried),
                         perturbation=wanted.perturbation,
                         generator=numpy_generator(wanted.seed, "demonstration", tried),
                     )

@@ -26,6 +26,8 @@ class EpisodeRecord:
     """The success flag was up at any step; None where the environment reported no success in the whole episode."""
     success_at_end: bool | None
     """It was up at the last step; None likewise."""
+    task: str = ""
+    """Of `env.tasks`; empty where there are none."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,21 @@ def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -
     if report_success(records):
         metrics[f"{prefix}/success_once"] = float(np.mean([bool(r.success_once) for r in records]))
         metrics[f"{prefix}/success_at_end"] = float(np.mean([bool(r.success_at_end) for r in records]))
+    known = report_success(records)
+    for task, own in by_task(records).items():
+        name = "success_once" if known else "return"
+        numbers = [float(bool(r.success_once)) if known else r.total for r in own]
+        metrics[f"{prefix}/{name}/{task}"] = float(np.mean(numbers))
     return metrics
+
+
+def by_task(records: Sequence[EpisodeRecord]) -> dict[str, list[EpisodeRecord]]:
+    """Task -> its episodes; nothing where a run has one task only."""
+    tasks: dict[str, list[EpisodeRecord]] = {}
+    for record in records:
+        if record.task:
+            tasks.setdefault(record.task, []).append(record)
+    return tasks
 
 
 class EpisodeTally:
@@ -90,9 +106,9 @@ class EpisodeTally:
         self.succeeded[env_indices] |= result.success[acted]
         self.has_success[env_indices] |= result.has_success[acted]
 
-    def finish(self, env_index: int, key: int, success_now: bool) -> EpisodeRecord:
+    def finish(self, env_index: int, key: int, success_now: bool, task: str) -> EpisodeRecord:
         success = (bool(self.succeeded[env_index]), success_now) if self.has_success[env_index] else (None, None)
-        record = EpisodeRecord(key, float(self.totals[env_index]), int(self.lengths[env_index]), *success)
+        record = EpisodeRecord(key, float(self.totals[env_index]), int(self.lengths[env_index]), *success, task)
         self.clear(env_index)
         return record
 

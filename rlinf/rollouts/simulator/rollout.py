@@ -13,7 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from rlinf.config.facts import SettledConfig
+from rlinf.config.schema.run import Words
 from rlinf.errors import UserError
+from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
 from rlinf.rollouts.robot_data.dataset import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
@@ -21,7 +23,7 @@ from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.failures import too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, RolloutPart, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
-from rlinf.streams import rollout_key, stream_seed
+from rlinf.streams import numpy_generator, rollout_key, stream_seed
 from rlinf.types import Batch, Metrics, concatenate
 
 _RECENT = 100
@@ -50,6 +52,7 @@ class VectorRollout:
     def __init__(self, workers: Workers, config: SettledConfig) -> None:
         self._workers, self._config = workers, config
         self._episodes = config.facts.collects_episodes
+        self._mixture = Mixture.of(config.env)
         self._failures: Counter[str] = Counter()
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._env_steps = 0
@@ -91,16 +94,18 @@ class VectorRollout:
             batch = _drop_singleton_groups(batch)
         return batch if self._normalizer is None else self._normalizer(batch)
 
-    def evaluate(self, episodes: int, *, greedy: bool = True, video: Path | None = None) -> VectorEvaluation:
+    def evaluate(
+        self, episodes: int, *, greedy: bool = True, video: Path | None = None, words: Words | None = None
+    ) -> VectorEvaluation:
         """``episodes`` episodes whose starts depend on the evaluation seed and their number only.
 
-        With ``video`` the first few are filmed, all by one worker, into that file.
+        With ``video`` the first few are filmed, all by one worker, into that file. ``words``: the same starts with
+        other instructions (`evaluation.words`).
         """
-        seed = self._config.evaluation.seed
-        tasks = [EpisodeTask(row, row, stream_seed(seed, "evaluation", row)) for row in range(episodes)]
+        tasks = evaluation_tasks(self._config.evaluation.seed, self._mixture, episodes)
         filmed = tasks[: self._config.evaluation.video_episodes] if video is not None else []
         others = np.array_split(np.arange(len(filmed), episodes), self._workers.size)
-        calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy) for rows in others]
+        calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy, words) for rows in others]
         calls[0] = (*calls[0], filmed, video)
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
         self._note_failures(parts)
@@ -115,7 +120,9 @@ class VectorRollout:
         seed, dataset = self._config.run.seed, self._config.sft.dataset
         if dataset is not None:
             episodes = count_episodes(dataset)
-        tasks = [EpisodeTask(row, row, stream_seed(seed, "demonstration", row)) for row in range(episodes)]
+        starts = [stream_seed(seed, "demonstration", row) for row in range(episodes)]
+        starts = self._mixture.drawn(starts, numpy_generator(seed, "demonstration task"))
+        tasks = [EpisodeTask(row, row, start) for row, start in enumerate(starts)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
         return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
 
@@ -127,9 +134,11 @@ class VectorRollout:
     def _tasks(self, step: int, round: int) -> list[EpisodeTask]:
         """Groups one after the other; the members of a group start from the same seed."""
         size, seed, key = self._config.algorithm.group_size, self._config.run.seed, rollout_key(step, round)
+        starts = [stream_seed(seed, "start", *key, group) for group in range(self._config.rollout.batch_size)]
+        starts = self._mixture.drawn(starts, numpy_generator(seed, "start task", *key))
         return [
-            EpisodeTask(group * size + member, group, stream_seed(seed, "start", *key, group))
-            for group in range(self._config.rollout.batch_size)
+            EpisodeTask(group * size + member, group, start)
+            for group, start in enumerate(starts)
             for member in range(size)
         ]
 
@@ -179,6 +188,12 @@ class VectorRollout:
         self._env_steps = state["env_steps"]
         if self._normalizer is not None:
             self._normalizer.load_state_dict(state["normalizer"])
+
+
+def evaluation_tasks(seed: int, mixture: Mixture, episodes: int) -> list[EpisodeTask]:
+    """The episodes of an evaluation: those of ``seed``, all tasks in turn."""
+    starts = mixture.in_turn([stream_seed(seed, "evaluation", row) for row in range(episodes)])
+    return [EpisodeTask(row, row, start) for row, start in enumerate(starts)]
 
 
 def env_ranges(num_envs: int, workers: int) -> list[range]:

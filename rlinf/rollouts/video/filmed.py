@@ -73,8 +73,8 @@ class FilmedVecEnv:
         self._shoot()
         return failed
 
-    def step(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
-        result = self._vec_env.step(env_indices, actions)
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+        result = self._vec_env.step(env_indices, actions, look=look)
         self._calls += 1
         due = self._calls % self._every == 0
         ends = result.terminated | result.truncated

@@ -149,6 +149,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             image_std=std if wanted.image_std is None else tuple(wanted.image_std),
             freeze_vision=wanted.vision.freeze,
             freeze_language=wanted.language.freeze,
+            conditioning=wanted.vision.conditioning,
+            patch_init=wanted.vision.patch_init,
             dtype=_dtype(config),
         )
         made = build_vla(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rlinf.config.schema import EvaluationConfig
-from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, report_success
+from rlinf.config.schema.run import Words
+from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, by_task, report_success
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_POSITIONS
 from rlinf.types import Metrics
+
+_WORDS: Mapping[Words, str] = {"other_goal": "eval/follows", "blank": "eval/blank_words"}
+"""What an evaluation with other words is called."""
 
 
 class VectorEvaluator:
@@ -26,10 +30,14 @@ class VectorEvaluator:
         """Plays all episodes; into ``video`` goes what the first few look like."""
         failed_before = self.rollout.failures
         done = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, video=video)
+        metrics = record_metrics(done.records)
+        for words in self.options.words:
+            answered = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, words=words)
+            metrics |= success_metrics(_WORDS[words], answered.records)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.
-        metrics = record_metrics(done.records) | {"eval/failures": float(self.rollout.failures - failed_before)}
+        metrics |= {"eval/failures": float(self.rollout.failures - failed_before)}
         return Evaluation(metrics, episodes=[_episode(trace, name) for trace in done.traces], notes=notes)
 
     def film(self, step: int) -> Evaluation:
@@ -59,7 +67,20 @@ def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
         return {}
     totals = [record.total for record in records]
     metrics = with_interval("eval/return", sum(totals) / count, mean_interval(totals), count)
-    for name in ("success_once", "success_at_end") if report_success(records) else ():
-        hits = sum(bool(getattr(record, name)) for record in records)
-        metrics |= with_interval(f"eval/{name}", hits / count, wilson(hits, count), count)
+    if report_success(records):
+        metrics |= success_metrics("eval/success_once", records)
+        metrics |= success_metrics("eval/success_at_end", records, at_end=True)
+    for task, own in by_task(records).items():
+        if report_success(records):
+            metrics |= success_metrics(f"eval/success_once/{task}", own)
+        else:
+            numbers = [record.total for record in own]
+            metrics |= with_interval(f"eval/return/{task}", sum(numbers) / len(own), mean_interval(numbers), len(own))
     return metrics | {"eval/episode_len": sum(record.length for record in records) / count}
+
+
+def success_metrics(name: str, records: Sequence[EpisodeRecord], *, at_end: bool = False) -> Metrics:
+    """The share of episodes with success at any time, or ``at_end``, with its interval; nothing of no episodes."""
+    count = len(records)
+    hits = sum(bool(record.success_at_end if at_end else record.success_once) for record in records)
+    return with_interval(name, hits / count, wilson(hits, count), count) if count else {}

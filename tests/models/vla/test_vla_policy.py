@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +280,67 @@ def test_attention_of_the_small_language_tower_does_not_start_uniform(tokenizer:
 def test_a_tokenizer_that_knows_more_than_the_tower_is_refused(tokenizer: Any) -> None:
     with pytest.raises(VocabularyError, match=r"the tokenizer has .* tokens, and .* embeds 10"):
         build(tokenizer, language={**LANGUAGE, "vocab_size": 10})
+
+
+def test_film_lets_the_tower_hear_the_instruction(tokenizer: Any) -> None:
+    """It starts as no change; then what the tower sees depends on the words, of every row on its own."""
+    policy, plain = build(tokenizer, conditioning="film"), build(tokenizer)
+    assert policy.images is not None
+    assert policy.images.film is not None
+    inputs = observe(3)
+    inputs = {name: leaf[:1].expand_as(leaf) if "instruction" not in name else leaf for name, leaf in inputs.items()}
+    words = torch.randn(3, LANGUAGE["hidden_size"])  # type: ignore[call-overload]
+    with torch.no_grad():
+        unheard = policy.images(inputs, words)
+        assert torch.equal(unheard, plain.images(inputs, words)) if plain.images is not None else False
+        for layer in policy.images.film.layers:
+            layer.weight.normal_(std=0.3)  # type: ignore[operator, union-attr]
+        heard = policy.images(inputs, words)
+        assert not torch.allclose(heard[0], heard[1])
+        alone = policy.images({name: leaf[1:2] for name, leaf in inputs.items()}, words[1:2])
+        assert torch.allclose(alone[0], heard[1], atol=1e-5)
+        logits, _ = policy._read(inputs)
+    assert not torch.allclose(logits[0], logits[1])
+
+
+def test_a_copy_hears_its_own_weights(tokenizer: Any) -> None:
+    """The reference policy is a copy: training must not reach into it."""
+    policy = build(tokenizer, conditioning="film")
+    reference, inputs = copy.deepcopy(policy), observe(2)
+    with torch.no_grad():
+        before, _ = reference._read(inputs)
+        assert policy.images is not None
+        assert policy.images.film is not None
+        for weight in policy.images.film.parameters():
+            weight.add_(1.0)
+        assert torch.equal(reference._read(inputs)[0], before)
+        assert not torch.equal(policy._read(inputs)[0], before)
+
+
+def test_a_position_independent_patch_embedding_reads_colour_wherever_it_lies(tokenizer: Any) -> None:
+    """A spot of four pixels at any place of a patch: its codes are alike, and were not."""
+    alike = {}
+    for start in ("random", "position_independent"):
+        policy = build(tokenizer, patch_init=start)
+        assert policy.images is not None
+        pixels = torch.zeros(36, 3, 24, 24)
+        for row in range(36):
+            pixels[row, 0, row // 6 : row // 6 + 2, row % 6 : row % 6 + 2] = 3.0
+        conv = next(part for part in policy.images.tower.modules() if isinstance(part, torch.nn.Conv2d))
+        with torch.no_grad():
+            codes = (conv(pixels) - conv(torch.zeros_like(pixels)))[:, :, 0, 0]
+        spread = codes.std(dim=0).mean() / codes.mean(dim=0).abs().mean()
+        alike[start] = float(spread)
+    assert alike["position_independent"] < 0.5 < 2.0 < alike["random"]
+
+
+def test_an_export_from_before_there_was_a_choice_loads(tokenizer: Any, tmp_path: Path) -> None:
+    policy = build(tokenizer)
+    policy.save_pretrained(str(tmp_path))
+    written = json.loads((tmp_path / "vla.json").read_text())
+    for name in ("conditioning", "patch_init"):
+        del written[name]
+    (tmp_path / "vla.json").write_text(json.dumps(written))
+    earlier, inputs = VlaPolicy.from_pretrained(str(tmp_path)).eval(), observe(2)
+    with torch.no_grad():
+        assert torch.equal(earlier._read(inputs)[0], policy._read(inputs)[0])

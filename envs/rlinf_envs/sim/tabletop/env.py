@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from rlinf_envs.sim import start_number
 from rlinf_envs.sim.tabletop.expert import expert_action
-from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, solved, spoilt, start_state
+from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, other_goal, solved, spoilt, start_state
 from rlinf_envs.sim.tabletop.view import draw
 from rlinf_envs.sim.tabletop.world import TIP_RADIUS
 
@@ -31,7 +31,7 @@ class TabletopEnv(gymnasium.Env):
         task: `touch` the named body, or `push` it to the named edge.
         split: start states of training, or others that training never sees.
         num_states: how many start states there are; a reset's seed picks one. ``options={"reset_state_id": n}`` of
-            reset names it.
+            reset names it; ``{"other_goal": True}`` asks for another goal in the same start state.
         bodies: how many lie on the table, all different.
         image_size: pixels of a side.
         max_steps: the episode is truncated after this many steps.
@@ -62,6 +62,9 @@ class TabletopEnv(gymnasium.Env):
         self._start: Start = start_state(task, split, 0, bodies)
         self._world = deepcopy(self._start.world)
         self._steps = 0
+        self.draws_observations = True
+        """While it is false, observations have an empty image: nobody will look at it."""
+        self._empty = np.zeros((image_size, image_size, 3), dtype=np.uint8)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = spaces.Dict(
             {
@@ -76,11 +79,16 @@ class TabletopEnv(gymnasium.Env):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
         super().reset(seed=seed)
+        self.draws_observations = True
         number = start_number(self.num_states, options, self.np_random)
         self._start = start_state(self.task, self.split, number, self._bodies)
         self._world = deepcopy(self._start.world)
         self._steps = 0
-        return self._observation(), {"reset_state_id": number}
+        info: dict[str, Any] = {"reset_state_id": number}
+        if options is not None and options.get("other_goal"):
+            self._start = other_goal(self._start)
+            info["other_goal"] = True
+        return self._observation(), info
 
     def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
         touched = self._world.move(np.asarray(action, dtype=np.float64))
@@ -103,7 +111,7 @@ class TabletopEnv(gymnasium.Env):
 
     def _observation(self) -> dict[str, Any]:
         return {
-            "image": self._frame(self._size),
+            "image": self._frame(self._size) if self.draws_observations else self._empty,
             "state": np.clip(self._world.tip, TIP_RADIUS, 1.0 - TIP_RADIUS).astype(np.float32),
             "instruction": self._start.goal.instruction,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -57,6 +57,25 @@ def start_state(task: Task, split: Split, number: int, bodies: int) -> Start:
             return Start(placed, looks, goal)
 
 
+def other_goal(start: Start) -> Start:
+    """The same table with another goal: the next body is named and, where things are pushed, another edge if need be.
+
+    Raises:
+        ValueError: one body to be touched leaves nothing else to ask for.
+    """
+    sides = list(SPLITS)
+    side = start.goal.side
+    if len(start.looks) == 1 and side is None:
+        raise ValueError("a table with one body has no other goal: set bodies to 2 or more")
+    body = (start.goal.body + 1) % len(start.looks)
+    for turned in range(len(start.looks) == 1, len(sides)):
+        to = None if side is None else sides[(sides.index(side) + turned) % len(sides)]
+        goal = Goal(body, to, _words(start.looks[body], to))
+        if side is None or not solved(goal, start.world, set()):
+            break
+    return replace(start, goal=goal)
+
+
 def solved(goal: Goal, world: World, touched: set[int]) -> bool:
     """`touch`: the named body was touched. `push`: it lies at the named edge."""
     if goal.side is None:
@@ -72,11 +91,13 @@ def spoilt(goal: Goal, touched: set[int]) -> bool:
 
 def _goal(task: Task, draw: np.random.Generator, looks: tuple[tuple[str, str], ...]) -> Goal:
     body = int(draw.integers(len(looks)))
-    name = " ".join(looks[body])
-    if task == "touch":
-        return Goal(body, None, f"touch the {name}")
-    side = list(SPLITS)[int(draw.integers(len(SPLITS)))]
-    return Goal(body, side, f"push the {name} to the {side} edge")
+    side = None if task == "touch" else list(SPLITS)[int(draw.integers(len(SPLITS)))]
+    return Goal(body, side, _words(looks[body], side))
+
+
+def _words(look: tuple[str, str], side: str | None) -> str:
+    name = " ".join(look)
+    return f"touch the {name}" if side is None else f"push the {name} to the {side} edge"
 
 
 def _scatter(draw: np.random.Generator, bodies: int) -> World:
