@@ -111,9 +111,10 @@ class Session:
         array = np.asarray(value)
         if array.shape != tuple(space.shape or ()):
             raise RequestError(f"{name} has shape {list(array.shape)}, and the policy reads {list(space.shape or ())}")
-        if not np.can_cast(array.dtype, space.dtype, casting="same_kind"):
-            raise RequestError(f"{name} is {array.dtype}, and the policy reads {space.dtype}")
-        return array.astype(space.dtype, copy=False)
+        dtype = np.dtype(space.dtype)
+        if not np.can_cast(array.dtype, dtype, casting="same_kind"):
+            raise RequestError(f"{name} is {array.dtype}, and the policy reads {dtype}")
+        return array.astype(dtype, copy=False)
 
 
 def load_session_policy(path: str) -> Policy:

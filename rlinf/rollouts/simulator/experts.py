@@ -87,8 +87,9 @@ def expert_steps(
     start_seed: int,
     perturbation: float,
     generator: np.random.Generator,
+    to_the_end: bool = False,
 ) -> Iterator[Step]:
-    """One episode, up to its end or to the first decision after which it has succeeded.
+    """One episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random.
     """
@@ -96,7 +97,7 @@ def expert_steps(
     observation, _ = env.reset(seed=start_seed % 2**31)
     act = make_expert(env)
     over = succeeded = False
-    while not over and not succeeded:
+    while not over and (to_the_end or not succeeded):
         thrown_off = generator.random() < perturbation
         for _ in range(options.num_action_chunks):
             before = observation
