@@ -37,6 +37,7 @@ DELEGATED = {
     "eval": ("rlinf.commands.evaluate", "evaluate a run's checkpoint again, or any model on any data"),
     "compare": ("rlinf.commands.compare", "two saved evaluations, task by task"),
     "record": ("rlinf.commands.record", "episodes of a demonstrator or a policy as a LeRobot dataset"),
+    "serve": ("rlinf.commands.serve", "a policy behind a websocket, in openpi's protocol"),
     "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "publish": ("rlinf.commands.publish", "the policy of a run with a model card, for the Hugging Face Hub"),
     "new": ("rlinf.commands.new", "a skeleton of an environment, a reward or an algorithm of your own"),

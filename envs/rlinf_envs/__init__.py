@@ -23,6 +23,7 @@ _SINGLE = {
     "rlinf/ManiSkill-v0": "rlinf_envs.sim.maniskill:ManiSkillEnv",
     "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",
     "rlinf/Robosuite-v0": "rlinf_envs.sim.robosuite:RobosuiteEnv",
+    "rlinf/SparseReach-v0": "rlinf_envs.sim.reach:SparseReachEnv",
     "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
     "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
     "rlinf/TextArena-v0": "rlinf_envs.games.text_arena:TextArenaGame",

@@ -297,6 +297,7 @@ _OBJECTIVES = "rlinf.learners.off_policy"
 _NETWORKS = "rlinf.models.off_policy"
 _SOFT = ("sac_alpha", "sac_target_entropy", "policy_delay")
 _TARGET = ("target_tau", "target_update_every")
+_PRIOR = ("prior_data", "prior_share", "prior_rename")
 
 OFF_POLICY: dict[str, OffPolicy] = {
     "sac": OffPolicy(
@@ -304,8 +305,9 @@ OFF_POLICY: dict[str, OffPolicy] = {
         "soft actor-critic: two critics, a squashed Gaussian actor that is paid for its entropy",
         "y = r + gamma (min Q'(s', a') - alpha log pi(a'|s'));  actor: alpha log pi(a|s) - min Q(s, a)",
         "Haarnoja et al., arXiv:1812.05905",
-        (*_SOFT, *_TARGET),
+        (*_SOFT, *_TARGET, *_PRIOR),
         policy=f"{_NETWORKS}.soft_actor_critic:SoftActorCritic",
+        policy_options=("policy.critic_layer_norm",),
     ),
     "td3": OffPolicy(
         f"{_OBJECTIVES}.td3:Td3Objective",
@@ -340,7 +342,7 @@ OFF_POLICY: dict[str, OffPolicy] = {
         "soft actor-critic with batch-normalised networks and without target networks",
         "sac with y from Q(s', a') itself, of one pass over (s, a) and (s', a') together",
         "Bhatt et al., arXiv:1902.05605",
-        _SOFT,
+        (*_SOFT, *_PRIOR),
         policy=f"{_NETWORKS}.crossq:CrossQ",
         one_rank="its batch statistics are those of a whole update",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -51,6 +52,13 @@ class Policy:
     def is_language_model(self) -> bool:
         return self.tokenizer is not None
 
+    @functools.cached_property
+    def spaces(self) -> tuple[Any, Any]:
+        """Observation and action space that a policy of simulators was made for."""
+        from rlinf.models.actor_critic.export import load_spaces
+
+        return load_spaces(self.folder)
+
     def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
         """The action for one observation of the environment it was trained in (wrappers and frame stacks included).
 
@@ -59,12 +67,11 @@ class Policy:
         """
         import torch
 
-        from rlinf.models.actor_critic.export import load_spaces
         from rlinf.spaces import empty_leaves, write_observation
 
         if self.is_language_model:
             raise UserError(f"{self.folder} is a language model: use generate")
-        leaves = empty_leaves(load_spaces(self.folder)[0], (1,))
+        leaves = empty_leaves(self.spaces[0], (1,))
         write_observation(leaves, 0, observation)
         if self._state is None:
             self._state = torch.zeros(1, self.model.state_size)

@@ -19,6 +19,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory, or RUN/checkpoints/step_000010")
     parser.add_argument("out", type=Path, metavar="OUT", help="an empty or new folder")
+    parser.add_argument(
+        "--onnx", action="store_true", help="of an actor-critic policy also OUT/policy.onnx, checked with onnxruntime"
+    )
     parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
     options = parser.parse_args(list(arguments))
     if run_of_checkpoint(options.run) is None:
@@ -26,4 +29,17 @@ def main(arguments: Sequence[str]) -> int:
     from rlinf.train.export_checkpoint import export_checkpoint
 
     export_checkpoint(options.run, options.step, options.out)
+    if options.onnx:
+        _write_onnx(options.out)
     return 0
+
+
+def _write_onnx(folder: Path) -> None:
+    from rlinf.api.policy import Policy
+    from rlinf.models.actor_critic.onnx_file import write_onnx
+
+    policy = Policy.load(folder)
+    if not (folder / "policy.json").exists():
+        raise UserError("--onnx is for actor-critic policies: this one is a language model or a vla")
+    difference = write_onnx(policy.model, policy.spaces, folder / "policy.onnx")
+    print(f"{folder / 'policy.onnx'}: onnxruntime's actions differ by at most {difference:.1e} from the policy's")

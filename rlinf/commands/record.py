@@ -40,6 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         seed=config.run.seed,
         perturbation=options.perturbation,
         keep_failures=options.keep_failures,
+        to_the_end=options.to_the_end,
         videos=options.videos,
         fps=options.fps,
         task=options.task,
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sample", action="store_true", help="of a policy: draw actions, not the likeliest")
     parser.add_argument("--perturbation", type=float, default=0.0, metavar="P", help="share of random decisions")
     parser.add_argument("--keep-failures", action="store_true", help="record episodes without success too")
+    parser.add_argument("--to-the-end", action="store_true", help="play on after success (for algorithm.prior_data)")
     parser.add_argument("--videos", action="store_true", help="pictures as films: smaller, with a little loss")
     parser.add_argument("--fps", type=int, metavar="N", help="steps of a second (default: the environment's)")
     parser.add_argument("--task", metavar="WORDS", help="the instruction (default: the environment's)")

@@ -33,6 +33,8 @@ EXAMPLES: Mapping[str, object] = {
     "sft.data": "demonstrations.jsonl",
     "sft.epochs": 2.0,
     "sft.eval_data": "held_out.jsonl",
+    "algorithm.prior_data": "datasets/reach",
+    "algorithm.prior_rename": {"observation": "observation.state"},
     "sft.expert": "rlinf_envs.sim.fetch:reach_expert",
     "sft.dataset": "datasets/tabletop",
     "sft.dataset_stride": 4,

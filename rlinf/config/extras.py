@@ -34,6 +34,7 @@ MODULES: Mapping[str, str] = {
 }
 """The module whose presence says that the extra is installed."""
 
+_HDF5 = (".hdf5", ".h5")
 _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "mujoco": (
         "Ant-", "HalfCheetah-", "Hopper-", "Humanoid-", "HumanoidStandup-", "InvertedDoublePendulum-",
@@ -124,6 +125,9 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
     if config.evaluation.video_every > 0:
         needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
+    for key, data in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
+        if data is not None and data.endswith(_HDF5):
+            needed.append(Extra("hdf5", f"{key}: {data}"))
     simulator = simulator_extra(config.env.id)
     if simulator is not None and config.env.isolation == "none":
         needed.append(simulator)

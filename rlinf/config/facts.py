@@ -90,6 +90,12 @@ def needs_reference(config: Config) -> bool:
     return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
 
 
+def prior_transitions(config: Config) -> int:
+    """Transitions of `algorithm.prior_data` in each off-policy update."""
+    algorithm = config.algorithm
+    return round(algorithm.replay_batch_size * algorithm.prior_share) if algorithm.prior_data is not None else 0
+
+
 def rows_per_iteration(config: Config) -> int:
     """Responses, or whole episodes, of one training iteration."""
     return config.rollout.batch_size * config.algorithm.group_size

@@ -22,13 +22,16 @@ DOORS = {
     "rlinf_envs": ("envs/rlinf_envs/",),
     "av": ("rlinf/rollouts/video/encoder.py",),
     "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/rollouts/robot_data/pictures.py"),
+    "websockets": ("rlinf/serve/server.py",),
+    "msgpack": ("rlinf/serve/wire.py",),
+    "onnxruntime": ("rlinf/models/actor_critic/onnx_file.py",),
     "h5py": ("rlinf/rollouts/robot_data/hdf5.py",),
 }
 # `ray.tune` has a door of its own.
 TUNE_DOOR = "rlinf/sweep/"
 # A package imports from its own layer only itself, and from the layers after it what it likes.
 LAYERS = (
-    {"cli", "api", "commands", "sweep", "report", "train"},
+    {"cli", "api", "commands", "sweep", "report", "serve", "train"},
     {"cluster", "config"},
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},

@@ -27,7 +27,14 @@ PAGES = sorted(path for path in DOCS.rglob("*.md"))
 _FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 # Sections of a file that are one mapping of a class outside of the schema.
-_FREE = ("env.kwargs.", "evaluation.env_kwargs.", "policy.architecture.", "algorithm.options.", "cluster.env.")
+_FREE = (
+    "env.kwargs.",
+    "evaluation.env_kwargs.",
+    "policy.architecture.",
+    "algorithm.options.",
+    "cluster.env.",
+    "sft.rename.",
+)
 
 
 def _name(path: Path) -> str:

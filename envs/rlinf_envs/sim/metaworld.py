@@ -103,7 +103,8 @@ class MetaWorldEnv(gymnasium.Env):
         if self._expert is None:
             from metaworld.policies import ENV_POLICY_MAP
 
-            self._expert = ENV_POLICY_MAP[self._task]()
+            scripted: Any = ENV_POLICY_MAP[self._task]
+            self._expert = scripted()
         return np.clip(self._expert.get_action(self._state), -1.0, 1.0).astype(np.float32)
 
     def render(self) -> np.ndarray:

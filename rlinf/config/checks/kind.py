@@ -56,6 +56,9 @@ _SIMULATORS = (
     "algorithm.entropy_type",
     "algorithm.logprob_type",
     "algorithm.n_step",
+    "algorithm.prior_data",
+    "algorithm.prior_rename",
+    "algorithm.prior_share",
     "algorithm.replay_batch_size",
     "algorithm.replay_capacity",
     "algorithm.replay_ratio",
@@ -108,6 +111,7 @@ _SIMULATORS = (
 ACTOR_CRITIC = (
     "policy.activation",
     "policy.distribution",
+    "policy.critic_layer_norm",
     "policy.dueling",
     "policy.embedding_size",
     "policy.encoder",

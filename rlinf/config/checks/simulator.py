@@ -8,7 +8,14 @@ from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
 from rlinf.config.extras import OWN_ENVIRONMENT
-from rlinf.config.facts import collects_episodes, has_warm_start, is_off_policy, is_text, task_name
+from rlinf.config.facts import (
+    collects_episodes,
+    has_warm_start,
+    is_off_policy,
+    is_text,
+    prior_transitions,
+    task_name,
+)
 
 INTERVAL_PARTS = ("ci_high", "ci_low", "n")
 # A policy that is loaded brings these with it.
@@ -217,12 +224,36 @@ def _check_off_policy(context: Context) -> None:
         context.error("env.num_action_chunks", message, "Set it to 1.", reads=reads)
     for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.", reads=reads)
+    _check_prior(context)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.", reads=reads)
     if config.algorithm.sac_alpha != "auto":
         why = f"is not read with a fixed algorithm.sac_alpha ({config.algorithm.sac_alpha})."
         context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.", reads=("algorithm.sac_alpha",))
+
+
+def _check_prior(context: Context) -> None:
+    """Recorded transitions beside those of the run."""
+    algorithm, ranks = context.config.algorithm, context.config.learner.num_workers
+    if algorithm.prior_data is None:
+        for name in ("prior_share", "prior_rename"):
+            why = "is not read without algorithm.prior_data."
+            context.unread(f"algorithm.{name}", why, "Name a dataset.", reads=("algorithm.prior_data",))
+        return
+    recorded = prior_transitions(context.config)
+    if not 0 < recorded < algorithm.replay_batch_size:
+        message = f"algorithm.prior_share {algorithm.prior_share} of {algorithm.replay_batch_size} transitions is "
+        message += "none of them, or all."
+        context.error("algorithm.prior_share", message, "Set it to 0.5, for example.")
+    elif recorded % ranks or (algorithm.replay_batch_size - recorded) % ranks:
+        message = f"learner.num_workers {ranks} does not divide the {recorded} transitions of algorithm.prior_data and "
+        message += f"the {algorithm.replay_batch_size - recorded} of the run that are in each update."
+        context.error("learner.num_workers", message, "Change replay_batch_size.", reads=("algorithm.prior_share",))
+    if algorithm.priority_exponent > 0:
+        message = "algorithm.priority_exponent: recorded transitions have no priorities beside those of the run."
+        reads = ("algorithm.prior_data",)
+        context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.", reads=reads)
 
 
 def _check_dueling(context: Context) -> None:

@@ -217,6 +217,13 @@ class AlgorithmConfig:
     them uniformly."""
     priority_correction: float = 0.5
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
+    prior_data: str | None = None
+    """sac, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO or
+    ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off."""
+    prior_share: float = 0.5
+    """Share of each update's transitions that is sampled from `prior_data`."""
+    prior_rename: dict[str, str] = field(default_factory=dict)
+    """Which column of `prior_data` a part of the observation, or `action`, is, where its name does not say it."""
     random_shift: int = 0
     """Off-policy: sampled images are shifted by up to N pixels (DrQ; 4 for 84 x 84); 0 is off."""
     strict: bool = True

@@ -105,6 +105,9 @@ class PolicyConfig:
     """Of the gaussian distributions."""
     shared_critic: bool = False
     """Actor and critic share their hidden layers."""
+    critic_layer_norm: bool = False
+    """sac: the critics' layers are normalised, which keeps them from overestimating actions that `algorithm.prior_data`
+    does not hold (RLPD)."""
     dueling: bool = False
     """dqn: the value of a state and the advantages of its actions have a layer each."""
     recurrent: Literal["none", "gru", "lstm"] = "none"

@@ -17,6 +17,7 @@ from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
+from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
 from rlinf.learners.off_policy.replay import ReplayBuffer, Transitions
 from rlinf.learners.stored_policy import require_same_weights, shapes
@@ -40,9 +41,10 @@ class OffPolicyLearner:
         seed: int,
         replay_folder: Path | None = None,
         place: Placement | None = None,
+        prior: PriorTransitions | None = None,
     ) -> None:
         """Networks are on the device of ``place``, the buffer in host memory or on disk. Raises SpaceError for image
-        augmentation without images."""
+        augmentation without images. ``prior``: recorded transitions that enter every update."""
         self.place = place or Placement()
         self.policy = policy.to(self.place.device).eval()
         self.algorithm, self.seed = algorithm, seed
@@ -54,6 +56,7 @@ class OffPolicyLearner:
         self._shift = RandomShift(policy.image_axes(), algorithm.random_shift) if algorithm.random_shift else None
         make = imported(catalog.off_policy(algorithm.loss_type).function)
         self.objective: OffPolicyObjective[Any] = make(self.policy, algorithm, optimizer, self.place)
+        self._prior = prior
         self._seen = 0
         self._updates = 0
         self.objective.explore(0)
@@ -104,7 +107,7 @@ class OffPolicyLearner:
         algorithm, place = self.algorithm, self.place
         count = algorithm.replay_batch_size
         sampled = self.replay.sample(
-            updates * count,
+            updates * (count if self._prior is None else count - self._prior.count),
             gamma=algorithm.gamma,
             n_step=algorithm.n_step,
             priority_correction=algorithm.priority_correction,
@@ -112,6 +115,8 @@ class OffPolicyLearner:
             rank=place.rank,
             size=place.size,
         )
+        if self._prior is not None:
+            sampled = self._prior.joined(sampled, updates, generator, rank=place.rank, size=place.size)
         draws = self.objective.noise_draws
         noise = torch.randn(updates, draws, count, self.policy.noise_size if draws else 0, generator=generator)
         if self._shift is not None:

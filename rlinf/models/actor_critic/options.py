@@ -24,6 +24,8 @@ class ActorCriticOptions:
     """Of a Q-network: value and advantages have a layer each."""
     exploration_noise: float = 0.1
     """Of a deterministic actor: standard deviation while collecting, of actions in [-1, 1]."""
+    critic_layer_norm: bool = False
+    """Of critics that judge actions: layers are normalised before their activation."""
     shared_critic: bool = False
     """One trunk for both heads. Recurrent policies always share it."""
     recurrent: Literal["none", "gru", "lstm"] = "none"

@@ -30,11 +30,14 @@ class TransposedLinear(nn.Module):
         return torch.addmm(self.bias, values, self.weight)
 
 
-def body(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequential:
-    """[N, inputs] to [N, hidden[-1]]."""
-    layers: list[nn.Module] = [TransposedLinear(inputs, hidden[0]), activation_module(activation)]
-    for before, width in itertools.pairwise(hidden):
-        layers += [nn.Linear(before, width), activation_module(activation)]
+def body(inputs: int, hidden: Sequence[int], activation: Activation, *, layer_norm: bool = False) -> nn.Sequential:
+    """[N, inputs] to [N, hidden[-1]]; with ``layer_norm`` each layer is normalised before its activation."""
+    layers: list[nn.Module] = []
+    linear: list[nn.Module] = [TransposedLinear(inputs, hidden[0])]
+    linear += [nn.Linear(before, width) for before, width in itertools.pairwise(hidden)]
+    for layer, width in zip(linear, hidden, strict=True):
+        norm = [nn.LayerNorm(width)] if layer_norm else []
+        layers += [layer, *norm, activation_module(activation)]
     return nn.Sequential(*layers)
 
 
@@ -47,9 +50,19 @@ class TwinCritic(nn.Module):
     As batched products of both they would be no faster: these are slow with the thin first and last layers.
     """
 
-    def __init__(self, inputs: int, hidden: Sequence[int], activation: Activation, outputs: int = 1) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        hidden: Sequence[int],
+        activation: Activation,
+        outputs: int = 1,
+        *,
+        layer_norm: bool = False,
+    ) -> None:
         super().__init__()
-        critics = [[*body(inputs, hidden, activation), nn.Linear(hidden[-1], outputs)] for _ in range(2)]
+        critics = [
+            [*body(inputs, hidden, activation, layer_norm=layer_norm), nn.Linear(hidden[-1], outputs)] for _ in range(2)
+        ]
         self.critics = nn.ModuleList(nn.Sequential(*layers) for layers in critics)
 
     def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:

@@ -137,6 +137,10 @@ class OffPolicyNetworks(nn.Module):
         policy.load_state_dict(weights)
         return policy
 
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What this policy would have had to do for environment actions [N, ...], with chunks [N, K, ...]."""
+        return self.head.from_env(actions)
+
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """What the environment takes for actions [N, A] of this policy; with chunks [N, K, ...]."""
         joint, chunk = self.head.to_env(actions), self.options.num_action_chunks

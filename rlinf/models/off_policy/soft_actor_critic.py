@@ -62,7 +62,8 @@ class SoftActorCritic(OffPolicyNetworks):
 
     def make_critic(self, inputs: int) -> nn.Module:
         """Both critics, of features and actions with ``inputs`` numbers together."""
-        return TwinCritic(inputs, self.options.hidden_sizes, self.options.activation)
+        options = self.options
+        return TwinCritic(inputs, options.hidden_sizes, options.activation, layer_norm=options.critic_layer_norm)
 
     def parameters_of_actor(self) -> list[nn.Parameter]:
         return [*self.actor_encoder.parameters(), *self.actor_body.parameters(), *self.head.parameters()]

@@ -13,6 +13,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.envs.batch_function import SingleOfBatch, batch_function
 from rlinf.rollouts.envs.mixture import MixtureEnv, task_options
 from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
 
@@ -49,10 +50,16 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
     if render_mode is not None:
         kwargs["render_mode"] = render_mode
     _import_module_of(options.id)
+    batch = batch_function(options.id)
     try:
-        env = gymnasium.make(
-            options.id, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
-        )
+        if batch is not None:
+            env: gymnasium.Env = SingleOfBatch(batch, kwargs)
+            if options.max_episode_steps is not None:
+                env = gymnasium.wrappers.TimeLimit(env, options.max_episode_steps)
+        else:
+            env = gymnasium.make(
+                options.id, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
+            )
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
             f"env.id {options.id!r} is not registered ({error}). If a package registers it, name the package: "
@@ -109,11 +116,13 @@ def wrapper_class(name: str) -> Any:
 
 
 def native_entry_point(env_id: str) -> str | None:
-    """The vector implementation that the id is registered with ("module:Class"), if there is one.
+    """The vector implementation of the id ("module:Class"), if there is one: that it is registered with, or itself.
 
     Of a `functools.partial` it is the function that is called in the end.
     """
     _import_module_of(env_id)
+    if batch_function(env_id) is not None:
+        return env_id
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
     entry: Any = None if spec is None else spec.vector_entry_point
     while isinstance(entry, functools.partial):
@@ -148,6 +157,9 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
         {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
     )
     arguments: dict[str, Any] = {**limit, **options.kwargs}
+    batch = batch_function(options.id)
+    if batch is not None:
+        return batch(num_envs=num_envs, **arguments)
     return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
 

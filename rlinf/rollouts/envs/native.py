@@ -15,9 +15,10 @@ from gymnasium.vector import AutoresetMode
 
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
+from rlinf.rollouts.envs.arrays import host_array, host_leaves, like_observations
 from rlinf.rollouts.envs.make_env import make_native_env
 from rlinf.rollouts.envs.vec_env import StepResult, mark_not_a_number
-from rlinf.spaces import Arrays, stacked_leaves
+from rlinf.spaces import Arrays
 
 
 class AutoresetError(UserError):
@@ -29,8 +30,12 @@ class NativeVecEnv:
 
     * NEXT_STEP: a reset takes a step of its own, which is marked ``idle``.
     * SAME_STEP: the step that ends an episode returns the next one's first observation, and the last one of the ended
-      episode in ``info["final_obs"]``. The latter is shown until :meth:`reset` is called, as everywhere else.
+      episode in ``info["final_obs"]`` (in older ones ``final_observation``). The latter is shown until :meth:`reset` is
+      called, as everywhere else.
     * DISABLED: :meth:`reset` resets those that are named (``options={"reset_mask": ...}``).
+
+    Observations and what comes with them may be numpy arrays, torch tensors or other DLPack arrays; of the host's
+    memory nothing is copied. Actions are tensors where observations are.
     """
 
     def __init__(self, options: EnvConfig, num_envs: int) -> None:
@@ -41,7 +46,8 @@ class NativeVecEnv:
         self.last_failure = ""
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
-        self.observations = stacked_leaves(self._env.observation_space.sample())
+        self.observations = host_leaves(self._env.observation_space.sample())
+        self._newest: Any = None
         self._over = np.zeros(num_envs, dtype=bool)
         self._begun: Arrays = {}
         """SAME_STEP: the newest observations with the first ones of new episodes."""
@@ -65,9 +71,11 @@ class NativeVecEnv:
 
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
-        observations, rewards, terminated, truncated, info = self._env.step(actions)
+        given = like_observations(actions, self._newest)
+        observations, *columns, info = self._env.step(given)
         self._take(observations)
-        over = np.asarray(terminated | truncated, dtype=bool)
+        rewards, terminated, truncated = map(host_array, columns)
+        over = terminated | truncated
         success, has_success = success_of_info(info, self._options.success_key, self.num_envs)
         if self._mode is AutoresetMode.SAME_STEP and over.any():
             self._show_final(info, over)
@@ -76,7 +84,7 @@ class NativeVecEnv:
         idle = self._over if self._mode is AutoresetMode.NEXT_STEP else None
         self._over = over
         result = StepResult(
-            np.asarray(rewards, dtype=np.float64), terminated, truncated, success, has_success, failed={}, idle=idle
+            rewards.astype(np.float64), terminated, truncated, success, has_success, failed={}, idle=idle
         )
         wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
         if wrong:
@@ -92,26 +100,43 @@ class NativeVecEnv:
         self._env.close()
 
     def _take(self, observations: Any, mask: np.ndarray | None = None) -> None:
-        """Enters new observations, of the sub-environments under ``mask`` (None: all)."""
-        for name, leaf in stacked_leaves(observations).items():
+        """Enters new observations, of the sub-environments under ``mask`` (None: all).
+
+        Where they lie in the host's memory they stay there: whoever steps has read them before the environment writes
+        the next ones.
+        """
+        self._newest = observations
+        for name, leaf in host_leaves(observations).items():
             if mask is None:
-                self.observations[name] = leaf.copy()
+                self.observations[name] = leaf
             else:
-                self.observations[name][mask] = leaf[mask]
+                self.observations[name] = np.where(_beside(mask, leaf), leaf, self.observations[name])
 
     def _show_final(self, info: Mapping[str, Any], over: np.ndarray) -> None:
         """Puts the last observations of ended episodes in place, and keeps the first ones of the next for the reset."""
-        finals = info.get("final_obs")
+        finals = info.get("final_obs", info.get("final_observation"))
         if finals is None:
             raise AutoresetError(
                 f"env.id {self._options.id!r} resets in the same step and does not give the last observation of an "
                 'episode in info["final_obs"], from which truncated episodes are valued: use env.vectorization: sync'
             )
-        self._begun = {name: leaf.copy() for name, leaf in self.observations.items()}
+        self._begun = dict(self.observations)
+        # What the environment returned stays as it is: it may be its own state.
+        self.observations = {name: leaf.copy() for name, leaf in self._begun.items()}
+        stacked = host_leaves(finals)
+        if all(name in stacked and stacked[name].shape == leaf.shape for name, leaf in self.observations.items()):
+            for name, leaf in self.observations.items():
+                leaf[over] = stacked[name][over]
+            return
         for env_index in np.nonzero(over)[0].tolist():
-            final = stacked_leaves(_at(finals, env_index))
+            final = host_leaves(_at(finals, env_index))
             for name, leaf in self.observations.items():
                 leaf[env_index] = final[name]
+
+
+def _beside(mask: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+    """``mask`` [N] in a shape that selects rows of ``leaf`` [N, ...]."""
+    return mask.reshape(-1, *(1,) * (leaf.ndim - 1))
 
 
 def _at(finals: Any, env_index: int) -> Any:
@@ -143,5 +168,5 @@ def success_of_info(info: Mapping[str, Any], key: str, num_envs: int) -> tuple[n
     """
     if key not in info:
         return np.zeros(num_envs, dtype=bool), np.zeros(num_envs, dtype=bool)
-    has_success = np.array(info.get(f"_{key}", np.ones(num_envs, dtype=bool)), dtype=bool)
-    return np.asarray(info[key]).astype(bool) & has_success, has_success
+    has_success = host_array(info.get(f"_{key}", np.ones(num_envs, dtype=bool))).astype(bool)
+    return host_array(info[key]).astype(bool) & has_success, has_success

@@ -13,7 +13,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.envs.make_env import DRAWS, EnvConstructionError, make_env, may_skip_pictures
 from rlinf.rollouts.envs.vec_env import StepResult, close_quietly, mark_not_a_number, require_alike
-from rlinf.spaces import empty_leaves, write_observation
+from rlinf.spaces import Arrays, empty_leaves, write_observation
 
 # A viewer that is closed calls sys.exit in some simulators; in here that must not end more than an episode.
 _RAISED = (Exception, SystemExit)
@@ -119,6 +119,13 @@ class SyncVecEnv:
     def restart(self, env_index: int) -> None:
         close_quietly(self._envs[env_index])
         self._envs[env_index] = self._build()
+
+    def write_into(self, observations: Arrays) -> None:
+        """Keeps the observations [N, ...] in these arrays from now on."""
+        for name, leaf in self.observations.items():
+            observations[name][:] = leaf
+        self.observations = observations
+        self._single = observations["observation"] if list(observations) == ["observation"] else None
 
     def _build(self) -> gymnasium.Env:
         limit = self._options.start_timeout_s if can_interrupt() else 0.0

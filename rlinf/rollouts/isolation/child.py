@@ -50,6 +50,8 @@ class Host:
 
     def __init__(self) -> None:
         self.vec_env: SyncVecEnv | None = None
+        self._shares = False
+        """Whether observations lie where the run sees them."""
 
     def answer(self, message: Message) -> Message:
         return getattr(self, f"_{message.kind}")(message)
@@ -71,6 +73,20 @@ class Host:
         fps = float(self.vec_env.metadata.get("render_fps") or 0.0)
         facts = {"render_fps": fps, "demonstrates": self.vec_env.demonstrates}
         return Message("made", {**spaces, **facts}, arrays)
+
+    def _share(self, message: Message) -> Message:
+        """Observations go to memory of the run's from now on; ``first`` is the place of this process's first one."""
+        from rlinf.rollouts.isolation.shared import open_shared
+        from rlinf.rollouts.isolation.wire import Message
+
+        vec_env, first = self._held(), message.fields["first"]
+        try:
+            arrays = open_shared(message.fields["address"])
+        except OSError as error:
+            return Message("shared", {"problem": str(error)})
+        vec_env.write_into({name: array[first : first + vec_env.num_envs] for name, array in arrays.items()})
+        self._shares = True
+        return Message("shared", {"problem": None})
 
     def _reset(self, message: Message) -> Message:
         vec_env = self._held()
@@ -125,7 +141,8 @@ class Host:
         vec_env = self._held()
         asked = message.fields["env_indices"]
         everyone = asked == list(range(vec_env.num_envs))
-        leaves = {name: leaf if everyone else leaf[asked] for name, leaf in vec_env.observations.items()}
+        seen = {} if self._shares else vec_env.observations
+        leaves = {name: leaf if everyone else leaf[asked] for name, leaf in seen.items()}
         fields: dict[str, Any] = {"failed": {str(position): kind for position, kind in failed.items()}}
         if failed:
             fields["last_failure"] = vec_env.last_failure

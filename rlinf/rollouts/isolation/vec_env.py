@@ -12,6 +12,7 @@ from rlinf.rollouts.deadline import can_interrupt
 from rlinf.rollouts.envs.env_checker import Remark
 from rlinf.rollouts.envs.vec_env import StepResult
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
+from rlinf.rollouts.isolation.shared import SharedArrays
 from rlinf.rollouts.isolation.wire import Message
 from rlinf.space_description import rebuild
 from rlinf.spaces import Arrays, empty_leaves
@@ -58,7 +59,9 @@ class IsolatedVecEnv:
         self.observation_space, self.action_space = (
             rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
         )
+        self._shared: SharedArrays | None = None
         self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
+        self._share_memory()
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         messages = {
@@ -99,6 +102,7 @@ class IsolatedVecEnv:
             self._untouched.update(self._shares[index])
             self._post_make(index)
             self._processes[index].answer(self._options.start_timeout_s)
+            self._share_with(index)
         elif env_index not in self._untouched:
             message = Message("restart", {"env_index": env_index - self._shares[index][0]})
             self._processes[index].ask(message, self._options.start_timeout_s)
@@ -119,6 +123,38 @@ class IsolatedVecEnv:
     def close(self) -> None:
         for process in self._processes:
             process.close()
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
+
+    def _share_memory(self) -> None:
+        """Has the processes write their observations where they are read, if the system can."""
+        try:
+            self._shared = SharedArrays(self.observations)
+        except OSError:
+            return
+        try:
+            for index in range(len(self._processes)):
+                self._share_with(index)
+        except EnvProcessError:
+            self._shared.close()
+            self._shared = None
+            raise
+        if self._shared is not None:
+            self.observations = self._shared.arrays
+
+    def _share_with(self, index: int) -> None:
+        """The process writes into shared memory from now on. If the first one cannot, none is to."""
+        if self._shared is None:
+            return
+        fields = {"address": self._shared.address, "first": self._shares[index].start}
+        answer = self._processes[index].ask(Message("share", fields), self._options.start_timeout_s)
+        problem = answer.fields["problem"]
+        if problem is not None and index:
+            raise EnvProcessError(f"the environment's process cannot open shared memory: {problem}")
+        if problem is not None:
+            self._shared.close()
+            self._shared = None
 
     @property
     def _patience_s(self) -> float | None:
@@ -161,7 +197,7 @@ class IsolatedVecEnv:
                 continue
             answers[index] = answer
             rows = [env_indices[position] for position in places[index]]
-            for name, leaf in self.observations.items():
+            for name, leaf in self.observations.items() if self._shared is None else ():
                 leaf[rows] = answer.arrays[name]
             for position, kind in answer.fields["failed"].items():
                 failed[places[index][int(position)]] = kind

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from rlinf.granularity import Granularity
 from rlinf.rollouts.robot_data.dataset import DEMONSTRATED, DONE, REWARD, TERMINATED, DatasetError, RobotDataset
 from rlinf.spaces import Arrays
 from rlinf.types import Batch, ObservationInputs
@@ -44,42 +43,50 @@ def decisions(dataset: RobotDataset, *, chunk: int, stride: int) -> Decisions:
     return Decisions(np.array(frames), np.stack(chunks), np.stack(executed))
 
 
-def transitions_batch(
-    dataset: RobotDataset, observations: Arrays, finals: Arrays, actions: np.ndarray, granularity: Granularity
-) -> Batch:
-    """Every decision of a dataset in one row, as a replay buffer takes it: T decisions, rewards of whole chunks.
+def chunk_frames(dataset: RobotDataset, chunk: int) -> np.ndarray:
+    """[T, K] int64: the frames of the actions of every transition; after an episode's end the last one again."""
+    rows = [
+        np.minimum(np.arange(first, first + chunk), episode.stop - 1)
+        for episode in dataset.episodes()
+        for first in range(episode.start, episode.stop, chunk)
+    ]
+    return np.stack(rows)
 
-    ``actions`` [T, ...] are the policy's own, of the decisions at every K-th frame. What follows the last action of an
-    episode is in ``finals`` [E, ...]; without them the last transition of an episode that did not terminate is masked.
+
+def transitions_batch(
+    dataset: RobotDataset, observations: Arrays, finals: Arrays, actions: np.ndarray, chunk: int
+) -> Batch:
+    """Every transition of a dataset in one row, as a replay buffer takes it; rewards are those of whole chunks.
+
+    ``actions`` [T, ...] are the policy's own, of the decisions of :func:`chunk_frames`. What follows the last action of
+    an episode is in ``finals`` [E, ...]; without them the last transition of an episode that did not terminate is
+    masked.
     """
     if REWARD not in dataset.columns:
         raise DatasetError(f"{dataset.path} has no rewards ({REWARD}), from which transitions are learned")
-    chunk = granularity.actions
+    rewards, lengths = dataset.columns[REWARD], dataset.lengths
+    frames = chunk_frames(dataset, chunk)
+    first, last = frames[:, 0], frames[:, -1]
+    edges = np.cumsum(lengths)
+    episode = np.searchsorted(edges, first, side="right")
+    over = last == edges[episode] - 1
     ends = dataset.columns.get(TERMINATED, dataset.columns.get(DONE))
-    rows: list[tuple[int, int, float, bool, bool, int]] = []
-    for number, episode in enumerate(dataset.episodes()):
-        for first in range(episode.start, episode.stop, chunk):
-            last = min(first + chunk, episode.stop) - 1
-            over = last == episode.stop - 1
-            terminated = bool(over and ends is not None and ends[last])
-            reward = float(dataset.columns[REWARD][first : last + 1].sum())
-            rows.append((first, min(last + 1, dataset.num_frames - 1), reward, terminated, over, number))
-    first, after, reward, terminated, over, number = (np.array(column) for column in zip(*rows, strict=True))
-    following = {name: leaf[after] for name, leaf in observations.items()}
-    known = bool(finals) and finals.keys() == observations.keys()
+    terminated = over & ends[last] if ends is not None else np.zeros_like(over)
+    sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
+    following = {name: leaf[np.minimum(last + 1, len(rewards) - 1)] for name, leaf in observations.items()}
+    known = finals.keys() == observations.keys()
     for name in observations if known else ():
-        following[name][over] = finals[name][number[over]]
-    mask = ~over | terminated | known
-    count = len(rows)
+        following[name][over] = finals[name][episode[over]]
+    count = len(frames)
     return Batch(
         inputs=ObservationInputs(
             {name: torch.from_numpy(leaf[first])[None] for name, leaf in observations.items()},
             {name: torch.from_numpy(leaf)[None] for name, leaf in following.items()},
         ),
         actions=torch.from_numpy(actions)[None],
-        mask=torch.from_numpy(mask)[None],
+        mask=torch.from_numpy(~over | terminated | known)[None],
         rollout_logprobs=torch.zeros(1, count),
-        rewards=torch.from_numpy(reward.astype(np.float32))[None],
+        rewards=torch.from_numpy((sums[last + 1] - sums[first]).astype(np.float32))[None],
         group_ids=torch.zeros(1, dtype=torch.int64),
         policy_version=torch.zeros(1, count, dtype=torch.int32),
         terminated=torch.from_numpy(terminated)[None],

@@ -61,9 +61,8 @@ def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapp
 
 def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
     asked = rename.get(leaf)
-    candidates = [asked] if asked is not None else [leaf, column_of(leaf, space)]
-    for name in candidates:
-        if name in dataset.columns:
+    for name in (asked,) if asked is not None else (leaf, column_of(leaf, space)):
+        if name is not None and name in dataset.columns:
             return name
     observed = ", ".join(name for name in dataset.columns if name.startswith(ROOT))
     raise DatasetError(
@@ -85,9 +84,10 @@ def _fitted(values: np.ndarray, leaf: str, name: str, space: spaces.Space, datas
         raise DatasetError(
             f"{dataset.path}: {name} is {list(given)} a frame, and the environment's {leaf} is {list(shape)}.{size}"
         )
-    if not np.can_cast(values.dtype, space.dtype, casting="same_kind"):
-        raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {space.dtype}")
-    return values.astype(space.dtype, copy=False)
+    dtype = np.dtype(space.dtype)
+    if not np.can_cast(values.dtype, dtype, casting="same_kind"):
+        raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {dtype}")
+    return values.astype(dtype, copy=False)
 
 
 def _instructions(dataset: RobotDataset, leaf: str, space: spaces.Text, finals: bool) -> np.ndarray:

@@ -116,6 +116,8 @@ def _film_column(root: Path, info: layout.Info, name: str, number: np.ndarray, t
         try:
             for row, frame in frames_at(path, places, tolerance_s=0.5 / info.fps):
                 pictures[row] = frame
+        except ImportError as error:
+            raise DatasetError(f"{path}: films of a dataset need PyAV: pip install 'rlinf[video]'") from error
         except (OSError, ValueError) as error:
             raise DatasetError(f"{path}: {error}") from error
     return pictures

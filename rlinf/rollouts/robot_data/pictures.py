@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 
@@ -11,18 +12,23 @@ from rlinf.rollouts.robot_data.dataset import DatasetError
 
 def encode_png(picture: np.ndarray) -> bytes:
     """The PNG file of a picture [H, W, 3] uint8."""
-    from PIL import Image
-
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, format="PNG")
+    _pillow().fromarray(picture).save(file, format="PNG")
     return file.getvalue()
 
 
 def decode_picture(file: bytes, place: str) -> np.ndarray:
     """The pixels [H, W, 3] uint8 of a picture's file; ``place`` names it in the DatasetError of a damaged one."""
-    from PIL import Image
-
+    images = _pillow()
     try:
-        return np.array(Image.open(io.BytesIO(file)).convert("RGB"))
+        return np.array(images.open(io.BytesIO(file)).convert("RGB"))
     except (OSError, ValueError) as error:
         raise DatasetError(f"{place}: a picture cannot be read: {error}") from error
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DatasetError("pictures of a dataset need Pillow: pip install 'rlinf[video]'") from error
+    return Image

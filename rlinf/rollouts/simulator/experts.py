@@ -89,8 +89,9 @@ def expert_steps(
     perturbation: float,
     generator: np.random.Generator,
     every_observation: bool = True,
+    to_the_end: bool = False,
 ) -> Iterator[Step]:
-    """One episode, up to its end or to the first decision after which it has succeeded.
+    """One episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Without
     ``every_observation`` those between decisions may lack their pictures (see :data:`DRAWS`).
@@ -100,7 +101,7 @@ def expert_steps(
     observation, _ = env.reset(seed=start_seed % 2**31)
     act = make_expert(env)
     over = succeeded = False
-    while not over and not succeeded:
+    while not over and (to_the_end or not succeeded):
         thrown_off = generator.random() < perturbation
         for part in range(options.num_action_chunks):
             before = observation

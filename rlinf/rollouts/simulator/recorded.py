@@ -78,6 +78,8 @@ class Recording:
     seed: int
     perturbation: float = 0.0
     keep_failures: bool = False
+    to_the_end: bool = False
+    """Episodes go on after their success, until the environment ends them."""
     videos: bool = False
     fps: int | None = None
     """None: the environment's `render_fps`, or 10."""
@@ -126,11 +128,14 @@ def record(
                         start_seed=mixture.nth(stream_seed(wanted.seed, "demonstration", tried), tried),
                         perturbation=wanted.perturbation,
                         generator=numpy_generator(wanted.seed, "demonstration", tried),
+                        to_the_end=wanted.to_the_end,
                     )
                 )
                 tried += 1
-                solved += steps[-1].success
-                if steps[-1].success or wanted.keep_failures:
+                # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
+                success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))
+                solved += success
+                if success or wanted.keep_failures:
                     writer.add(_episode(steps, env, wanted))
                     recorded, frames = recorded + 1, frames + len(steps)
                 said(recorded, tried)

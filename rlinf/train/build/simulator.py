@@ -14,6 +14,7 @@ from rlinf.rollouts.robot_data.dataset import dataset_instructions, dataset_stat
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner
+from rlinf.train.build.prior import make_prior
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.simulator_policy import make_off_policy, make_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
@@ -64,8 +65,9 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
     learner = LearnerPool(learners, cluster)
-    if config.sft.dataset is not None:
-        write_statistics(folder, dataset_statistics(config.sft.dataset))
+    dataset = config.sft.dataset or config.algorithm.prior_data
+    if dataset is not None:
+        write_statistics(folder, dataset_statistics(dataset))
     evaluator = VectorEvaluator(rollout, config.evaluation, folder)
     return Graph(
         rollout=rollout,
@@ -151,11 +153,13 @@ def _off_policy_learner(
     from rlinf.learners.off_policy.objective import Placement
 
     ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
+    policy = make_off_policy(config, *spaces)
     return OffPolicyLearner(
-        make_off_policy(config, *spaces),
+        policy,
         config.algorithm,
         config.learner.optimizer,
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         place=Placement(device, info.rank, info.size, ranks),
+        prior=make_prior(config, policy, spaces),
     )

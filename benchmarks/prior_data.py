@@ -1,0 +1,64 @@
+"""Environment steps until a sparse reach task is solved: SAC alone, and with recorded demonstrations (RLPD).
+
+    python benchmarks/prior_data.py --seeds 0 1 2
+
+Both are config/sim/reach_sac.yaml and differ in `algorithm.prior_data` and `policy.critic_layer_norm` alone. Solved is
+the first evaluation whose greedy episodes end in success as often as ``--success``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+from pathlib import Path
+
+from rlinf.cli import main as rlinf
+from rlinf.config import load
+from rlinf.train.run import run
+
+RECIPE = Path(__file__).parents[1] / "config" / "sim" / "reach_sac.yaml"
+QUIET = ["cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.export=false"]
+
+
+def cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def steps_to(folder: Path, seed: int, success: float, keys: list[str]) -> tuple[int | None, float]:
+    """(environment steps until solved, or None; best success)."""
+    run(load(RECIPE, [*QUIET, f"run.dir={folder}", f"run.seed={seed}", *keys]), report=False)
+    best = 0.0
+    for line in (folder / "metrics.jsonl").read_text().splitlines():
+        found = json.loads(line)
+        best = max(best, found.get("eval/success_at_end", 0.0))
+        if best >= success:
+            return int(found.get("rollout/env_steps_total", 0)), best
+    return None, best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--success", type=float, default=0.9)
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        data = folder / "reach"
+        rlinf(["record", str(RECIPE), "--out", str(data), "--episodes", str(options.episodes)])
+        prior = [f"algorithm.prior_data={data}", "policy.critic_layer_norm=true"]
+        for seed in options.seeds:
+            for name, keys in (("rlpd", prior), ("sac", [])):
+                began = cpu_seconds()
+                steps, best = steps_to(folder / f"{name}_{seed}", seed, options.success, [*keys, *options.overrides])
+                spent = cpu_seconds() - began
+                reached = f"{steps} steps to {options.success}, best {best:.2f}"
+                print(f"seed {seed} {name}: {reached}, {spent:.0f} CPU-s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

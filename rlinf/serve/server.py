@@ -1,0 +1,130 @@
+"""The websocket server, and a client that measures it. The only import of websockets."""
+
+from __future__ import annotations
+
+import hmac
+import http
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from rlinf.errors import UserError
+from rlinf.serve.session import RequestError, Session
+from rlinf.serve.wire import WireError, pack, unpack
+
+_LIMIT = 64 * 2**20
+"""Bytes of a message: dozens of large pictures."""
+_HEALTH = "/healthz"
+_KEPT = 100_000
+"""Latencies that are remembered."""
+
+
+class PolicyServer:
+    """Serves ``make_session`` on a port until :meth:`close`; used as a context, which starts and closes it.
+
+    Each connection has a session and a thread of its own. Its first message is the session's metadata; then every
+    observation is answered by actions. A request that cannot be answered is answered by a text that says why, and ends
+    the connection, as in openpi. ``GET /healthz`` answers 200.
+    """
+
+    def __init__(
+        self,
+        make_session: Callable[[], Session],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        token: str | None = None,
+    ) -> None:
+        """Port 0 takes a free one. With ``token`` clients send it (`WebsocketClientPolicy(api_key=...)`)."""
+        try:
+            from websockets.sync.server import serve
+        except ImportError as error:
+            raise UserError("a policy server needs websockets and msgpack: pip install 'rlinf[serve]'") from error
+        self._make_session, self._token = make_session, token
+        self.latencies_ms: list[float] = []
+        """From the arrival of each observation to the departure of its actions."""
+        try:
+            self._server = serve(
+                self._converse, host, port, process_request=self._admit, compression=None, max_size=_LIMIT
+            )
+        except OSError as error:
+            raise UserError(f"no server on {host}:{port}: {error}") from error
+        self.port: int = self._server.socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections and waits for the server."""
+        self._server.shutdown()
+        self._thread.join(timeout=10)
+
+    def _admit(self, _connection: Any, request: Any) -> Any:
+        """None lets a connection in; anything else is its answer."""
+        if request.path == _HEALTH:
+            return _connection.respond(http.HTTPStatus.OK, "OK\n")
+        said = request.headers.get("Authorization", "")
+        if self._token is not None and not hmac.compare_digest(said.encode(), f"Api-Key {self._token}".encode()):
+            return _connection.respond(http.HTTPStatus.UNAUTHORIZED, "this server wants its token (Api-Key TOKEN)\n")
+        return None
+
+    def _converse(self, connection: Any) -> None:
+        from websockets.exceptions import ConnectionClosed
+        from websockets.frames import CloseCode
+
+        session = self._make_session()
+        previous_ms: float | None = None
+        try:
+            connection.send(pack(session.metadata))
+            while True:
+                received = connection.recv()
+                began = time.perf_counter()
+                try:
+                    answer = session.answer(unpack(received))
+                except (WireError, RequestError) as error:
+                    connection.send(str(error))
+                    connection.close(CloseCode.INVALID_DATA, "the request could not be answered")
+                    return
+                if previous_ms is not None:
+                    answer["server_timing"]["prev_total_ms"] = previous_ms
+                connection.send(pack(answer))
+                previous_ms = (time.perf_counter() - began) * 1e3
+                if len(self.latencies_ms) < _KEPT:
+                    self.latencies_ms.append(previous_ms)
+        except ConnectionClosed:
+            return
+
+
+def percentiles(latencies_ms: list[float]) -> str:
+    """Median, 99th percentile and the longest, in words."""
+    if not latencies_ms:
+        return "no requests"
+    middle, late = np.percentile(latencies_ms, [50, 99])
+    return f"{len(latencies_ms)} requests: p50 {middle:.2f} ms, p99 {late:.2f} ms, longest {max(latencies_ms):.2f} ms"
+
+
+def measure(url: str, observation: dict[str, Any], requests: int, *, token: str | None = None) -> list[float]:
+    """Milliseconds that each of so many requests took, as a client sees it."""
+    from websockets.sync.client import connect
+
+    headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
+    taken = []
+    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
+        unpack(connection.recv())
+        message = pack(observation)
+        for _ in range(requests):
+            began = time.perf_counter()
+            connection.send(message)
+            answer = connection.recv()
+            taken.append((time.perf_counter() - began) * 1e3)
+            if isinstance(answer, str):
+                raise UserError(f"the server could not answer: {answer}")
+    return taken
