@@ -10,7 +10,14 @@ from rlinf.config.context import Context, neighbours
 from rlinf.config.facts import collects_episodes, has_warm_start, is_off_policy, is_text
 
 # A policy that is loaded brings these with it.
-_SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
+_SHAPE = (
+    "policy.tokenizer",
+    "policy.value_head",
+    "policy.vla",
+    "policy.flow",
+    *ACTOR_CRITIC,
+    "env.normalize_observations",
+)
 _NATIVE = ("env.wrappers", "env.reset_state_ids", "env.ignore_terminations", "env.frame_stack", "env.num_action_chunks")
 _OF_A_DATASET = ("dataset_stride", "rename")
 _ACTS_BY = {"sac": ("squashed_gaussian",), "crossq": ("squashed_gaussian",), "discrete_sac": ("categorical",)}
@@ -167,6 +174,9 @@ def _check_off_policy(context: Context) -> None:
         message = f"learner.num_workers {ranks} does not divide algorithm.replay_batch_size {drawn}:"
         also = (*reads, "algorithm.replay_batch_size")
         context.error("learner.num_workers", message, f"use {neighbours(ranks, drawn)}.", reads=also)
+    if ":" in config.policy.name:
+        message = f"policy.name: loss_type: {name} has networks of its own, and {config.policy.name} is none of them."
+        context.error("policy.name", message, "Set it to actor_critic, or choose adv_type: gae.", reads=reads)
     if config.policy.recurrent != "none":
         message = f"policy.recurrent: loss_type: {name} learns from single transitions, without memory."
         context.error("policy.recurrent", message, "Set it to none.", reads=reads)

@@ -15,7 +15,7 @@ from rlinf.config.schema.algorithm import (
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.config.schema.env import DataConfig, EnvConfig
 from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
-from rlinf.config.schema.policy import LoraConfig, PolicyConfig, TokenizerConfig, TowerConfig, VlaConfig
+from rlinf.config.schema.policy import FlowConfig, LoraConfig, PolicyConfig, TokenizerConfig, TowerConfig, VlaConfig
 from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
 from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
@@ -29,6 +29,7 @@ __all__ = [
     "DataConfig",
     "EnvConfig",
     "EvaluationConfig",
+    "FlowConfig",
     "LearnerConfig",
     "LoggingConfig",
     "LoraConfig",

@@ -25,6 +25,7 @@ from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import random_tower, rebuilt
 from rlinf.models.vla.export import load_exported, save_exported
+from rlinf.models.vla.flow import ActionFlow
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import ImageTokens, StateToken, sort_leaves
 from rlinf.models.vla.options import VlaOptions
@@ -39,8 +40,8 @@ class VlaPolicy(nn.Module):
 
     state_size = 0
     positions_independent = True
-    noise_kind = "uniform"
-    action_dtype = np.int64
+    noise_kind: str
+    action_dtype: type[np.generic]
 
     def __init__(
         self,
@@ -66,27 +67,22 @@ class VlaPolicy(nn.Module):
             tower = vision if vision is not None else random_tower(rebuilt(options.vision))
             self.images = ImageTokens(tower.requires_grad_(not options.freeze_vision), leaves.images, width, options)
         self.state = StateToken(leaves.states, width, options.normalize_observations) if leaves.states else None
-        self.head = ActionTokens(
-            width,
-            action_space,
-            bins=options.action_bins,
-            chunk=options.num_action_chunks,
-            temperature=options.temperature,
-        )
+        self.head = _action_head(width, action_space, options)
         levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
         self.granularity = Granularity.of(levels, actions=options.num_action_chunks, dimensions=self.head.per_action)
         values = self.granularity.decision_rewards
         self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
         queries = self.head.count + int(options.value_head)
         self.queries = nn.Parameter(torch.randn(queries, width) * _QUERY_STD)
-        self.noise_size = self.head.count
-        self.action_shape = (self.head.count,)
+        self.noise_kind, self.noise_size = self.head.noise_kind, self.head.noise_size
+        self.action_shape, self.action_dtype = self.head.action_shape, self.head.action_dtype
+        self.imitation_noise = self.head.imitation_noise
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Action tokens [N, Q], and ``state`` as it came; greedy where ``noise`` [N, Q] is None."""
-        logits, _ = self._read(observations)
-        return self.head.mode(logits) if noise is None else self.head.sample(logits, noise), state
+        """Action tokens [N, Q] or flows, and ``state`` as it came; greedy where ``noise`` is None."""
+        decided, _ = self._read(observations)
+        return self.head.mode(decided) if noise is None else self.head.sample(decided, noise), state
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
@@ -197,7 +193,7 @@ class VlaPolicy(nn.Module):
         return policy
 
     def _read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Logits [N, Q, V] of the action tokens, and values [N, rewards of a decision], both float32."""
+        """Logits [N, Q, V] of the action tokens or the context of a flow, and values [N, rewards of a decision]."""
         device = self.queries.device
         rows = len(next(iter(leaves.values())))
         with self._precision(device):
@@ -224,6 +220,20 @@ class VlaPolicy(nn.Module):
     def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
         half = self.options.dtype == "bfloat16"
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
+
+
+def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> ActionTokens | ActionFlow:
+    chunk = options.num_action_chunks
+    if options.flow_steps:
+        return ActionFlow(
+            width,
+            space,
+            chunk=chunk,
+            steps=options.flow_steps,
+            noise_level=options.flow_noise_level,
+            hidden=options.flow_hidden,
+        )
+    return ActionTokens(width, space, bins=options.action_bins, chunk=chunk, temperature=options.temperature)
 
 
 def _in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:

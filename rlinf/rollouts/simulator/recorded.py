@@ -65,6 +65,7 @@ class RecordedDemonstrator:
             policy.granularity,
             count,
             count,
+            policy.imitation_noise,
         )
 
 

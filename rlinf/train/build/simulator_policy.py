@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
 from rlinf.config import Config
-from rlinf.config.facts import activation_dtype, is_off_policy
+from rlinf.config.facts import activation_dtype, is_off_policy, is_vla
 from rlinf.granularity import Levels
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
+from rlinf.models.own import is_own, make_own, own_class, own_options
 from rlinf.streams import stream_seed
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 OptionsT = TypeVar("OptionsT", bound="ActorCriticOptions | VlaOptions")
 # What an exported folder of a policy has its options in.
-_OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json"}
+_OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json", "flow": "vla.json"}
 
 
 def make_policy(
@@ -35,11 +36,14 @@ def make_policy(
     """
     import torch
 
-    if config.policy.path is not None:
+    own = is_own(config.policy.name)
+    if config.policy.path is not None and not own:
         require_fit(config, observation_space, action_space)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(config.run.seed, "policy"))
-        if config.policy.name == "vla":
+        if own:
+            return _own_policy(config, observation_space, action_space)
+        if is_vla(config):
             return _vla(config, observation_space, action_space, tokenizer)
         if is_off_policy(config):
             return _off_policy(config, observation_space, action_space)
@@ -115,6 +119,19 @@ def _off_policy(config: Config, observation_space: Any, action_space: Any) -> Of
     return kind(observation_space, action_space, _actor_critic_options(config))
 
 
+def _own_policy(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
+    """That of `module:Class`, or what its own export gives back."""
+    key, policy = "policy.name", config.policy
+    kind: Any = own_class(key, policy.name)
+    if policy.path is not None:
+        loaded: ActingPolicy = kind.from_pretrained(policy.path)
+        return loaded
+    given = {"num_action_chunks": config.env.num_action_chunks}
+    options = {name: value for name, value in given.items() if name in own_options(kind)} | policy.options
+    made: ActingPolicy = make_own(key, policy.name, options, observation_space, action_space)
+    return made
+
+
 def _actor_critic_options(config: Config) -> ActorCriticOptions:
     from rlinf.models.actor_critic import ActorCriticOptions
 
@@ -149,6 +166,9 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             image_std=std if wanted.image_std is None else tuple(wanted.image_std),
             freeze_vision=wanted.vision.freeze,
             freeze_language=wanted.language.freeze,
+            flow_steps=policy.flow.steps if policy.name == "flow" else 0,
+            flow_noise_level=policy.flow.noise_level,
+            flow_hidden=policy.flow.hidden_size,
             dtype=_dtype(config),
         )
         made = build_vla(
