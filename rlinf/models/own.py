@@ -5,11 +5,11 @@ Their options are the keyword-only parameters of the class, with the types that 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from rlinf.algorithms.entries import imported
 from rlinf.errors import UserError
 
 
@@ -24,11 +24,13 @@ def is_own(name: str) -> bool:
 
 def own_class(key: str, name: str) -> type:
     """The class that ``name`` = `module:Class` says; an OwnClassError that begins with ``key`` if there is none."""
+    module, _, attribute = name.partition(":")
     try:
-        found = imported(name)
-    except ValueError as error:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # the module is a user's, and raises what it likes
         raise OwnClassError(
-            f"{key}: {error}. The module must be on PYTHONPATH, or lie where the run is started"
+            f"{key}: {name} cannot be imported: {type(error).__name__}: {error}. The module must be on PYTHONPATH, or "
+            "lie where the run is started"
         ) from error
     if not isinstance(found, type):
         raise OwnClassError(f"{key}: {name} is no class")

@@ -25,6 +25,7 @@ def check_files(context: Context) -> None:
     _exists(context, "sft.data", config.sft.data)
     _exists(context, "sft.eval_data", config.sft.eval_data)
     _exists(context, "sft.dataset", config.sft.dataset)
+    _exists(context, "policy.flow.pi0.path", config.policy.flow.pi0.path)
     _exists(context, "policy.vla.language.path", config.policy.vla.language.path)
     _exists(context, "policy.vla.vision.path", config.policy.vla.vision.path)
     _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))

@@ -79,7 +79,7 @@ def _check_class(context: Context, key: str, name: str, options: dict[str, objec
 def _misfit(kind: type, option: str, value: object) -> Mismatch | None:
     """What the class's annotation wants, where ``value`` is something else."""
     try:
-        hint = typing.get_type_hints(kind.__init__).get(option, object)
+        hint = typing.get_type_hints(typing.cast(typing.Any, kind).__init__).get(option, object)
         Builder().value(hint, locate(value, Origin("")), option)
     except Mismatch as mismatch:
         return mismatch

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import is_off_policy, is_vla
+from rlinf.config.facts import is_off_policy, is_vla, uses_pi0
 from rlinf.config.schema import TowerConfig
 
+_NOT_OF_PI0 = ("policy.vla.language", "policy.vla.vision", "policy.flow.hidden_size", "policy.gradient_checkpointing")
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
 
 
@@ -27,6 +28,16 @@ def check_vla(context: Context) -> None:
             why = "is not read: the tokenizer is loaded, not trained."
             reads = ("policy.tokenizer.path", "policy.vla.language.path")
             context.unread(f"policy.tokenizer.{name}", why, "Take it out.", reads=reads)
+    if uses_pi0(config):
+        _check_tower(context, "policy.flow.pi0", config.policy.flow.pi0, "pi0")
+        for key in (
+            "policy.vla.language",
+            "policy.vla.vision",
+            "policy.flow.hidden_size",
+            "policy.gradient_checkpointing",
+        ):
+            why = "is not read with policy.flow.pi0, which brings its own towers and velocity."
+            context.unread(key, why, "Take it out.", reads=("policy.flow.pi0",))
     if config.policy.name == "flow":
         why = "is not read by policy.name: flow, whose actions are numbers."
         context.unread("policy.vla.action_bins", why, "Take it out.", reads=("policy.name",))

@@ -182,7 +182,7 @@ class AlgorithmConfig:
     target_update_every: int = 1
     """Off-policy: updates between two moves of the target networks."""
     policy_delay: int = 1
-    """sac, td3, discrete_sac, crossq: the actor moves in one of so many updates of the critics (td3: targets too)."""
+    """sac, td3, discrete_sac, crossq: updates of the critics for one of the actor (td3: and of the targets)."""
     sac_alpha: float | Literal["auto"] = "auto"
     """sac, discrete_sac, crossq: entropy temperature; `auto` learns it."""
     sac_target_entropy: float | None = None
@@ -218,6 +218,6 @@ class AlgorithmConfig:
     priority_correction: float = 0.5
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     random_shift: int = 0
-    """Off-policy: sampled images are moved by up to so many pixels (DrQ; 4 for 84 x 84); 0 is off."""
+    """Off-policy: pixels by which sampled images are moved at most (DrQ; 4 for 84 x 84); 0 is off."""
     strict: bool = True
     """false: a key that the chosen functions do not read is a warning, not an error."""

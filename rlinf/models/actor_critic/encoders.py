@@ -113,9 +113,9 @@ class ObservationEncoder(nn.Module):
         self.leaves = observation_leaves(space)
         self.own: nn.Module | None = None
         if is_own(options.encoder):
-            self.own = make_own("policy.encoder", options.encoder, options.encoder_options, space)
-            self.parts = nn.ModuleDict()
-            self.out_features = int(self.own.out_features)
+            own: Any = make_own("policy.encoder", options.encoder, options.encoder_options, space)
+            self.own, self.parts = own, nn.ModuleDict()
+            self.out_features = int(own.out_features)
             return
         # Module names may not hold dots.
         parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()}

@@ -21,7 +21,7 @@ class ActionTokens(nn.Module):
     """Hidden states [N, Q, H] at the action queries to logits [N, Q, V], and from tokens to actions and back."""
 
     noise_kind = "uniform"
-    action_dtype = np.int64
+    action_dtype: type[np.generic] = np.int64
     imitation_noise = 0
     forbidden: Tensor
 

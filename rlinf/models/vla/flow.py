@@ -136,7 +136,7 @@ class ActionFlow(nn.Module):
     """Hidden states [N, K, H] at the action queries to a context [N, C], and chains of that context."""
 
     noise_kind = "normal"
-    action_dtype = np.float32
+    action_dtype: type[np.generic] = np.float32
 
     def __init__(
         self, width: int, space: spaces.Space, *, chunk: int, steps: int, noise_level: float, hidden: int

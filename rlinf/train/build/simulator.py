@@ -115,7 +115,7 @@ def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
         from rlinf.models.loading import load_tokenizer
         from rlinf.models.tokenizer import train_tokenizer
 
-        path = carried_tokenizer(config) or wanted.path or language.path
+        path = carried_tokenizer(config) or wanted.path or config.policy.flow.pi0.path or language.path
         if path is not None:
             return load_tokenizer(str(path))
         texts = envs.instructions(_TOKENIZER_STARTS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
 from rlinf.config import Config
-from rlinf.config.facts import activation_dtype, is_off_policy, is_vla
+from rlinf.config.facts import activation_dtype, is_off_policy, is_vla, uses_pi0
 from rlinf.granularity import Levels
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.models.own import is_own, make_own, own_class, own_options
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rlinf.models.actor_critic import ActorCriticOptions
     from rlinf.models.off_policy.networks import OffPolicyNetworks
     from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.deciding import VisionLanguageAction
 
 OptionsT = TypeVar("OptionsT", bound="ActorCriticOptions | VlaOptions")
 # What an exported folder of a policy has its options in.
@@ -143,13 +144,15 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.vla import VlaOptions, VlaPolicy
     from rlinf.models.vla.backbones import pixel_statistics
-    from rlinf.models.vla.build import build_vla
+    from rlinf.models.vla.build import build_vla, load_vla
 
     policy, wanted = config.policy, config.policy.vla
     if policy.path is not None:
-        made = VlaPolicy.from_pretrained(
+        made = load_vla(
             policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
         )
+    elif uses_pi0(config):
+        made = _pi0(config, observation_space, action_space, folder)
     else:
         assert folder is not None
         mean, std = pixel_statistics(wanted.vision.path)
@@ -179,8 +182,35 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             language_path=wanted.language.path,
             vision_path=wanted.vision.path,
         )
-    if policy.gradient_checkpointing:
+    if policy.gradient_checkpointing and isinstance(made, VlaPolicy):
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return made
+
+
+def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> VisionLanguageAction:
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.build import build_pi0
+
+    policy, flow = config.policy, config.policy.flow
+    assert folder is not None
+    options = _filled(
+        VlaOptions,
+        policy.vla,
+        policy,
+        config.env,
+        config.algorithm,
+        language={},
+        vision=None,
+        pi0=flow.pi0.architecture,
+        flow_steps=flow.steps,
+        flow_noise_level=flow.noise_level,
+        image_mean=tuple(policy.vla.image_mean or (0.5, 0.5, 0.5)),
+        image_std=tuple(policy.vla.image_std or (0.5, 0.5, 0.5)),
+        dtype=_dtype(config),
+    )
+    made = build_pi0(observation_space, action_space, options, load_tokenizer(str(folder)), path=flow.pi0.path)
+    made.model.requires_grad_(not flow.pi0.freeze)
     return made
 
 

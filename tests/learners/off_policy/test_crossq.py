@@ -33,7 +33,7 @@ def test_the_critics_see_both_halves_together_and_next_values_have_no_gradient()
     now = torch.cat([drawn.inputs["observation"], torch.tanh(drawn.actions)], dim=1)
     then = torch.cat([drawn.next_inputs["observation"], torch.tanh(following)], dim=1)
     critics = torch.optim.Adam(policy.parameters_of_critic(), lr=1e-2, betas=(0.5, 0.999))
-    told = []
+    judged = []
     for critic in policy.critic.critics:
         values = torch.cat([now, then])
         for layer in critic:
@@ -42,10 +42,10 @@ def test_the_critics_see_both_halves_together_and_next_values_have_no_gradient()
                 values = (values - values.mean(0)) / spread * layer.scale + layer.shift
             else:
                 values = layer(values)
-        told.append(values[:, 0].split(8))
-    soft = torch.minimum(told[0][1], told[1][1]).detach() - 0.2 * logprobs
+        judged.append(values[:, 0].split(8))
+    soft = torch.minimum(judged[0][1], judged[1][1]).detach() - 0.2 * logprobs
     goal = drawn.rewards + drawn.discounts * soft
-    loss = sum(0.5 * ((one - goal) ** 2).mean() for one, _ in told)
+    loss = sum(0.5 * ((one - goal) ** 2).mean() for one, _ in judged)
     loss.backward()
     critics.step()
     assert metrics["critic_loss"] == pytest.approx(loss.item(), rel=1e-4)
@@ -60,8 +60,8 @@ def test_batch_renormalisation_by_hand():
     assert layer(values).flatten().tolist() == pytest.approx([-1.0, 1.0], abs=1e-3)
     assert float(layer.mean) == pytest.approx(0.01)
     assert float(layer.variance) == pytest.approx(1.0)
-    told = layer.eval()(values).flatten().tolist()
-    assert told == pytest.approx([-0.01, 1.99], abs=1e-3)
+    judged = layer.eval()(values).flatten().tolist()
+    assert judged == pytest.approx([-0.01, 1.99], abs=1e-3)
     layer.updates.fill_(100_000)
     # after the warm-up: r = 1, d = (1 - 0.01) / 1, so that the running statistics are what it is normalised by
     assert layer.train()(values).flatten().tolist() == pytest.approx([-0.01, 1.99], abs=1e-3)
