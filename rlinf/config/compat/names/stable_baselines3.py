@@ -1,4 +1,4 @@
-"""Arguments of Stable-Baselines3 (PPO, SAC, TD3, DQN, `learn`, make_vec_env, EvalCallback) and keys of RL Baselines3 Zoo."""
+"""Arguments of Stable-Baselines3 (PPO, SAC, TD3, DQN, `learn`, EvalCallback, ...) and keys of RL Baselines3 Zoo."""
 
 from __future__ import annotations
 
