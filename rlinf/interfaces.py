@@ -96,6 +96,10 @@ class ActingPolicy(Policy, Protocol):
 class ActorCriticPolicy(ActingPolicy, Protocol):
     """An acting policy with a critic of states, which can start from demonstrations: any but that of off-policy SAC."""
 
+    @property
+    def imitation_noise(self) -> int:
+        """Standard normal numbers that an action to imitate is followed by in :meth:`evaluate`, fresh in each batch."""
+
     def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
         """Critic [N] at observations [N, ...] that follow recurrent states [N, S], without gradient."""
 

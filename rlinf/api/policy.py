@@ -35,9 +35,9 @@ class Policy:
         if (folder / _ACTOR_CRITIC).exists():
             return cls(folder, _actor_critic(folder))
         if (folder / _VLA).exists():
-            from rlinf.models.vla import VlaPolicy
+            from rlinf.models.vla.build import load_vla
 
-            return cls(folder, VlaPolicy.from_pretrained(str(folder)).eval())
+            return cls(folder, load_vla(str(folder)).eval())
         return cls._language_model(folder)
 
     @classmethod

@@ -11,7 +11,9 @@ from rlinf.config.recipes import recipes, sweep_recipes
 POLICIES: Mapping[str, str] = {
     "causal_lm": "any Hugging Face causal language model, by folder, name, or architecture",
     "actor_critic": "actor and critic for simulators: MLP or CNN, discrete or continuous actions",
+    "module:Class": "a policy of your own for simulators (docs/simulators.md, examples/own_policy)",
     "vla": "vision, language, action: images, state and instruction in, chunks of discretised actions out",
+    "flow": "the same with chunks of continuous actions, by flow matching and Flow-SDE",
 }
 SAMPLERS: Mapping[str, str] = {
     "auto": "the fastest that is installed and fits",

@@ -28,6 +28,7 @@ MODULES: Mapping[str, str] = {
     "maniskill": "mani_skill",
     "robotics": "gymnasium_robotics",
     "box2d": "Box2D",
+    "atari": "ale_py",
     "hdf5": "h5py",
     "serve": "websockets",
     "onnx": "onnxruntime",
@@ -45,6 +46,7 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "games": ("rlinf_envs:rlinf/TextArena-",),
     "maniskill": ("rlinf_envs:rlinf/ManiSkill-",),
     "robotics": ("gymnasium_robotics:",),
+    "atari": ("ale_py:",),
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip
 """How ids begin of which gymnasium knows the name, but not what it needs."""

@@ -43,11 +43,23 @@ def is_text(config: Config) -> bool:
     return config.policy.name == "causal_lm"
 
 
+def is_vla(config: Config) -> bool:
+    """Whether the policy has towers for vision and language, with action tokens or with a flow behind them."""
+    return config.policy.name in ("vla", "flow")
+
+
+def uses_pi0(config: Config) -> bool:
+    """Whether a flow is that of a PI0 model."""
+    pi0 = config.policy.flow.pi0
+    return config.policy.name == "flow" and (pi0.path is not None or bool(pi0.architecture))
+
+
 def is_pretrained(config: Config) -> bool:
     """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
     policy = config.policy
-    if policy.name == "vla":
-        return policy.path is not None or policy.vla.language.path is not None
+    if is_vla(config):
+        paths = (policy.path, policy.vla.language.path, policy.flow.pi0.path)
+        return any(path is not None for path in paths)
     return is_text(config) and policy.path is not None
 
 
@@ -161,7 +173,7 @@ def acts_in(config: Config) -> Literal["worker", "sampler"]:
     rollout = config.rollout
     if rollout.act_in != "auto":
         return rollout.act_in
-    large = config.policy.name == "vla" and config.policy.vla.language.path is not None
+    large = is_vla(config) and (config.policy.vla.language.path or config.policy.flow.pi0.path) is not None
     return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
 
 

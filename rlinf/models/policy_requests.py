@@ -31,6 +31,8 @@ class PolicyFacts:
     noise_size: int
     action_shape: tuple[int, ...]
     action_dtype: type[np.generic]
+    imitation_noise: int = 0
+    """Of `interfaces.ActorCriticPolicy`."""
 
     @classmethod
     def of(cls, policy: ActingPolicy) -> PolicyFacts:
@@ -41,6 +43,7 @@ class PolicyFacts:
             policy.noise_size,
             policy.action_shape,
             policy.action_dtype,
+            getattr(policy, "imitation_noise", 0),  # off-policy networks imitate nothing
         )
 
 

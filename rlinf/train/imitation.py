@@ -36,9 +36,11 @@ class Imitation:
             granularity=parts[0].granularity,
             solved=solved,
             tried=tried,
+            imitation_noise=parts[0].imitation_noise,
         )
 
     def batch(self, step: int) -> Batch:
         """The supervised batch of warm-start step ``step``: a function of the seed and the step."""
-        drawn = numpy_generator(self._seed, "sft", step).integers(len(self.pool.actions), size=self._options.batch_size)
-        return imitation_batch(self.pool, drawn)
+        generator, count = numpy_generator(self._seed, "sft", step), self._options.batch_size
+        drawn = generator.integers(len(self.pool.actions), size=count)
+        return imitation_batch(self.pool, drawn, generator.standard_normal((count, self.pool.imitation_noise)))

@@ -14,8 +14,9 @@ from rlinf.report.metrics.table import METRICS, SECTIONS, meaning
 ROOT = Path(__file__).parents[2]
 PREFIXES = {name.partition("/")[0] for name in METRICS} - {"step"}
 # The names under these keys get their prefix elsewhere.
+OFF_POLICY = [f"learners/off_policy/{name}.py" for name in ("learner", "sac", "td3", "dqn", "discrete_sac")]
 UNDER = {
-    "train": ["algorithms/losses", "algorithms/objective.py", "learners/off_policy", "learners/minibatch.py"],
+    "train": ["algorithms/losses", "algorithms/objective.py", *OFF_POLICY, "learners/minibatch.py"],
     "algorithm": ["algorithms/prepare.py"],
 }
 # Moments from which explained_variance is made, states that are saved, and the parts of a learner's answer.
@@ -36,6 +37,8 @@ INTERNAL = {
     "critic_optimizer",
     "log_alpha",
     "seen",
+    "actor",
+    "critic",
     "level",
     "offload_bytes",
     "offload_s",

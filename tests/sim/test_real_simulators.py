@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rlinf.commands.env_check import examine_env
-from rlinf.config import load_mapping
+from rlinf.config import load, load_mapping
 from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
@@ -27,7 +27,7 @@ class Simulator:
     module: str
     id: str
     kwargs: dict[str, Any] = field(default_factory=dict)
-    wrappers: tuple[str, ...] = ()
+    wrappers: tuple[Any, ...] = ()
     success_key: str = "success"
     reports_success: bool = True
 
@@ -47,6 +47,13 @@ SIMULATORS = {
         "gymnasium_robotics:FetchReachDense-v4",
         wrappers=["FlattenObservation"],
         success_key="is_success",
+    ),
+    "atari": Simulator(
+        "ale_py",
+        "ale_py:ALE/Pong-v5",
+        {"frameskip": 1},
+        ({"AtariPreprocessing": {"noop_max": 30, "frame_skip": 4}},),
+        reports_success=False,
     ),
 }
 
@@ -146,3 +153,17 @@ def test_meta_world_begins_from_the_state_of_a_number() -> None:
     assert not np.array_equal(named.observations["observation"][0], other.observations["observation"][0])
     for made in (named, other):
         made.close()
+
+
+def test_pong_is_played_and_learned_from_by_dqn(tmp_path: Path) -> None:
+    """A smoke test of the recipe: stacked frames arrive, priorities move, the Q-network's weights too."""
+    pytest.importorskip("ale_py")
+    small = ["env.num_envs=2", "rollout.num_steps=16", "run.max_steps=3", "algorithm.replay_start=32"]
+    quiet = ["cluster.backend=local", "logging.progress=none", "logging.tensorboard=false"]
+    quiet += ["evaluation.size=0", "evaluation.every=0", "evaluation.num_envs=16"]
+    short = ["algorithm.replay_capacity=200", "algorithm.replay_ratio=0.1", f"run.dir={tmp_path}/run"]
+    run(load("pong_dqn", [*small, *quiet, *short]))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert lines[-1]["train/updates"] == 6
+    assert lines[-1]["train/replay_size"] == 96
+    assert np.isfinite(lines[-1]["train/critic_loss"])

@@ -16,8 +16,8 @@ def check_critic(context: Context) -> None:
         return
     advantage, loss = catalog.estimator(algorithm.adv_type), catalog.loss(algorithm.loss_type)
     estimator_needs, loss_trains = "values" in advantage.needs, "values" in loss.needs
-    # An actor-critic always has one.
-    if policy.name != "actor_critic":
+    # An actor-critic always has one, and a policy of somebody's own says it by its values.
+    if policy.name != "actor_critic" and ":" not in policy.name:
         if (estimator_needs or loss_trains) and not policy.value_head:
             who = f"adv_type: {algorithm.adv_type}" if estimator_needs else f"loss_type: {algorithm.loss_type}"
             message = f"{who} needs values, and this policy has no critic."

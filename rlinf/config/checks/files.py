@@ -26,6 +26,7 @@ def check_files(context: Context) -> None:
     _exists(context, "sft.eval_data", config.sft.eval_data)
     _exists(context, "sft.dataset", config.sft.dataset)
     _exists(context, "algorithm.prior_data", config.algorithm.prior_data)
+    _exists(context, "policy.flow.pi0.path", config.policy.flow.pi0.path)
     _exists(context, "policy.vla.language.path", config.policy.vla.language.path)
     _exists(context, "policy.vla.vision.path", config.policy.vla.vision.path)
     _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))

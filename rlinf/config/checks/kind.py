@@ -114,19 +114,24 @@ ACTOR_CRITIC = (
     "policy.critic_layer_norm",
     "policy.dueling",
     "policy.embedding_size",
+    "policy.distribution_options",
     "policy.encoder",
+    "policy.encoder_options",
     "policy.hidden_sizes",
     "policy.init_log_std",
     "policy.recurrent",
     "policy.shared_critic",
 )
 
+OWN = "module:Class"
+"""Stands for every policy of a user's own."""
 READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
     (("causal_lm",), "by language models", _TEXT),
-    (("causal_lm", "vla"), "by language models and vla policies", _LANGUAGE),
-    (("actor_critic", "vla"), "by simulator policies", _SIMULATORS),
+    (("causal_lm", "vla", "flow"), "by language models and vla policies", _LANGUAGE),
+    (("actor_critic", "vla", "flow", OWN), "by simulator policies", _SIMULATORS),
     (("actor_critic",), "by simulator policies with policy.name: actor_critic", ACTOR_CRITIC),
-    (("vla",), "by policy.name: vla", ("policy.vla",)),
+    (("vla", "flow"), "by policy.name: vla and flow", ("policy.vla",)),
+    (("flow",), "by policy.name: flow", ("policy.flow",)),
 )
 """Policies by name, what they are called in a message, and the keys or sections that only they read."""
 
@@ -139,14 +144,14 @@ def check_kind(context: Context) -> None:
             fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
     _check_module(context)
-    name = context.config.policy.name
+    name = OWN if ":" in context.config.policy.name else context.config.policy.name
     for readers, words, sections in READERS:
         if name in readers:
             continue
         fix = f"Take it out, or choose policy.name: {readers[0]}."
         for key in leaves():
             if any(key == section or key.startswith(f"{section}.") for section in sections):
-                why = f"is read only {words}, and this policy is {name}."
+                why = f"is read only {words}, and this policy is {context.config.policy.name}."
                 context.unread(key, why, fix, reads=("policy.name",))
 
 

@@ -19,7 +19,14 @@ from rlinf.config.facts import (
 
 INTERVAL_PARTS = ("ci_high", "ci_low", "n")
 # A policy that is loaded brings these with it.
-_SHAPE = ("policy.tokenizer", "policy.value_head", "policy.vla", *ACTOR_CRITIC, "env.normalize_observations")
+_SHAPE = (
+    "policy.tokenizer",
+    "policy.value_head",
+    "policy.vla",
+    "policy.flow",
+    *ACTOR_CRITIC,
+    "env.normalize_observations",
+)
 _NATIVE = (
     "env.tasks",
     "env.wrappers",
@@ -206,6 +213,9 @@ def _check_off_policy(context: Context) -> None:
         message = f"learner.num_workers {ranks} does not divide algorithm.replay_batch_size {drawn}:"
         also = (*reads, "algorithm.replay_batch_size")
         context.error("learner.num_workers", message, f"use {neighbours(ranks, drawn)}.", reads=also)
+    if ":" in config.policy.name:
+        message = f"policy.name: loss_type: {name} has networks of its own, and {config.policy.name} is none of them."
+        context.error("policy.name", message, "Set it to actor_critic, or choose adv_type: gae.", reads=reads)
     if config.policy.recurrent != "none":
         message = f"policy.recurrent: loss_type: {name} learns from single transitions, without memory."
         context.error("policy.recurrent", message, "Set it to none.", reads=reads)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import is_off_policy
+from rlinf.config.facts import is_off_policy, is_vla, uses_pi0
 from rlinf.config.schema import TowerConfig
 
+_NOT_OF_PI0 = ("policy.vla.language", "policy.vla.vision", "policy.flow.hidden_size", "policy.gradient_checkpointing")
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
 
 
 def check_vla(context: Context) -> None:
     """A tower has one origin, images have three channels, and decisions are drawn."""
     config = context.config
-    if config.policy.name != "vla" or config.policy.path is not None:
+    if not is_vla(config) or config.policy.path is not None:
         return
     towers = {"language": config.policy.vla.language, "vision": config.policy.vla.vision}
     for name, tower in towers.items():
@@ -31,11 +32,27 @@ def check_vla(context: Context) -> None:
             why = "is not read: the tokenizer is loaded, not trained."
             reads = ("policy.tokenizer.path", "policy.vla.language.path")
             context.unread(f"policy.tokenizer.{name}", why, "Take it out.", reads=reads)
-    if config.rollout.temperature == 0:
+    if uses_pi0(config):
+        _check_tower(context, "policy.flow.pi0", config.policy.flow.pi0, "pi0")
+        for key in (
+            "policy.vla.language",
+            "policy.vla.vision",
+            "policy.flow.hidden_size",
+            "policy.gradient_checkpointing",
+        ):
+            why = "is not read with policy.flow.pi0, which brings its own towers and velocity."
+            context.unread(key, why, "Take it out.", reads=("policy.flow.pi0",))
+    if config.policy.name == "flow":
+        why = "is not read by policy.name: flow, whose actions are numbers."
+        context.unread("policy.vla.action_bins", why, "Take it out.", reads=("policy.name",))
+        why = "is not read by policy.name: flow; policy.flow.noise_level says how much is explored."
+        context.unread("rollout.temperature", why, "Take it out.", reads=("policy.name",))
+    elif config.rollout.temperature == 0:
         message = "rollout.temperature 0 would make every member of a group do the same: nothing could be compared."
         context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=("policy.name",))
     if is_off_policy(config):
-        message = f"policy.name: vla has no critic of actions, which loss_type: {config.algorithm.loss_type} needs."
+        loss_type = config.algorithm.loss_type
+        message = f"policy.name: {config.policy.name} has no critic of actions, which loss_type: {loss_type} needs."
         fix = "Choose adv_type: grpo with loss_type: actor, or policy.name: actor_critic."
         context.error("policy.name", message, fix, reads=("algorithm.loss_type",))
 

@@ -16,6 +16,7 @@ from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.config.schema.env import DataConfig, EnvConfig, TaskConfig
 from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
 from rlinf.config.schema.policy import (
+    FlowConfig,
     LoraConfig,
     PolicyConfig,
     TokenizerConfig,
@@ -36,6 +37,7 @@ __all__ = [
     "DataConfig",
     "EnvConfig",
     "EvaluationConfig",
+    "FlowConfig",
     "LearnerConfig",
     "LoggingConfig",
     "LoraConfig",

@@ -70,9 +70,28 @@ class VlaConfig:
 
 
 @dataclass(frozen=True)
+class FlowConfig:
+    """Actions that noise flows to along a learned velocity, behind the towers of `policy.vla`."""
+
+    steps: int = 4
+    """From noise to actions; each is a forward pass of the velocity, not of the towers."""
+    noise_level: float = 0.5
+    """Of the noise that each step adds while collecting (Flow-SDE): exploration, and the scale of log-probabilities."""
+    hidden_size: int = 256
+    """Of the velocity's two hidden layers."""
+    pi0: TowerConfig = field(default_factory=TowerConfig)
+    """PI0 in the place of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
+    an `architecture` (`model_type: pi0`, ...) with random weights. `env.num_action_chunks` of its horizon are carried
+    out."""
+
+
+@dataclass(frozen=True)
 class PolicyConfig:
-    name: Literal["causal_lm", "actor_critic", "vla"] = "causal_lm"
-    """`causal_lm` for text, `actor_critic` for simulators, `vla` (vision, language, action) likewise."""
+    name: str = "causal_lm"
+    """`causal_lm` for text, `actor_critic` for simulators, `vla` (vision, language, action; discretised
+    actions) and `flow` (the same with flow matching) likewise, or `module:Class` of your own for simulators."""
+    options: dict[str, object] = field(default_factory=dict)
+    """Of a policy of your own: the keyword-only parameters of its class, by name."""
     path: str | None = None
     """A Hugging Face folder, a hub name or a `.gguf` file (text), or an exported policy (simulators).
 
@@ -92,15 +111,21 @@ class PolicyConfig:
     value_head: bool = False
     """A critic on the language model's last hidden state (`adv_type: gae`)."""
     vla: VlaConfig = field(default_factory=VlaConfig)
+    flow: FlowConfig = field(default_factory=FlowConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
     """Simulators: hidden layers of the actor (and of the critic)."""
     activation: Literal["tanh", "relu", "silu", "gelu"] = "tanh"
     """Simulators: between hidden layers."""
-    encoder: Literal["auto", "mlp", "cnn"] = "auto"
-    """Simulators: `auto` takes a CNN for image observations."""
-    distribution: Literal["auto", "categorical", "gaussian", "squashed_gaussian", "beta"] = "auto"
-    """Simulators: `auto` is categorical for discrete and gaussian for continuous actions."""
+    encoder: str = "auto"
+    """Simulators: `auto` takes a CNN for image observations; `mlp`, `cnn`, or `module:Class` of your own."""
+    encoder_options: dict[str, object] = field(default_factory=dict)
+    """Of an encoder of your own: the keyword-only parameters of its class, by name."""
+    distribution: str = "auto"
+    """Simulators: `auto` is categorical for discrete and gaussian for continuous actions; `categorical`, `gaussian`,
+    `squashed_gaussian`, `beta`, or `module:Class` of your own."""
+    distribution_options: dict[str, object] = field(default_factory=dict)
+    """Of a distribution of your own, likewise."""
     init_log_std: float = 0.0
     """Of the gaussian distributions."""
     shared_critic: bool = False

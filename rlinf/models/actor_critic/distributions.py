@@ -10,6 +10,7 @@ beta. :meth:`ActionHead.to_env` turns them into what the environment takes. N ro
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch.nn import functional
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
+from rlinf.models.own import is_own, make_own
 from rlinf.spaces import SpaceError
 
 NoiseKind = Literal["uniform", "normal"]
@@ -36,6 +38,7 @@ class ActionHead(nn.Module):
     noise_kind: NoiseKind
     noise_size: int
     action_shape: tuple[int, ...]
+    action_dtype: type[np.generic] = np.float32
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Actions [N, *action_shape] from noise [N, noise_size]."""
@@ -66,6 +69,7 @@ class CategoricalHead(ActionHead):
     """Discrete, MultiDiscrete and MultiBinary actions: A independent categories, logits end to end."""
 
     noise_kind = "uniform"
+    action_dtype = np.int64
 
     def __init__(self, features: int, space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> None:
         super().__init__()
@@ -266,8 +270,20 @@ def log_tanh_slope(values: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) - values - functional.softplus(-2.0 * values))
 
 
-def action_head(features: int, space: spaces.Space, distribution: Distribution, init_log_std: float) -> ActionHead:
-    """The head for an action space; a distribution that does not fit is a SpaceError that says which would."""
+def action_head(
+    features: int,
+    space: spaces.Space,
+    distribution: Distribution,
+    init_log_std: float,
+    own_options: Mapping[str, object] | None = None,
+) -> ActionHead:
+    """The head for an action space; a distribution that does not fit is a SpaceError that says which would.
+
+    A distribution of one's own is made by (features, space) and ``own_options``.
+    """
+    if is_own(distribution):
+        head: ActionHead = make_own("policy.distribution", distribution, own_options or {}, features, space)
+        return head
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         if distribution not in ("auto", "categorical"):
             raise SpaceError(f"policy.distribution {distribution!r} does not fit {space}: it wants 'categorical'")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.normalizer import RunningNormalizer
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.own import is_own, make_own
 from rlinf.spaces import SpaceError, observation_leaves
 
 
@@ -91,11 +92,6 @@ class ImageEncoder(nn.Module):
             flat = self.convolutions(probe).shape[1]
         self.project = nn.Sequential(orthogonal(nn.Linear(flat, width)), nn.ReLU())
 
-    @property
-    def image_axes(self) -> tuple[int, int]:
-        """The axes of height and width, counted from the end."""
-        return (-3, -2) if self.channels_last else (-2, -1)
-
     def _as_channels_first(self, images: Tensor) -> Tensor:
         if images.ndim == 3:
             return images[:, None]
@@ -115,6 +111,12 @@ class ObservationEncoder(nn.Module):
     def __init__(self, space: spaces.Space, options: ActorCriticOptions) -> None:
         super().__init__()
         self.leaves = observation_leaves(space)
+        self.own: nn.Module | None = None
+        if is_own(options.encoder):
+            own: Any = make_own("policy.encoder", options.encoder, options.encoder_options, space)
+            self.own, self.parts = own, nn.ModuleDict()
+            self.out_features = int(own.out_features)
+            return
         # Module names may not hold dots.
         parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()}
         self.parts = nn.ModuleDict(parts)
@@ -123,17 +125,16 @@ class ObservationEncoder(nn.Module):
         self.out_features = sum(part.out_features for part in parts.values())
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        encoded = [self.part(name)(inputs[name]) for name in self.leaves]
+        if self.own is not None:
+            encoded_by_own: Tensor = self.own(inputs)
+            return encoded_by_own
+        encoded = [self.parts[_key(name)](inputs[name]) for name in self.leaves]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
-
-    def part(self, name: str) -> nn.Module:
-        """The encoder of one leaf."""
-        return self.parts[_key(name)]
 
     def observe(self, inputs: Mapping[str, Tensor]) -> None:
         """Running statistics of the leaves that are normalised; rows [n, ...]."""
-        for name in self.leaves:
-            part = self.part(name)
+        for name in self.leaves if self.own is None else ():
+            part = self.parts[_key(name)]
             if isinstance(part, VectorEncoder):
                 part.observe(inputs[name])
 
@@ -170,6 +171,11 @@ def is_image(space: spaces.Box) -> bool:
     """Bytes laid out in two dimensions at least."""
     shape = space.shape
     return space.dtype == np.uint8 and len(shape) >= 2 and min(shape[-2:]) > 0 and int(np.prod(shape)) >= 49
+
+
+def image_axes(space: spaces.Box) -> tuple[int, int]:
+    """The axes of an image's height and width, counted from the end."""
+    return (-3, -2) if len(space.shape) > 2 and _channels_last(space.shape) else (-2, -1)
 
 
 def _channels_last(shape: tuple[int, ...]) -> bool:

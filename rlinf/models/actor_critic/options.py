@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from rlinf.granularity import Level
 
 Activation = Literal["tanh", "relu", "silu", "gelu"]
-Distribution = Literal["auto", "categorical", "gaussian", "squashed_gaussian", "beta"]
+Distribution = str
+"""`auto`, `categorical`, `gaussian`, `squashed_gaussian`, `beta`, or `module:Class` of a head of one's own."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +18,14 @@ class ActorCriticOptions:
     hidden_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the actor and of the critic, behind the encoders."""
     activation: Activation = "tanh"
-    encoder: Literal["auto", "mlp", "cnn"] = "auto"
-    """`auto` takes a CNN for image leaves (uint8, or three dimensions with one side of 3 or 1 channels)."""
+    encoder: str = "auto"
+    """`auto` takes a CNN for image leaves (uint8, or three dimensions with one side of 3 or 1 channels); `mlp`, `cnn`,
+    or `module:Class` of one's own."""
+    encoder_options: Mapping[str, object] = field(default_factory=dict)
+    """Of an encoder of one's own."""
     distribution: Distribution = "auto"
+    distribution_options: Mapping[str, object] = field(default_factory=dict)
+    """Of a distribution of one's own."""
     init_log_std: float = 0.0
     dueling: bool = False
     """Of a Q-network: value and advantages have a layer each."""

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
-from rlinf.models.actor_critic.distributions import CategoricalHead, action_head
+from rlinf.models.actor_critic.distributions import action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
@@ -31,6 +31,8 @@ from rlinf.types import BatchError, Costs, Inputs, ObservationInputs, PolicyOutp
 
 class ActorCritic(nn.Module):
     """An `interfaces.ActorCriticPolicy`; built from the two spaces of an environment. It always has a critic."""
+
+    imitation_noise = 0
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions | None = None
@@ -53,7 +55,9 @@ class ActorCritic(nn.Module):
         self._observation_space, self._action_space = observation_space, action_space
         chunk = options.num_action_chunks
         joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
-        self.head = action_head(last, joint_space, options.distribution, options.init_log_std)
+        self.head = action_head(
+            last, joint_space, options.distribution, options.init_log_std, options.distribution_options
+        )
         dimensions = math.prod(self.head.action_shape) // chunk
         levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
         self.granularity = Granularity.of(levels, actions=chunk, dimensions=dimensions)
@@ -87,7 +91,7 @@ class ActorCritic(nn.Module):
 
     @property
     def action_dtype(self) -> type[np.generic]:
-        return np.int64 if isinstance(self.head, CategoricalHead) else np.float32
+        return self.head.action_dtype
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:

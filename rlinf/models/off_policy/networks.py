@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import ActionHead
-from rlinf.models.actor_critic.encoders import ImageEncoder, ObservationEncoder
+from rlinf.models.actor_critic.encoders import ObservationEncoder, image_axes, is_image
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.spaces import SpaceError
+from rlinf.spaces import SpaceError, observation_leaves
 from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 
@@ -81,9 +81,10 @@ class OffPolicyNetworks(nn.Module):
 
     def image_axes(self) -> dict[str, tuple[int, int]]:
         """Per image leaf, the axes of its height and width, counted from the end."""
-        encoder = self.encoders()[0]
-        parts = {name: encoder.part(name) for name in encoder.leaves}
-        return {name: part.image_axes for name, part in parts.items() if isinstance(part, ImageEncoder)}
+        leaves = observation_leaves(self._spaces[0])
+        return {
+            name: image_axes(leaf) for name, leaf in leaves.items() if isinstance(leaf, spaces.Box) and is_image(leaf)
+        }
 
     def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Parameters [N, ...] of the actor at observations [N, ...]."""

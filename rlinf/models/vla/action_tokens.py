@@ -20,6 +20,9 @@ _FIRST_GAIN = 0.01  # a near-uniform first policy
 class ActionTokens(nn.Module):
     """Hidden states [N, Q, H] at the action queries to logits [N, Q, V], and from tokens to actions and back."""
 
+    noise_kind = "uniform"
+    action_dtype: type[np.generic] = np.int64
+    imitation_noise = 0
     forbidden: Tensor
 
     def __init__(self, width: int, space: spaces.Space, *, bins: int, chunk: int, temperature: float) -> None:
@@ -38,6 +41,7 @@ class ActionTokens(nn.Module):
             raise SpaceError(f"no action tokens for actions of type {type(space).__name__} ({space})")
         self.per_action = len(sizes)
         self.count = self.per_action * chunk
+        self.noise_size, self.action_shape = self.count, (self.count,)
         values = int(sizes.max())
         # Where dimensions differ in size, the tokens that a smaller one does not have can't be drawn.
         forbidden = np.tile(np.arange(values)[None, :] >= sizes[:, None], (chunk, 1))

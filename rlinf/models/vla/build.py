@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
 
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.backbones import language_config, load_tower, vision_config
+from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.observation import sort_leaves
 from rlinf.models.vla.options import VlaOptions
+from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
 
 
@@ -44,3 +48,24 @@ def build_vla(
         name: load_tower(path, config) for name, path, config in towers if path is not None and config is not None
     }
     return VlaPolicy(observation_space, action_space, whole, tokenizer, **loaded)
+
+
+def build_pi0(
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    options: VlaOptions,
+    tokenizer: Any,
+    *,
+    path: str | None = None,
+) -> Pi0Policy:
+    """PI0 with the weights of ``path``, or with random ones of the architecture that ``options.pi0`` names."""
+    model = None if path is None else load_pi0(path)
+    written = options.pi0 if model is None else model.config.to_dict()
+    return Pi0Policy(observation_space, action_space, replace(options, pi0=written), tokenizer, model=model)
+
+
+def load_vla(folder: str, **changed: Any) -> VisionLanguageAction:
+    """The policy of an exported folder; ``changed`` as in `VisionLanguageAction.from_pretrained`."""
+    written = json.loads((Path(folder) / "vla.json").read_text())
+    kind: type[VisionLanguageAction] = VlaPolicy if written.get("pi0") is None else Pi0Policy
+    return kind.from_pretrained(folder, **changed)

@@ -41,6 +41,20 @@ def sort_leaves(space: spaces.Space) -> Leaves:
     return found
 
 
+def require_colour(name: str, space: spaces.Box) -> None:
+    """SpaceError for images that a vision tower does not read."""
+    if len(space.shape) != 3 or 3 not in (space.shape[0], space.shape[-1]):
+        raise SpaceError(f"{name}: a vision tower reads colour images [H, W, 3] or [3, H, W], not {space.shape}")
+
+
+def tower_pixels(images: Tensor, size: tuple[int, int], mean: Tensor, std: Tensor) -> Tensor:
+    """Colour images [N, H, W, 3] or [N, 3, H, W], uint8, as a tower takes them: float32 [N, 3, *size]."""
+    pixels = (images.movedim(-1, 1) if images.shape[-1] == 3 else images).float() / 255.0
+    if tuple(pixels.shape[-2:]) != size:
+        pixels = functional.interpolate(pixels, size, mode="bilinear", antialias=True)
+    return (pixels - mean) / std
+
+
 class ImageTokens(nn.Module):
     """Cameras [N, H, W, 3] or [N, 3, H, W], uint8, to patch tokens [N, count, width]; all through one tower."""
 
@@ -52,11 +66,7 @@ class ImageTokens(nn.Module):
         self.tower = tower
         self.names = tuple(leaves)
         for name, space in leaves.items():
-            if len(space.shape) != 3 or 3 not in (space.shape[0], space.shape[-1]):
-                raise SpaceError(
-                    f"{name}: a vision tower reads colour images [H, W, 3] or [3, H, W], not {space.shape}"
-                )
-        self._last = {name: space.shape[-1] == 3 for name, space in leaves.items()}
+            require_colour(name, space)
         size = tower.config.image_size
         self._size = (size, size) if isinstance(size, int) else tuple(size)
         self.register_buffer("mean", torch.tensor(options.image_mean).reshape(3, 1, 1), persistent=False)
@@ -79,31 +89,39 @@ class ImageTokens(nn.Module):
 
     def _pixels(self, name: str, images: Tensor) -> Tensor:
         """Normalised, channels first, at the tower's size: float32 [N, 3, h, w]."""
-        pixels = images.to(self.mean.device)
-        pixels = (pixels.movedim(-1, 1) if self._last[name] else pixels).float() / 255.0
-        if tuple(pixels.shape[-2:]) != self._size:
-            pixels = functional.interpolate(pixels, self._size, mode="bilinear", antialias=True)
-        return (pixels - self.mean) / self.std
+        return tower_pixels(images.to(self.mean.device), self._size, self.mean, self.std)
 
 
-class StateToken(nn.Module):
-    """Everything that is neither image nor text, as one token [N, 1, width]."""
+class StateNumbers(nn.Module):
+    """Everything that is neither image nor text, laid end to end [N, out_features]."""
 
-    def __init__(self, leaves: Mapping[str, spaces.Space], width: int, normalize: bool) -> None:
+    def __init__(self, leaves: Mapping[str, spaces.Space], normalize: bool) -> None:
         super().__init__()
         options = ActorCriticOptions(encoder="mlp", normalize_observations=normalize)
         self.names = tuple(leaves)
         encoders: list[Any] = [leaf_encoder(name, space, options) for name, space in leaves.items()]
         self.encoders = nn.ModuleList(encoders)
-        self.project = nn.Linear(sum(encoder.out_features for encoder in encoders), width)
+        self.out_features = sum(int(encoder.out_features) for encoder in encoders)
 
-    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        device = self.project.weight.device
+    def numbers(self, inputs: Mapping[str, Tensor], device: torch.device) -> Tensor:
+        """[N, out_features] on ``device``."""
         parts = [part(inputs[name].to(device)) for name, part in zip(self.names, self.encoders, strict=True)]
-        return self.project(torch.cat(parts, dim=1))[:, None]
+        return torch.cat(parts, dim=1)
 
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
         """Running statistics of the valid positions [B, T, ...]."""
         for name, encoder in zip(self.names, self.encoders, strict=True):
             if isinstance(encoder, VectorEncoder):
                 encoder.observe(inputs[name][mask])
+
+
+class StateToken(StateNumbers):
+    """The same as one token [N, 1, width]."""
+
+    def __init__(self, leaves: Mapping[str, spaces.Space], width: int, normalize: bool) -> None:
+        super().__init__(leaves, normalize)
+        self.project = nn.Linear(self.out_features, width)
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        token: Tensor = self.project(self.numbers(inputs, self.project.weight.device))
+        return token[:, None]

@@ -26,6 +26,14 @@ class VlaOptions:
     """Per channel: divided by."""
     action_bins: int = 32
     """Values that each number of a continuous action can take, evenly from low to high."""
+    flow_steps: int = 0
+    """Above 0: actions are not discretised but the end of a flow, whose steps these are."""
+    flow_noise_level: float = 0.5
+    """Of the noise that each step adds while collecting."""
+    flow_hidden: int = 256
+    """Width of the two hidden layers of the velocity."""
+    pi0: Mapping[str, Any] | None = None
+    """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
     num_action_chunks: int = 1
     """Actions per decision (K)."""
     temperature: float = 1.0

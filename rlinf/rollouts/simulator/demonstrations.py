@@ -41,6 +41,8 @@ class Demonstrations:
     granularity: Granularity
     solved: int
     tried: int
+    imitation_noise: int = 0
+    """Standard normal numbers that follow each action in a batch, fresh in every one."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Demonstrator:
         counts = np.array([count for _, _, count in kept], dtype=np.int64)
         executed = np.arange(self.options.num_action_chunks) < counts[:, None]
         solved = sum(episode is not None for episode in episodes)
-        return Demonstrations(leaves, actions, executed, policy.granularity, solved, len(tasks))
+        return Demonstrations(leaves, actions, executed, policy.granularity, solved, len(tasks), policy.imitation_noise)
 
     def _episode(
         self, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
@@ -98,9 +100,15 @@ class Demonstrator:
         return decisions if steps[-1].success else None
 
 
-def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
-    """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy."""
+def imitation_batch(pool: Demonstrations, rows: np.ndarray, noise: np.ndarray) -> Batch:
+    """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy.
+
+    ``noise`` [len(rows), pool.imitation_noise] follows the actions.
+    """
     count, timesteps = len(rows), pool.granularity
+    actions = pool.actions[rows]
+    if pool.imitation_noise:
+        actions = np.concatenate([actions, noise.astype(actions.dtype)], axis=1)
     executed = torch.from_numpy(pool.executed[rows])[:, None]
     inputs = ObservationInputs(
         {name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()},
@@ -109,7 +117,7 @@ def imitation_batch(pool: Demonstrations, rows: np.ndarray) -> Batch:
     mask = timesteps.mask(executed)
     return Batch(
         inputs=inputs,
-        actions=torch.from_numpy(pool.actions[rows])[:, None],
+        actions=torch.from_numpy(actions)[:, None],
         mask=mask,
         rollout_logprobs=torch.zeros(mask.shape),
         rewards=torch.zeros(count),

@@ -66,6 +66,7 @@ class RecordedDemonstrator:
             policy.granularity,
             count,
             count,
+            policy.imitation_noise,
         )
 
 

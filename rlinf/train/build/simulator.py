@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
-from rlinf.config.facts import SettledConfig, overlaps
+from rlinf.config.facts import SettledConfig, is_vla, overlaps
 from rlinf.interfaces import Learner
 from rlinf.rollouts.robot_data.dataset import dataset_instructions, dataset_statistics
 from rlinf.rollouts.robot_data.statistics import write_statistics
@@ -49,7 +49,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     )
     if config.evaluation.video_every:
         envs.require_filming()
-    if config.policy.name == "vla" and config.policy.path is None:
+    if is_vla(config) and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
     if facts.acts_in == "sampler":
         envs = _with_samplers(setup, envs, cluster, folder)
@@ -117,7 +117,7 @@ def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
         from rlinf.models.loading import load_tokenizer
         from rlinf.models.tokenizer import train_tokenizer
 
-        path = carried_tokenizer(config) or wanted.path or language.path
+        path = carried_tokenizer(config) or wanted.path or config.policy.flow.pi0.path or language.path
         if path is not None:
             return load_tokenizer(str(path))
         texts = envs.instructions(_TOKENIZER_STARTS)

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
 from rlinf.config import Config
-from rlinf.config.facts import activation_dtype, is_off_policy
+from rlinf.config.facts import activation_dtype, is_off_policy, is_vla, uses_pi0
 from rlinf.granularity import Levels
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
+from rlinf.models.own import is_own, make_own, own_class, own_options
 from rlinf.streams import stream_seed
 
 if TYPE_CHECKING:
     from rlinf.models.actor_critic import ActorCriticOptions
     from rlinf.models.off_policy.networks import OffPolicyNetworks
     from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.deciding import VisionLanguageAction
 
 OptionsT = TypeVar("OptionsT", bound="ActorCriticOptions | VlaOptions")
 # What an exported folder of a policy has its options in.
-_OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json"}
+_OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json", "flow": "vla.json"}
 
 
 def make_policy(
@@ -35,11 +37,14 @@ def make_policy(
     """
     import torch
 
-    if config.policy.path is not None:
+    own = is_own(config.policy.name)
+    if config.policy.path is not None and not own:
         require_fit(config, observation_space, action_space)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(stream_seed(config.run.seed, "policy"))
-        if config.policy.name == "vla":
+        if own:
+            return _own_policy(config, observation_space, action_space)
+        if is_vla(config):
             return _vla(config, observation_space, action_space, tokenizer)
         if is_off_policy(config):
             return _off_policy(config, observation_space, action_space)
@@ -115,6 +120,19 @@ def _off_policy(config: Config, observation_space: Any, action_space: Any) -> Of
     return kind(observation_space, action_space, _actor_critic_options(config))
 
 
+def _own_policy(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
+    """That of `module:Class`, or what its own export gives back."""
+    key, policy = "policy.name", config.policy
+    kind: Any = own_class(key, policy.name)
+    if policy.path is not None:
+        loaded: ActingPolicy = kind.from_pretrained(policy.path)
+        return loaded
+    given = {"num_action_chunks": config.env.num_action_chunks}
+    options = {name: value for name, value in given.items() if name in own_options(kind)} | policy.options
+    made: ActingPolicy = make_own(key, policy.name, options, observation_space, action_space)
+    return made
+
+
 def _actor_critic_options(config: Config) -> ActorCriticOptions:
     from rlinf.models.actor_critic import ActorCriticOptions
 
@@ -126,13 +144,15 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.vla import VlaOptions, VlaPolicy
     from rlinf.models.vla.backbones import pixel_statistics
-    from rlinf.models.vla.build import build_vla
+    from rlinf.models.vla.build import build_vla, load_vla
 
     policy, wanted = config.policy, config.policy.vla
     if policy.path is not None:
-        made = VlaPolicy.from_pretrained(
+        made = load_vla(
             policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
         )
+    elif uses_pi0(config):
+        made = _pi0(config, observation_space, action_space, folder)
     else:
         assert folder is not None
         mean, std = pixel_statistics(wanted.vision.path)
@@ -151,6 +171,9 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             freeze_language=wanted.language.freeze,
             conditioning=wanted.vision.conditioning,
             patch_init=wanted.vision.patch_init,
+            flow_steps=policy.flow.steps if policy.name == "flow" else 0,
+            flow_noise_level=policy.flow.noise_level,
+            flow_hidden=policy.flow.hidden_size,
             dtype=_dtype(config),
         )
         made = build_vla(
@@ -161,8 +184,35 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             language_path=wanted.language.path,
             vision_path=wanted.vision.path,
         )
-    if policy.gradient_checkpointing:
+    if policy.gradient_checkpointing and isinstance(made, VlaPolicy):
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return made
+
+
+def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> VisionLanguageAction:
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.build import build_pi0
+
+    policy, flow = config.policy, config.policy.flow
+    assert folder is not None
+    options = _filled(
+        VlaOptions,
+        policy.vla,
+        policy,
+        config.env,
+        config.algorithm,
+        language={},
+        vision=None,
+        pi0=flow.pi0.architecture,
+        flow_steps=flow.steps,
+        flow_noise_level=flow.noise_level,
+        image_mean=tuple(policy.vla.image_mean or (0.5, 0.5, 0.5)),
+        image_std=tuple(policy.vla.image_std or (0.5, 0.5, 0.5)),
+        dtype=_dtype(config),
+    )
+    made = build_pi0(observation_space, action_space, options, load_tokenizer(str(folder)), path=flow.pi0.path)
+    made.model.requires_grad_(not flow.pi0.freeze)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Arguments of Stable-Baselines3 (PPO, SAC, `learn`, make_vec_env, EvalCallback) and keys of RL Baselines3 Zoo."""
+"""Arguments of Stable-Baselines3 (PPO, SAC, TD3, DQN, `learn`, EvalCallback, ...) and keys of RL Baselines3 Zoo."""
 
 from __future__ import annotations
 
@@ -56,7 +56,12 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "tau": means("algorithm.target_tau"),
     "train_freq": means("rollout.num_steps", note=_STEPS),
     "gradient_steps": means("algorithm.replay_ratio", note="updates per environment step"),
-    "action_noise": nothing("SAC explores by sampling from its policy"),
+    "action_noise": means("algorithm.exploration_noise", note="of td3; SAC explores by sampling from its policy"),
+    # TD3, DQN
+    "target_policy_noise": means("algorithm.target_noise"),
+    "exploration_fraction": means("algorithm.epsilon_steps", note="environment steps, not a share of the run"),
+    "exploration_initial_eps": means("algorithm.epsilon_start"),
+    "exploration_final_eps": means("algorithm.epsilon_end"),
     "replay_buffer_class": _BUFFER,
     "replay_buffer_kwargs": _BUFFER,
     "optimize_memory_usage": _BUFFER,

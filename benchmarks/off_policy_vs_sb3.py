@@ -1,0 +1,148 @@
+"""Off-policy algorithms against Stable-Baselines3 and sb3-contrib: the return reached and CPU-seconds, on one core.
+
+    python benchmarks/off_policy_vs_sb3.py --task td3 --seeds 3            # Pendulum
+    python benchmarks/off_policy_vs_sb3.py --task dqn --seeds 3            # CartPole
+    python benchmarks/off_policy_vs_sb3.py --task crossq --seeds 3         # Pendulum; needs sb3-contrib
+    python benchmarks/off_policy_vs_sb3.py --task discrete_sac --seeds 3   # CartPole; alone: the peers have none
+
+Every run is a process of its own; imports and construction are not counted on either side. Ours are config/sim/*.yaml;
+the peer has the same networks, rates, updates per environment step and number of steps. Returns are means of 20 greedy
+episodes after the last step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sim_vs_sb3 import _step, _trainer
+
+EPISODES = 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """One algorithm on one environment."""
+
+    recipe: str
+    env: str
+    steps: int
+    peer: Callable[[Any, int], Any] | None = None
+    """(environment, seed) -> the peer's model."""
+
+
+def _td3(env: Any, seed: int) -> Any:
+    import numpy as np
+    from stable_baselines3 import TD3
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    noise = NormalActionNoise(np.zeros(1), 0.1 * np.ones(1))
+    shape = {"net_arch": [128, 128]}
+    return TD3(
+        "MlpPolicy",
+        env,
+        gamma=0.98,
+        learning_starts=500,
+        action_noise=noise,
+        policy_kwargs=shape,
+        seed=seed,
+        device="cpu",
+    )
+
+
+def _dqn(env: Any, seed: int) -> Any:
+    from stable_baselines3 import DQN
+
+    return DQN(
+        "MlpPolicy",
+        env,
+        learning_rate=2.3e-3,
+        batch_size=64,
+        buffer_size=100_000,
+        learning_starts=1000,
+        target_update_interval=10,
+        train_freq=256,
+        gradient_steps=128,
+        exploration_fraction=0.16,
+        exploration_final_eps=0.04,
+        policy_kwargs={"net_arch": [256, 256]},
+        seed=seed,
+        device="cpu",
+    )
+
+
+def _crossq(env: Any, seed: int) -> Any:
+    from sb3_contrib import CrossQ
+
+    shape = {"net_arch": [128, 128]}
+    return CrossQ("MlpPolicy", env, gamma=0.98, learning_starts=250, policy_kwargs=shape, seed=seed, device="cpu")
+
+
+TASKS = {
+    "td3": Task("pendulum_td3", "Pendulum-v1", 8_000, _td3),
+    "dqn": Task("cartpole_dqn", "CartPole-v1", 50_000, _dqn),
+    "crossq": Task("pendulum_crossq", "Pendulum-v1", 4_000, _crossq),
+    "discrete_sac": Task("cartpole_discrete_sac", "CartPole-v1", 20_000),
+}
+
+
+def ours(task: Task, seed: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer, steps, step = _trainer(task.recipe, seed, folder), 0.0, 0
+        began = time.process_time()
+        while steps < task.steps:
+            steps = _step(trainer, step)["rollout/env_steps_total"]
+            step += 1
+        spent = time.process_time() - began
+        records = trainer.graph.rollout.evaluate(EPISODES).records
+        return {"cpu_s": spent, "steps": steps, "return": statistics.mean(record.total for record in records)}
+
+
+def peers(task: Task, seed: int) -> dict[str, float]:
+    import gymnasium
+    import torch
+    from stable_baselines3.common.evaluation import evaluate_policy
+
+    torch.set_num_threads(1)
+    assert task.peer is not None
+    model = task.peer(gymnasium.make(task.env), seed)
+    began = time.process_time()
+    model.learn(task.steps)
+    spent = time.process_time() - began
+    reached, _ = evaluate_policy(model, gymnasium.make(task.env), n_eval_episodes=EPISODES, warn=False)
+    return {"cpu_s": spent, "steps": float(task.steps), "return": float(reached)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", choices=sorted(TASKS), required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", choices=("rlinf", "peer"))
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    task = TASKS[wanted.task]
+    if wanted.one is not None:
+        print(json.dumps((ours if wanted.only == "rlinf" else peers)(task, wanted.one)))
+        return
+    sides = [side for side in ("rlinf", "peer") if side == "rlinf" or task.peer is not None]
+    for side in [wanted.only] if wanted.only else sides:
+        rows = []
+        for seed in range(wanted.seeds):
+            command = [sys.executable, __file__, "--task", wanted.task, "--only", side, "--one", str(seed)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
+            print(side, "seed", seed, {name: round(value, 2) for name, value in rows[-1].items()}, flush=True)
+        means = {name: round(statistics.mean(row[name] for row in rows), 2) for name in rows[0]}
+        print(f"{side}: mean of {len(rows)}: {means}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""What policies that see, read and act share, whatever is behind their towers: a decision's context, a head on it.
+
+Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in
+:meth:`VisionLanguageAction.evaluate` for C decisions of T / C positions (`rlinf.granularity`); chunks of K actions have
+``executed`` [B, C, K] beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Protocol, Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from rlinf.granularity import Granularity, Levels
+from rlinf.models.vla.export import load_exported, save_exported
+from rlinf.models.vla.instructions import Instructions
+from rlinf.models.vla.observation import StateNumbers
+from rlinf.models.vla.options import VlaOptions
+from rlinf.models.vla.positions import in_place
+from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
+
+_TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
+
+
+class ActionHeadOfContext(Protocol):
+    """From what a policy knows of a decision (its own kind of context) to actions, in the head's own units [N, Q]."""
+
+    noise_kind: str
+    noise_size: int
+    action_shape: tuple[int, ...]
+    action_dtype: type[np.generic]
+    imitation_noise: int
+
+    def sample(self, context: Any, noise: Tensor) -> Tensor: ...
+
+    def mode(self, context: Any) -> Tensor: ...
+
+    def log_prob(self, context: Any, actions: Tensor) -> Tensor:
+        """Of each number of the chunk [N, K D]."""
+
+    def entropy(self, context: Any) -> Tensor:
+        """Likewise."""
+
+    def to_env(self, actions: np.ndarray) -> np.ndarray: ...
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray: ...
+
+
+class VisionLanguageAction(nn.Module):
+    """An `interfaces.ActorCriticPolicy`. A subclass makes what is named here, and writes :meth:`read`."""
+
+    state_size = 0
+    positions_independent = True
+
+    options: VlaOptions
+    granularity: Granularity
+    instructions: Instructions
+    head: ActionHeadOfContext
+    state: StateNumbers | None
+    value_head: nn.Module | None
+    _spaces: tuple[spaces.Space, spaces.Space]
+
+    @classmethod
+    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
+        """With random weights."""
+        raise NotImplementedError
+
+    @property
+    def noise_kind(self) -> str:
+        return self.head.noise_kind
+
+    @property
+    def noise_size(self) -> int:
+        return self.head.noise_size
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        return self.head.action_shape
+
+    @property
+    def action_dtype(self) -> type[np.generic]:
+        return self.head.action_dtype
+
+    @property
+    def imitation_noise(self) -> int:
+        return self.head.imitation_noise
+
+    @property
+    def tokens_per_decision(self) -> int:
+        """Positions of the language model for one decision, at most."""
+        raise NotImplementedError
+
+    def read(self, leaves: Mapping[str, Tensor]) -> tuple[Any, Tensor | None]:
+        """What the head decides by, of observations [N, ...], and values [N, rewards of a decision]."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Action tokens [N, Q] or flows, and ``state`` as it came; greedy where ``noise`` is None."""
+        decided, _ = self.read(observations)
+        return self.head.mode(decided) if noise is None else self.head.sample(decided, noise), state
+
+    def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
+        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
+        decided = self.granularity.decisions(mask)
+        places = decided.nonzero(as_tuple=True)
+        given = ObservationInputs.of(inputs)
+        leaves = {name: leaf[places] for name, leaf in given.observations.items()}
+        chosen, acted = actions[places], None if given.executed is None else given.executed[places]
+        # Under gradient the learner has cut the batch already; without, the bound is kept here.
+        size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_decision)
+        parts = []
+        for at in torch.arange(len(chosen), device=mask.device).split(max(1, size)):
+            if len(at):
+                logits, critic = self.read({name: leaf[at] for name, leaf in leaves.items()})
+                parts.append(
+                    self._positions_of(logits, critic, chosen[at], None if acted is None else acted[at], with_entropy)
+                )
+        logprobs, entropy, values = ([part[column] for part in parts] for column in range(3))
+        return PolicyOutput(
+            logprobs=in_place(logprobs, places, mask),
+            entropy=in_place(entropy, places, mask) if with_entropy else None,
+            values=in_place(values, places, mask) if self.value_head is not None else None,
+        )
+
+    def _positions_of(
+        self, logits: Tensor, critic: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
+    ) -> tuple[Tensor, ...]:
+        """Log-probabilities, entropy and values [n, P] of n decisions with P positions each (`rlinf.granularity`).
+
+        ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for what is not asked for or not there.
+        """
+        positions = self.granularity
+        chunks = (-1, 1, positions.actions, positions.dimensions)
+        executed = None if acted is None else acted[:, None]
+        logprobs = positions.logprobs(self.head.log_prob(logits, chosen).view(chunks), executed)
+        nothing = torch.zeros_like(logprobs)
+        entropy = positions.entropy(self.head.entropy(logits).view(chunks), executed) if with_entropy else nothing
+        return logprobs, entropy, nothing if critic is None else positions.spread(critic)
+
+    @torch.no_grad()
+    def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
+        """Critic [N] at observations [N, ...]: of a chunk, of its first action."""
+        _, values = self.read(observations)
+        assert values is not None
+        return values[:, 0]
+
+    @torch.no_grad()
+    def states(self, inputs: Inputs, shape: torch.Size) -> Tensor:
+        """No memory: [B * T, 0]."""
+        return torch.zeros(shape.numel(), 0)
+
+    @torch.no_grad()
+    def observe(self, inputs: Inputs, mask: Tensor) -> None:
+        """Takes the states of the valid positions into the running statistics, where there are any."""
+        if self.state is not None:
+            self.state.observe(ObservationInputs.of(inputs).observations, self.granularity.decisions(mask))
+
+    def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
+        """Tokens of the true decisions of each row."""
+        return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name."""
+        for name, tensor in self.state_dict().items():
+            yield name, tensor.detach()
+
+    def env_actions(self, actions: np.ndarray) -> np.ndarray:
+        """What the environment takes for tokens [N, Q]: [N, ...], with chunks [N, K, ...]."""
+        return self.head.to_env(actions)
+
+    def own_actions(self, actions: np.ndarray) -> np.ndarray:
+        """The tokens [N, Q] nearest to environment actions: what a demonstration is learned as."""
+        return self.head.from_env(actions)
+
+    def save_pretrained(self, folder: str) -> None:
+        """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
+        save_exported(self, folder, self._spaces, self.options, self.instructions.tokenizer)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str,
+        *,
+        levels: Levels | None = None,
+        temperature: float | None = None,
+        dtype: str | None = None,
+    ) -> Self:
+        """The policy of an exported folder; see `actor_critic.export.load_policy` on trusting it.
+
+        ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
+        """
+        both_spaces, options, tokenizer, weights = load_exported(folder)
+        options = replace(
+            options,
+            temperature=options.temperature if temperature is None else temperature,
+            dtype=options.dtype if dtype is None else dtype,
+        )
+        if levels is not None:
+            options = replace(options, **vars(levels))
+        policy = cls.made(both_spaces, options, tokenizer)
+        policy.load_state_dict(weights)
+        return policy
