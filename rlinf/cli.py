@@ -129,6 +129,9 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
     )
+    check.add_argument(
+        "--rehearse", action="store_true", help="run the learner's code at full size on fake tensors: memory, mistakes"
+    )
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     listed = commands.add_parser("list", help="what there is to choose from")
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
@@ -195,11 +198,10 @@ def _check(options: argparse.Namespace) -> int:
 
     config = _load(options)
     print(plan(config), flush=True)
-    if options.no_build:
-        return 0
-    from rlinf.commands.check import examine
-
-    return WRONG_CONFIG if examine(config) else 0
+    failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
+    if not options.no_build:
+        failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing
+    return WRONG_CONFIG if failing else 0
 
 
 def _list(options: argparse.Namespace) -> int:
