@@ -137,6 +137,13 @@ def build_parser() -> argparse.ArgumentParser:
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
     listed.set_defaults(handler=_list)
     doctor = commands.add_parser("doctor", help="what this machine can run")
+    doctor.add_argument(
+        "--cluster",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="ask the machines of a running Ray cluster instead",
+    )
     doctor.set_defaults(handler=_doctor)
     for name, (_, line) in DELEGATED.items():
         commands.add_parser(name, help=line, add_help=False)
@@ -223,7 +230,12 @@ def _list(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from rlinf.commands.doctor import examine
 
-    findings = examine()
+    if options.cluster is None:
+        findings = examine()
+    else:
+        from rlinf.commands.doctor_cluster import examine_cluster
+
+        findings = examine_cluster(options.cluster)
     for finding in findings:
         print(finding)
     return FAILED if any(finding.state == "broken" for finding in findings) else 0

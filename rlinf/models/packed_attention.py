@@ -55,8 +55,8 @@ def packed_attention(
 
     def attend(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         own, other, contents = _rows(query, queries), _rows(key, keys), _rows(value, keys)
-        if grouped and mask is not None and query.device.type != "cpu":
-            # On a GPU no fused kernel has both a mask and grouped heads: PyTorch would keep all scores instead.
+        if grouped and query.device.type != "cpu":
+            # A GPU has no fused kernel for a mask, or for float32, with grouped heads: PyTorch would keep all scores.
             share = query.shape[1] // key.shape[1]
             other, contents = other.repeat_interleave(share, dim=1), contents.repeat_interleave(share, dim=1)
         return scaled_dot_product_attention(

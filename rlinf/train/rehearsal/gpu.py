@@ -167,7 +167,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """``scaled_dot_product_attention`` by the kernel that a GPU would take (`aten/.../transformers/cuda/sdp_utils.cpp`).
+    """``scaled_dot_product_attention`` by the kernel that a GPU would take (the rules of PyTorch's `sdp_utils.cpp`).
 
     Flash attention has no masks and no float32; the memory-efficient kernel has no grouped heads. What neither has
     goes through plain matrix products, which keep the scores: the rehearsal counts them.

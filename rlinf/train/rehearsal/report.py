@@ -42,7 +42,7 @@ def planned_parts(planned: Memory) -> Mapping[str, int]:
         "gradients": planned.gradients,
         "optimiser": planned.optimizer,
         "reference": planned.reference,
-        PASSING: planned.activations + planned.logits,
+        PASSING: planned.activations + planned.logits + planned.copies,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,8 @@ def test_fsdp_ranks_hold_shares_and_say_what_they_send(file: Path, tokenizer: st
     assert kept(report)["weights"] == PARAMETERS
     assert kept(report)["gradients"] == PARAMETERS
     made, update = report.phase("made"), report.phase("update")
-    assert made is not None and update is not None
+    assert made is not None
+    assert update is not None
     layer = (PARAMETERS - 64 * 320 * 2 - 64) // 2
     assert made.peak < 4 * (PARAMETERS // 4 + max(layer, 2 * 64 * 320 + 64) * 2), "never the whole model"
     kinds = {kind for kind, _ in update.sent}
@@ -87,7 +88,7 @@ def test_fsdp_ranks_hold_shares_and_say_what_they_send(file: Path, tokenizer: st
 
 
 @pytest.fixture
-def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy that mixes devices and precisions, in this file."""
     honest = CausalLMPolicy.evaluate
 
@@ -100,7 +101,6 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return PolicyOutput(logprobs, output.entropy, output.values)
 
     monkeypatch.setattr(CausalLMPolicy, "evaluate", careless)
-    yield
 
 
 @pytest.mark.usefixtures("planted")
