@@ -130,11 +130,21 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
     )
+    check.add_argument(
+        "--rehearse", action="store_true", help="run the learner's code at full size on fake tensors: memory, mistakes"
+    )
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     listed = commands.add_parser("list", help="what there is to choose from")
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
     listed.set_defaults(handler=_list)
     doctor = commands.add_parser("doctor", help="what this machine can run")
+    doctor.add_argument(
+        "--cluster",
+        nargs="?",
+        const="auto",
+        metavar="ADDRESS",
+        help="ask the machines of a running Ray cluster instead",
+    )
     doctor.set_defaults(handler=_doctor)
     for name, (_, line) in DELEGATED.items():
         commands.add_parser(name, help=line, add_help=False)
@@ -196,11 +206,10 @@ def _check(options: argparse.Namespace) -> int:
 
     config = _load(options)
     print(plan(config), flush=True)
-    if options.no_build:
-        return 0
-    from rlinf.commands.check import examine
-
-    return WRONG_CONFIG if examine(config) else 0
+    failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
+    if not options.no_build:
+        failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing
+    return WRONG_CONFIG if failing else 0
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -222,7 +231,12 @@ def _list(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     from rlinf.commands.doctor import examine
 
-    findings = examine()
+    if options.cluster is None:
+        findings = examine()
+    else:
+        from rlinf.commands.doctor_cluster import examine_cluster
+
+        findings = examine_cluster(options.cluster)
     for finding in findings:
         print(finding)
     return FAILED if any(finding.state == "broken" for finding in findings) else 0

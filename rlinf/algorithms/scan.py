@@ -43,12 +43,15 @@ def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:
     >>> discounted_sum(torch.tensor([[1., 9., 2.]]), torch.tensor([[True, False, True]]), torch.full((1, 3), .5))
     tensor([[2., 0., 2.]])
     """
-    sums = torch.zeros_like(values)
-    carried = torch.zeros_like(values[:, 0]) if values.shape[1] else values.sum(dim=1)
+    # Positions first: each step of the loop then reads and writes memory that lies together.
+    by_position, valid, factors = (column.t().contiguous() for column in (values, mask, decay))
+    sums = torch.zeros_like(by_position)
+    carried = values.new_zeros(values.shape[0])
     for position in reversed(range(values.shape[1])):
-        carried = torch.where(mask[:, position], values[:, position] + decay[:, position] * carried, carried)
-        sums[:, position] = carried
-    return torch.where(mask, sums, 0.0)
+        added = by_position[position] + factors[position] * carried
+        carried = torch.where(valid[position], added, carried)
+        sums[position] = carried
+    return torch.where(mask, sums.t().contiguous(), 0.0)
 
 
 def episode_ends(mask: Tensor, terminated: Tensor | None, truncated: Tensor | None) -> Tensor:

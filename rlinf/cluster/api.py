@@ -171,7 +171,7 @@ class WorkerGroup(ABC):
 
     @abstractmethod
     def restart(self, rank: int, *, counted: bool = True) -> None:
-        """Ends one worker and builds it again, at most ``max_restarts`` times a rank.
+        """Ends one worker and builds it again, at most ``max_restarts`` times a rank in ``restart_window_s`` seconds.
 
         Restarts that are not ``counted`` are for callers with a limit of their own.
 
@@ -198,7 +198,8 @@ class WorkerGroup(ABC):
 
     def no_restart_left(self, rank: int) -> WorkerError:
         """The error for a rank that has been restarted as often as ``max_restarts`` allows."""
-        message = f"{self.name} rank {rank} of {self.size} has used up its restarts (cluster.max_restarts)"
+        budget = "cluster.max_restarts in cluster.restart_window_s"
+        message = f"{self.name} rank {rank} of {self.size} has used up its restarts ({budget})"
         return WorkerError(message, group=self.name, rank=rank, method="restart")
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ from typing import Any
 from rlinf.cluster.api import Build, Cluster, Handle, Pending, RankInfo, Resources, Stream, WorkerGroup
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
 from rlinf.cluster.failure import capture
+from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.config.schema.cluster import ClusterConfig
 
 
@@ -62,13 +63,13 @@ class LocalGroup(WorkerGroup):
     """Workers that are objects of this process."""
 
     def __init__(
-        self, name: str, build: Build, infos: Sequence[RankInfo], max_restarts: int, release: Callable[[], None]
+        self, name: str, build: Build, infos: Sequence[RankInfo], budget: RestartBudget, release: Callable[[], None]
     ) -> None:
         super().__init__(name, len(infos))
         self._release = release
         self._build = build
         self._infos = infos
-        self._restarts_left = [max_restarts] * len(infos)
+        self._budget = budget
         self._workers: list[object | None] = [None] * len(infos)
         for rank in range(self.size):
             self._start(rank)
@@ -110,10 +111,8 @@ class LocalGroup(WorkerGroup):
 
     def restart(self, rank: int, *, counted: bool = True) -> None:
         self.check_rank(rank)
-        if counted:
-            if not self._restarts_left[rank]:
-                raise self.no_restart_left(rank)
-            self._restarts_left[rank] -= 1
+        if counted and not self._budget.spend(rank):
+            raise self.no_restart_left(rank)
         self._start(rank)
 
     def close(self) -> None:
@@ -161,7 +160,9 @@ class LocalCluster(Cluster):
         def release() -> None:
             self._groups.pop(name, None)
 
-        self._groups[name] = group = LocalGroup(name, build, infos, self._config.max_restarts, release)
+        self._groups[name] = group = LocalGroup(
+            name, build, infos, RestartBudget(self._config.max_restarts, self._config.restart_window_s), release
+        )
         return group
 
     def share(self, value: Any) -> Any:

@@ -17,6 +17,7 @@ from rlinf.cluster.seats import seats
 _SHARERS = 8  # groups that can take turns on one GPU; each takes this part of it in Ray's accounting
 _SETTLE_S = 3.0  # what Ray calls free lags behind workers that have just ended
 _PLACE_S = 15.0
+_PLACE_BUNDLE_S = 0.1  # a thousand bundles take longer than one
 
 
 @dataclass
@@ -144,7 +145,7 @@ def _need(cpus: float, gpus: float) -> dict[str, float]:
 def _place(group: str, n: int, need: dict[str, float], *, spread: bool) -> PlacementGroup:
     _check_fit(group, n, need)
     placed = placement_group([need] * n, strategy="SPREAD" if spread else "PACK")
-    if not placed.wait(_PLACE_S):
+    if not placed.wait(_PLACE_S + n * _PLACE_BUNDLE_S):
         remove_placement_group(placed)
         raise PlacementError(f"{group}: {_asked(n, need)} could not be placed: what is free lies scattered over nodes")
     return placed

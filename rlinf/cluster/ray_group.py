@@ -21,6 +21,7 @@ from rlinf.cluster.death import describe_death, node_was_lost
 from rlinf.cluster.errors import ClusterError, ClusterLost, WorkerDied, WorkerTimeout
 from rlinf.cluster.host import Place, SharedArgument
 from rlinf.cluster.packing import Packed, pack
+from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
 from rlinf.config.schema.cluster import ClusterConfig
 
@@ -132,7 +133,7 @@ class RayGroup(WorkerGroup):
         self._release = release
         self._rendezvous = rendezvous
         self._raylet = raylet
-        self._restarts_left = [config.max_restarts] * size
+        self._budget = RestartBudget(config.max_restarts, config.restart_window_s)
         self._pings: dict[int, _Ping] = {}
         self._closed = False
         self._places: list[Place] = []
@@ -203,10 +204,8 @@ class RayGroup(WorkerGroup):
         host = self._host(rank)
         if self._rendezvous:
             raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group again")
-        if counted:
-            if not self._restarts_left[rank]:
-                raise self.no_restart_left(rank)
-            self._restarts_left[rank] -= 1
+        if counted and not self._budget.spend(rank):
+            raise self.no_restart_left(rank)
         _end(host, self._places[rank])
         self._pings.pop(rank, None)
         self._hosts[rank] = host = self._start(rank)

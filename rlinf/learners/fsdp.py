@@ -22,14 +22,15 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
     set_state_dict,
 )
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
-from rlinf.learners.partition import micro_batches, share
+from rlinf.learners.partition import micro_batches, shares
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
@@ -58,7 +59,7 @@ class FSDPLearner(TorchLearner):
             raise ValueError("learner.backend: fsdp does not cover policy.lora: use torch")
         self._host_reference: dict[str, Tensor] | None = None
         super().__init__(
-            _split(policy.to(device)),
+            _split(policy, torch.device(device)),
             stages=stages,
             seed=seed,
             micro_batch_tokens=micro_batch_tokens,
@@ -140,8 +141,7 @@ class FSDPLearner(TorchLearner):
         if not len(rows):
             return [], []
         cuts = [
-            micro_batches(share(rows, costs, rank=rank, size=self.size), costs, budget=self.micro_batch_tokens)
-            for rank in range(self.size)
+            micro_batches(part, costs, budget=self.micro_batch_tokens) for part in shares(rows, costs, size=self.size)
         ]
         mine = cuts[self.rank]
         return mine, [rows[:1]] * (max(map(len, cuts)) - len(mine))
@@ -246,11 +246,17 @@ class FSDPLearner(TorchLearner):
         dist.barrier()
 
 
-def _split(policy: Any) -> Any:
-    """Each decoder layer a unit of its own, the rest (embeddings, last norm, heads) one more."""
+def _split(policy: Any, device: torch.device) -> Any:
+    """Each decoder layer a unit of its own, the rest (embeddings, last norm, heads) one more.
+
+    Layers come to the device one by one: whole, the model would not fit it. Where activations are in 16 bits, so are
+    the weights that come together for a pass: autocast's copies would all stay until the backward pass.
+    """
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    precision = MixedPrecisionPolicy(param_dtype=policy.autocast, reduce_dtype=policy.autocast and torch.float32)
     for layer in policy.model.base_model.layers:
-        fully_shard(layer)
-    fully_shard(policy)
+        fully_shard(layer.to(device), mesh=mesh, mp_policy=precision)
+    fully_shard(policy.to(device), mesh=mesh, mp_policy=precision)
     register_fsdp_forward_method(policy, "evaluate")
     for module in policy.modules():
         if isinstance(module, FSDPModule):

@@ -5,7 +5,7 @@ Every cut is a pure function of the batch and the seed, computed alike on every 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -22,13 +22,21 @@ def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> l
 
 def share(rows: Tensor, costs: Costs, *, rank: int, size: int) -> Tensor:
     """This rank's part of ``rows``: about equal cost, rows of one owner together where that keeps the balance."""
+    return shares(rows, costs, size=size)[rank]
+
+
+def shares(rows: Tensor, costs: Costs, *, size: int) -> list[Tensor]:
+    """The parts of all ranks, in one pass over ``rows``."""
     if size == 1:
-        return rows
+        return [rows]
+    if not len(rows):
+        return [rows] * size
     order = rows if costs.owners is None else rows[torch.argsort(costs.owners[rows], stable=True)]
     weight = costs.lengths[order].double().cumsum(0)
     middle = weight - costs.lengths[order].double() / 2
     rank_of = (middle * size / weight[-1].clamp(min=1.0)).long().clamp(max=size - 1)
-    return order[rank_of == rank]
+    # Ranks ascend along the order: the middle of a row never lies before that of the row before it.
+    return list(order.split(torch.bincount(rank_of, minlength=size).tolist()))
 
 
 def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
@@ -42,11 +50,10 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
     if costs.owners is not None:
         order = order[torch.argsort(costs.owners[rows][order], stable=True)]
     ordered = rows[order]
-    charge = _charges(costs)
+    charges = _charges(ordered, costs)
     pieces: list[list[int]] = [[]]
     spent, seen = 0, set[int]()
-    for row in ordered.tolist():
-        own, owner, common = charge(row)
+    for row, own, owner, common in charges:
         price = own + (0 if owner in seen else common)
         if pieces[-1] and spent + price > budget:
             pieces.append([])
@@ -57,11 +64,10 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
     return [torch.tensor(piece, dtype=torch.int64) for piece in pieces]
 
 
-def _charges(costs: Costs) -> Callable[[int], tuple[int, int, int]]:
-    """(own tokens, owner, tokens shared with the owner's other rows) of a row."""
-    lengths: Sequence[int] = costs.lengths.tolist()
+def _charges(rows: Tensor, costs: Costs) -> Iterable[tuple[int, int, int, int]]:
+    """(row, own tokens, owner, tokens shared with the owner's other rows) of each of ``rows``."""
+    names: list[int] = rows.tolist()
+    lengths: list[int] = costs.lengths[rows].tolist()
     if costs.owners is None or costs.shared is None:
-        return lambda row: (lengths[row], row, 0)
-    owners: Sequence[int] = costs.owners.tolist()
-    shared: Sequence[int] = costs.shared.tolist()
-    return lambda row: (lengths[row], owners[row], shared[row])
+        return zip(names, lengths, names, [0] * len(names), strict=True)
+    return zip(names, lengths, costs.owners[rows].tolist(), costs.shared[rows].tolist(), strict=True)

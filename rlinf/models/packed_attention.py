@@ -54,15 +54,20 @@ def packed_attention(
         query, key, value = query.float(), key.float(), value.float()
 
     def attend(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        own, other, contents = _rows(query, queries), _rows(key, keys), _rows(value, keys)
+        if grouped and query.device.type != "cpu":
+            # A GPU has no fused kernel for a mask, or for float32, with grouped heads: PyTorch would keep all scores.
+            share = query.shape[1] // key.shape[1]
+            other, contents = other.repeat_interleave(share, dim=1), contents.repeat_interleave(share, dim=1)
         return scaled_dot_product_attention(
-            _rows(query, queries),
-            _rows(key, keys),
-            _rows(value, keys),
+            own,
+            other,
+            contents,
             attn_mask=mask,
             dropout_p=dropout,
             is_causal=mask is None,
             scale=scaling,
-            enable_gqa=grouped,
+            enable_gqa=own.shape[1] != other.shape[1],
         )
 
     parts = [attend(packing.prompt_index, packing.prompt_index, None).transpose(1, 2)[packing.prompt_mask]]

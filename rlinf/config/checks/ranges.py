@@ -104,6 +104,7 @@ AT_LEAST: Mapping[str, float] = {
     "sft.perturbation": 0,
     "cluster.threads_per_worker": 1,
     "cluster.max_restarts": 0,
+    "cluster.restart_window_s": 0,
     "evaluation.every": 0,
     "evaluation.size": 0,
     "evaluation.samples": 1,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rlinf.config.facts import needs_reference, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
+from rlinf.config.plan.autograd import Pass, Passing, passing
 from rlinf.config.plan.parallel import Split
 from rlinf.config.plan.precision import policy_dtype
 from rlinf.config.schema import Config
@@ -35,6 +36,8 @@ class Memory:
     """Logits of one micro-batch with what their gradient needs."""
     sampler_weights: int
     kv_cache: int
+    copies: int = 0
+    """Weights in 16 bits during a pass on a GPU: autocast's copies (torch), or those that were gathered (fsdp)."""
 
     @property
     def learner(self) -> int:
@@ -43,7 +46,7 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        return self.learner + self.activations + self.logits
+        return self.learner + self.activations + self.logits + self.copies
 
     @property
     def sampler(self) -> int:
@@ -72,6 +75,11 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
     reference = held * weight_bytes if keeps_reference else 0
     on_host = config.learner.backend != "torch"
     parallel = config.rollout.vllm.tensor_parallel_size if config.rollout.sampler == "vllm" else 1
+    if gpus > 0 and not megatron:
+        moment = passing(decoder, _pass(config, split, size))
+    else:
+        layers = _activations(config, decoder, split, size)
+        moment = Passing(layers, _logits(config, decoder, split, size, on_gpu=gpus > 0), 0)
     return Memory(
         parameters=parameters,
         trained=trained,
@@ -80,10 +88,22 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         optimizer=updated * state_bytes,
         reference=0 if on_host else reference,
         host=reference if on_host else 0,
-        activations=_activations(config, decoder, split, size),
-        logits=_logits(config, decoder, split, size, on_gpu=gpus > 0),
+        activations=moment.activations,
+        logits=moment.logits,
+        copies=moment.copies,
         sampler_weights=parameters * size // parallel,
         kv_cache=decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel,
+    )
+
+
+def _pass(config: Config, split: Split, size: int) -> Pass:
+    return Pass(
+        tokens=micro_batch_tokens(config),
+        row_tokens=row_tokens(config),
+        size=size,
+        sharded=split.sharded_weights,
+        recomputed=recomputes(config),
+        chunk=_LOGITS_AT_ONCE[True],
     )
 
 

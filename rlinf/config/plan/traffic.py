@@ -97,10 +97,11 @@ def _data_parallel(
 ) -> dict[str, int]:
     """Gradients and weights among ranks that have the same ones, or parts of them."""
     if split.sharded_weights:
-        # ZeRO 3 (arXiv:1910.02054): weights gathered for both passes, gradients reduced, in every micro-batch.
+        # ZeRO 3 (arXiv:1910.02054): weights gathered for both passes, in the precision of activations, and gradients
+        # reduced in float32, in every micro-batch.
         batches = max(steps, -(-tokens // micro_batch_tokens(config)) * config.algorithm.update_epochs)
-        once = 4 * decoder.parameters * (split.ranks - 1) // split.ranks
-        return {"weights gathered": 2 * once * batches, "gradients": once * batches}
+        once = decoder.parameters * (split.ranks - 1) // split.ranks
+        return {"weights gathered": 2 * size * once * batches, "gradients": 4 * once * batches}
 
     def sent(parameters: int, copies: int) -> int:
         return parameters * (copies - 1) // copies

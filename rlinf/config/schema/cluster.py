@@ -36,6 +36,8 @@ class ClusterConfig:
     """How long a worker's process may stand still: it does not answer, and uses no processor time (SIGSTOP, a frozen
     container). One that computes without a pause is never taken for that, however long it is silent."""
     max_restarts: int = 1
-    """How often a sampler or env worker that died is restarted."""
+    """How often a sampler or env worker that died is restarted within `restart_window_s`."""
+    restart_window_s: float = 3600.0
+    """Restarts of a worker that lie longer ago count no more."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of the workers."""

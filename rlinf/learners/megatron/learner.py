@@ -41,7 +41,7 @@ from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.offload import STAY, Offloadable, empty_storages
-from rlinf.learners.partition import micro_batches, share
+from rlinf.learners.partition import micro_batches, shares
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
@@ -214,12 +214,8 @@ class MegatronLearner(Offloadable):
         """
         place = self.place
         sharers = range(place.data_size) if place.expert_size > 1 else [place.data]
-        cuts = {
-            rank: micro_batches(
-                share(rows, costs, rank=rank, size=place.data_size), costs, budget=self.micro_batch_tokens
-            )
-            for rank in sharers
-        }
+        parts = shares(rows, costs, size=place.data_size)
+        cuts = {rank: micro_batches(parts[rank], costs, budget=self.micro_batch_tokens) for rank in sharers}
         count = max(len(cut) for cut in cuts.values())
         return cuts[place.data], needed_micro_batches(count, place, interleaved=len(self.chunks) > 1)
 

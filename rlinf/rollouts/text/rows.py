@@ -260,17 +260,18 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
     steps = torch.full((count, positions), torch.nan)
     mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
     versions = torch.zeros(count, positions, dtype=torch.int32)
-    episodes = [row.episode for row in rows if row.episode is not None]
-    turn_ids = torch.full((count, positions), -1) if episodes else None
+    turn_ids = torch.full((count, positions), -1) if any(row.episode is not None for row in rows) else None
+    # numpy takes a list of Python numbers several times as fast as torch does.
+    columns = [(column.numpy(), name) for column, name in ((actions, "tokens"), (logprobs, "logprobs"))]
+    columns += [(column.numpy(), name) for column, name in ((mask, "mask"), (versions, "versions"))]
+    if turn_ids is not None:
+        columns.append((turn_ids.numpy(), "turn_ids"))
+    of_prompts = prompts.numpy()
     for place, row in enumerate(rows):
         length = len(row.tokens)
-        prompts[place, : len(row.prompt_ids)] = torch.tensor(row.prompt_ids)
-        actions[place, :length] = torch.tensor(row.tokens, dtype=torch.int64)
-        logprobs[place, :length] = torch.tensor(row.logprobs)
-        mask[place, :length] = torch.tensor(row.mask, dtype=torch.bool)
-        versions[place, :length] = torch.tensor(row.versions, dtype=torch.int32)
-        if turn_ids is not None:
-            turn_ids[place, :length] = torch.tensor(row.turn_ids, dtype=torch.int64)
+        of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
+        for column, name in columns:
+            column[place, :length] = getattr(row, name)
         for position, reward in row.rewards.items():
             rewards[place, position] = reward
         for position, reward in row.step_rewards.items():

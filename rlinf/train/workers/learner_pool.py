@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,12 +31,12 @@ class LearnerPool:
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
-        parts = self.group.call(LearnerWorker.evaluate, self.cluster.share(batch), reference=reference)
+        parts = self.group.call(LearnerWorker.evaluate, self._shared(batch), reference=reference)
         return self._all_rows(parts, batch, "evaluate")
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""
-        return self._all_rows(self.group.call(LearnerWorker.teach, self.cluster.share(batch)), batch, "teach").logprobs
+        return self._all_rows(self.group.call(LearnerWorker.teach, self._shared(batch)), batch, "teach").logprobs
 
     def _all_rows(self, parts: Sequence[tuple[Tensor, PolicyOutput]], batch: Batch, method: str) -> PolicyOutput:
         """The shares of the ranks in the order of the batch's rows."""
@@ -52,7 +53,11 @@ class LearnerPool:
         return PolicyOutput(logprobs, values=joined("values"))
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
-        return self.group.call(LearnerWorker.update, self.cluster.share(batch), step=step)[0]
+        return self.group.call(LearnerWorker.update, self._shared(batch), step=step)[0]
+
+    def _shared(self, batch: Batch) -> Any:
+        """What ranks read of a batch. Texts are for reports: each rank would unpickle and copy all of them."""
+        return self.cluster.share(batch.replace(metadata={}, domains=None))
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
         """The weights, a part at a time where the ranks have a bucket size."""

@@ -69,12 +69,15 @@ def test_context_parallel_is_that_of_ulysses() -> None:
 
 
 def test_fully_sharded_is_zero_3() -> None:
-    """3 values a parameter and micro-batch: gathered twice, reduced once (arXiv:1910.02054, section 7.2.2)."""
+    """3 values a parameter and micro-batch: gathered twice, reduced once (arXiv:1910.02054, section 7.2.2).
+
+    Those that are gathered have 2 bytes, as activations do, gradients have 4.
+    """
     config, decoder = config_of("qwen2_5_32b")
     one_batch = replace(config.learner, backend="fsdp", num_workers=64, micro_batch_tokens=1 << 30)
     sent = traffic(replace(config, learner=one_batch), decoder, gpus=64)
     total = sent["gradients"] + sent["weights gathered"]
-    assert total == pytest.approx(3 * 4 * decoder.parameters * 63 / 64, rel=1e-6)
+    assert total == pytest.approx((2 * 2 + 4) * decoder.parameters * 63 / 64, rel=1e-6)
 
 
 def test_activations_of_a_gpt_layer_are_the_published_34() -> None:

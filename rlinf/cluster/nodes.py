@@ -1,0 +1,99 @@
+"""What each machine of a Ray cluster has, and what it sees of the driver's."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import socket
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from rlinf.cluster.connect import connect
+from rlinf.cluster.errors import ClusterError
+from rlinf.config.schema.cluster import ClusterConfig
+
+PACKAGES = ("torch", "ray", "transformers", "numpy", "rlinf", "vllm", "megatron-core")
+"""Whose versions must be the same on all machines that have them."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One machine, as a task on it found it."""
+
+    address: str
+    hostname: str
+    cpus: float
+    """As Ray counts them."""
+    gpus: float
+    versions: Mapping[str, str]
+    """Of Python and of those of :data:`PACKAGES` that are installed."""
+    shared_memory: int
+    """Free bytes of ``/dev/shm``; 0 where there is none."""
+    sees_folder: bool
+    """Whether the driver's folder is the same one here."""
+
+
+def examine_nodes(address: str, folder: Path, *, timeout_s: float = 120.0) -> list[NodeFacts]:
+    """Asks every machine of the cluster at ``address``; the driver's own comes first.
+
+    :raises UnreachableError: nothing answers at the address.
+    :raises ClusterError: a machine does not answer within the time.
+    """
+    mark = folder / f".rlinf-doctor-{uuid.uuid4().hex}"
+    mark.touch()
+    try:
+        with connect(ClusterConfig(address=address)):
+            return _ask_all(str(mark), timeout_s)
+    finally:
+        mark.unlink()
+
+
+def _ask_all(mark: str, timeout_s: float) -> list[NodeFacts]:
+    here = ray.get_runtime_context().get_node_id()
+    nodes = sorted((node for node in ray.nodes() if node["Alive"]), key=lambda node: node["NodeID"] != here)
+    ask = ray.remote(_facts)
+    asked = []
+    for node in nodes:
+        place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        has = node["Resources"]
+        amounts = (node["NodeManagerAddress"], has.get("CPU", 0.0), has.get("GPU", 0.0))
+        asked.append(ask.options(num_cpus=0, scheduling_strategy=place).remote(*amounts, mark))
+    _, missing = ray.wait(asked, num_returns=len(asked), timeout=timeout_s)
+    if missing:
+        silent = [node["NodeManagerAddress"] for node, task in zip(nodes, asked, strict=True) if task in missing]
+        raise ClusterError(f"no answer within {timeout_s:g} s from {', '.join(silent)}")
+    found = []
+    for node, task in zip(nodes, asked, strict=True):
+        try:
+            found.append(ray.get(task))
+        except RayError as error:
+            raise ClusterError(f"{node['NodeManagerAddress']}: {str(error).strip().splitlines()[-1]}") from error
+    return found
+
+
+def _facts(address: str, cpus: float, gpus: float, mark: str) -> NodeFacts:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    shared = Path("/dev/shm")
+    free = shutil.disk_usage(shared).free if shared.is_dir() else 0
+    return NodeFacts(address, socket.gethostname(), cpus, gpus, versions, free, Path(mark).exists())
+
+
+def differing_versions(nodes: Sequence[NodeFacts]) -> dict[str, dict[str, list[str]]]:
+    """Package -> version -> addresses, of packages that are not the same wherever they are installed."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for node in nodes:
+        for package, version in node.versions.items():
+            found.setdefault(package, {}).setdefault(version, []).append(node.address)
+    return {package: versions for package, versions in found.items() if len(versions) > 1}

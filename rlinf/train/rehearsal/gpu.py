@@ -1,0 +1,194 @@
+"""A process that believes it has a GPU: what a learner asks of CUDA is answered, and nothing is computed.
+
+PyTorch without CUDA can't differentiate tensors that its C++ part knows to be on such a device. So C++ is told "meta",
+as FakeTensorMode does within a kernel; Python code, autocast and the search for device mismatches see ``cuda:0``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.tensor import DTensor
+from torch.overrides import TorchFunctionMode
+
+from rlinf.train.rehearsal.memory import Ledger
+
+GPU = torch.device("cuda", 0)
+_META = torch.device("meta")
+
+
+@contextmanager
+def movable_fakes(ledger: Ledger) -> Iterator[None]:
+    """A context in which modules of fake tensors can be moved, and storages resized, under the ledger's eyes."""
+    with ExitStack() as stack:
+        stack.enter_context(_exchanged(nn.Module, "_apply", _apply))
+        stack.enter_context(_exchanged(torch.UntypedStorage, "resize_", _counted(torch.UntypedStorage.resize_, ledger)))
+        stack.enter_context(_exchanged(dist, "new_group", _fake_groups(dist.new_group)))
+        # The ledger asks whether a backward pass is under way, which only its own thread knows.
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
+        yield
+
+
+def _fake_groups(new_group: Callable[..., Any]) -> Callable[..., Any]:
+    """megatron asks for gloo by name."""
+
+    def made(*args: Any, **options: Any) -> Any:
+        return new_group(*args, **{**options, "backend": "fake", "pg_options": None})
+
+    return made
+
+
+@contextmanager
+def pretended_gpu() -> Iterator[None]:
+    """A context in which ``torch.cuda`` says that there is a GPU, for code under :class:`~.fakes.Fakes`."""
+    cuda = {
+        "is_available": lambda: True,
+        "device_count": lambda: 8,
+        "current_device": lambda: 0,
+        "is_bf16_supported": lambda *_args, **_options: True,
+        "get_device_capability": lambda *_device: (9, 0),
+        "get_rng_state": lambda *_device: torch.empty(16, dtype=torch.uint8),
+        "Stream": torch.cpu.Stream,
+        "Event": _Event,
+        "current_stream": lambda *_device: _STREAM,
+        "default_stream": lambda *_device: _STREAM,
+        "stream": lambda _stream: nullcontext(),
+        "device": lambda _device: nullcontext(),
+        **dict.fromkeys(("set_device", "synchronize", "empty_cache", "set_rng_state"), _nothing),
+    }
+    with ExitStack() as stack:
+        for name, answer in cuda.items():
+            stack.enter_context(_exchanged(torch.cuda, name, answer))
+        # C++ makes distributed tensors, and asks their parts where they are.
+        stack.enter_context(_exchanged(DTensor, "device", property(lambda tensor: tensor._local_tensor.device)))
+        stack.enter_context(_Spelling())
+        yield
+
+
+class _Event(torch.cpu.Event):
+    """An event of the GPU, which is over as soon as it is recorded."""
+
+    def __init__(self, *_args: object, **_options: object) -> None:
+        super().__init__()
+
+
+_STREAM = torch.cpu.Stream()
+
+
+def _nothing(*_args: object, **_options: object) -> None:
+    """What there is nothing to do for."""
+
+
+@contextmanager
+def _exchanged(owner: Any, name: str, value: object) -> Iterator[None]:
+    usual = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)
+
+
+def _counted(resize: Callable[[Any, int], Any], ledger: Ledger) -> Callable[[Any, int], Any]:
+    """FSDP frees and fills storages in place, which no operation tells of."""
+
+    def resized(storage: torch.UntypedStorage, size: int) -> Any:
+        result = resize(storage, size)
+        ledger.resized(storage)
+        return result
+
+    return resized
+
+
+def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+    """`Module._apply`, which can't exchange fake parameters in place: each becomes a new one, tied ones stay tied."""
+    made: dict[int, Any] = {}
+
+    def changed(tensor: Tensor) -> Any:
+        if id(tensor) not in made:
+            with torch.no_grad():
+                new: Any = change(tensor)
+            if new is not tensor and isinstance(tensor, nn.Parameter):
+                new = nn.Parameter(new, tensor.requires_grad)
+            made[id(tensor)] = new
+        return made[id(tensor)]
+
+    for part in module.modules() if recurse else [module]:
+        for held in (part._parameters, part._buffers):
+            for name, tensor in held.items():
+                if tensor is not None:
+                    held[name] = changed(tensor)
+    return module
+
+
+class _Spelling(TorchFunctionMode):
+    """Says "meta" to C++ where Python says "cuda", and chooses the kernel of attention as a GPU would."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        options = dict(kwargs or {})
+        if func is Tensor.cuda:
+            return args[0].to(_META)
+        if func is torch.nn.functional.scaled_dot_product_attention and _on_gpu(args[0]):
+            return attention(*args, **options)
+        if func in (torch.tensor, torch.as_tensor) and "device" in options:
+            device = _spelled(options.pop("device"))
+            return func(*args, **options).to(device)
+        if func is Tensor.to or "device" in options:
+            args = tuple(_spelled(value) for value in args)
+            options = {name: _spelled(value) for name, value in options.items()}
+        return func(*args, **options)
+
+
+def _on_gpu(tensor: Any) -> bool:
+    return isinstance(tensor, FakeTensor) and tensor.fake_device.type == "cuda"
+
+
+def _spelled(value: Any) -> Any:
+    """The fake device's name among C++ in the place of a GPU, anything else as it is."""
+    name = value.type if isinstance(value, torch.device) else value
+    return _META if isinstance(name, str) and name.split(":")[0] == "cuda" else value
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """``scaled_dot_product_attention`` by the kernel that a GPU would take (the rules of PyTorch's `sdp_utils.cpp`).
+
+    Flash attention has no masks and no float32; the memory-efficient kernel has no grouped heads. What neither has
+    goes through plain matrix products, which keep the scores: the rehearsal counts them.
+    """
+    if torch.is_autocast_enabled("cuda"):
+        dtype = torch.get_autocast_dtype("cuda")
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    grouped = enable_gqa and query.shape[1] != key.shape[1]
+    if attn_mask is None and query.dtype != torch.float32 and query.shape[-1] <= 256:
+        return torch.ops.aten._scaled_dot_product_flash_attention(
+            query, key, value, dropout_p, is_causal, False, scale=scale
+        )[0]
+    if not grouped:
+        bias = None
+        if attn_mask is not None:
+            heads = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+            bias = torch.zeros(attn_mask.shape, dtype=query.dtype, device=query.device)
+            bias = bias.masked_fill(attn_mask.logical_not(), -torch.inf).expand(heads)
+        return torch.ops.aten._scaled_dot_product_efficient_attention(
+            query, key, value, bias, True, dropout_p, is_causal, scale=scale
+        )[0]
+    return torch.ops.aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]

@@ -1,0 +1,94 @@
+"""What a rehearsal says, beside the arithmetic of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rlinf.config.plan.describe import size_text
+from rlinf.config.plan.memory import Memory
+from rlinf.train.rehearsal.rank import MICRO_BATCHES, Phase, RankReport
+
+_KEPT = ("weights", "gradients", "optimiser", "reference")
+PASSING = "passing"
+"""Everything else: activations, logits, gathered weights, what a backward pass needs."""
+_READS_SHOWN = 8
+
+
+def rehearsal_text(report: RankReport, planned: Memory, ranks: int) -> str:
+    """The tables of one rank."""
+    device = f"fake {report.device}"
+    if report.device.type == "cpu":
+        device += ", where no wrong device can be found"
+    lines = [f"Rehearsal of rank {report.rank} of {ranks}, on {device}"]
+    lines += _memory(report.phases, planned)
+    update = report.phase("update")
+    if update is not None:
+        lines += ["", "Collectives of an update (what this rank puts in)", *_collectives(update)]
+        if report.device.type != "cpu":
+            lines += ["", *_reads(update)]
+    return "\n".join([*lines, "", *_mistakes(report)])
+
+
+def parts_of(phase: Phase) -> Mapping[str, int]:
+    """The fullest moment of a phase by what stays, and the sum of what passes."""
+    kept = {part: phase.parts.get(part, 0) for part in _KEPT}
+    return {**kept, PASSING: phase.peak - sum(kept.values())}
+
+
+def planned_parts(planned: Memory) -> Mapping[str, int]:
+    """The plan's arithmetic in the parts of :func:`parts_of`."""
+    return {
+        "weights": planned.weights,
+        "gradients": planned.gradients,
+        "optimiser": planned.optimizer,
+        "reference": planned.reference,
+        PASSING: planned.activations + planned.logits + planned.copies,
+    }
+
+
+def _memory(phases: Sequence[Phase], planned: Memory) -> list[str]:
+    rows = [("phase", "peak", *_KEPT, PASSING, "of which")]
+    for phase in phases:
+        parts = parts_of(phase)
+        passing = {name: size for name, size in phase.parts.items() if name not in _KEPT}
+        largest = sorted(passing.items(), key=lambda item: -item[1])[:3]
+        words = ", ".join(f"{name} {size_text(size)}" for name, size in largest if size)
+        rows.append((phase.name, size_text(phase.peak), *map(size_text, parts.values()), words))
+    rows.append(("plan", size_text(planned.peak), *map(size_text, planned_parts(planned).values()), ""))
+    lines = _table(rows)
+    update = next((phase for phase in phases if phase.name == "update"), None)
+    if update is not None and update.peak:
+        lines.append(f"  The plan is {100 * (planned.peak / update.peak - 1):+.0f}% off the rehearsed update.")
+    return lines
+
+
+def _collectives(phase: Phase) -> list[str]:
+    if not phase.calls:
+        return ["  none"]
+    rows = [("kind", "ranks", "calls", "bytes")]
+    for (kind, size), calls in sorted(phase.calls.items()):
+        rows.append((kind, str(size), str(calls), size_text(phase.sent.get((kind, size), 0))))
+    return _table(rows)
+
+
+def _reads(phase: Phase) -> list[str]:
+    reads = sorted(phase.reads.items(), key=lambda item: -item[1])
+    head = (
+        f"The host waits for the device {sum(phase.reads.values())} times in an update of {MICRO_BATCHES} micro-batches"
+    )
+    return [head, *(f"  {count:5} x {line}" for line, count in reads[:_READS_SHOWN])]
+
+
+def _mistakes(report: RankReport) -> list[str]:
+    found = report.observed.mistakes
+    return [f"! {mistake} ({count} times)" for mistake, count in found.items()] or [
+        "No wrong device and no wrong dtype."
+    ]
+
+
+def _table(rows: Iterable[Sequence[str]]) -> list[str]:
+    listed = list(rows)
+    widths = [max(len(row[column]) for row in listed) for column in range(len(listed[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in listed
+    ]

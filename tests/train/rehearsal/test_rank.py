@@ -1,0 +1,122 @@
+"""A learner at full size on fake tensors: what it holds, sends and does wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from rlinf.config import Config, resolve
+from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.models.loading import make_tokenizer
+from rlinf.train.rehearsal.rank import RankReport, rehearse_rank
+from rlinf.types import PolicyOutput
+
+YAML = """
+run: {name: small}
+env: {id: "rlinf_envs:rlinf/ReasoningGym-v0", kwargs: {task: chain_sum}}
+data: {max_prompt_length: 8}
+policy:
+  architecture: {model_type: qwen2, hidden_size: 64, intermediate_size: 128, num_hidden_layers: 2,
+    num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 320}
+rollout: {sampler: hf, batch_size: 4, max_new_tokens: 24}
+algorithm: {group_size: 4, kl_beta: 0.01}
+learner: {micro_batch_tokens: 64}
+cluster: {backend: local}
+"""
+PARAMETERS = 64 * 320 * 2 + 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 64 + 2 * 32 + 3 * 64 * 128 + 2 * 64)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    make_tokenizer(None, vocab_size=300, split_digits=True, texts=lambda: ["1 + 1 = 2"]).save_pretrained(str(folder))
+    return str(folder)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(YAML)
+    return path
+
+
+def configured(file: Path, *changes: str) -> Config:
+    return resolve(str(file), list(changes)).config
+
+
+def kept(report: RankReport, phase: str = "update") -> Mapping[str, int]:
+    found = report.phase(phase)
+    assert found is not None
+    return {part: found.parts.get(part, 0) for part in ("weights", "gradients", "optimiser", "reference")}
+
+
+def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> None:
+    report = rehearse_rank(configured(file), tokenizer, rank=0)
+    steps = 4 * 27  # Adam counts the steps of each parameter apart: 2 x 12 in layers, 3 outside of them
+    assert kept(report) == {
+        "weights": 4 * PARAMETERS,
+        "gradients": 4 * PARAMETERS,
+        "optimiser": 8 * PARAMETERS + steps,
+        "reference": 4 * PARAMETERS,
+    }
+    assert str(report.device) == "cuda:0"
+    assert not report.observed.mistakes
+    assert not torch.cuda.is_available(), "what was pretended is over"
+
+
+def test_fsdp_ranks_hold_shares_and_say_what_they_send(file: Path, tokenizer: str) -> None:
+    config = configured(file, "learner.backend=fsdp", "learner.num_workers=4", "algorithm.kl_beta=0")
+    report = rehearse_rank(config, tokenizer, rank=0)
+    assert kept(report)["weights"] == PARAMETERS
+    assert kept(report)["gradients"] == PARAMETERS
+    made, update = report.phase("made"), report.phase("update")
+    assert made is not None
+    assert update is not None
+    layer = (PARAMETERS - 64 * 320 * 2 - 64) // 2
+    assert made.peak < 4 * (PARAMETERS // 4 + max(layer, 2 * 64 * 320 + 64) * 2), "never the whole model"
+    kinds = {kind for kind, _ in update.sent}
+    assert {"allgather", "reduce_scatter"} <= kinds
+    # 16-bit weights come together for the forward and the backward pass of each of two micro-batches, but the last
+    # layer's and the root's, which stay in between.
+    assert 2 * 2 * PARAMETERS // 4 <= update.sent["allgather", 4] <= 2 * 2 * 2 * PARAMETERS // 4 + 64
+    assert update.sent["reduce_scatter", 4] == pytest.approx(2 * 4 * PARAMETERS, rel=0.01)
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that mixes devices and precisions, in this file."""
+    honest = CausalLMPolicy.evaluate
+
+    def careless(self: CausalLMPolicy, inputs: Any, actions: Tensor, mask: Tensor, **options: Any) -> PolicyOutput:
+        output = honest(self, inputs, actions, mask, **options)
+        forgotten = torch.ones(mask.shape)
+        logprobs = output.logprobs * forgotten  # planted: device
+        with torch.autocast("cuda", enabled=False):
+            logprobs @ logprobs.t().bfloat16()  # planted: dtype
+        return PolicyOutput(logprobs, output.entropy, output.values)
+
+    monkeypatch.setattr(CausalLMPolicy, "evaluate", careless)
+
+
+@pytest.mark.usefixtures("planted")
+def test_planted_mistakes_are_found_with_their_lines(file: Path, tokenizer: str) -> None:
+    lines = Path(__file__).read_text().splitlines()
+    places = {
+        word: next(n for n, line in enumerate(lines, 1) if f"# planted: {word}" in line) for word in ("device", "dtype")
+    }
+    report = rehearse_rank(configured(file, "algorithm.kl_beta=0"), tokenizer, rank=0)
+    found = {(mistake.kind, mistake.line) for mistake in report.observed.mistakes if not mistake.backward}
+    assert found == {(f"{word} mismatch", f"{__file__}:{line}") for word, line in places.items()}
+
+
+def test_megatron_is_driven_on_fake_cpu_tensors(file: Path, tokenizer: str) -> None:
+    pytest.importorskip("megatron.core")
+    config = configured(file, "learner.backend=megatron", "algorithm.kl_beta=0")
+    report = rehearse_rank(config, tokenizer, rank=0)
+    assert report.device.type == "cpu"
+    assert kept(report)["weights"] == 4 * PARAMETERS
