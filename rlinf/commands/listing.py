@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rlinf.algorithms.catalog import TABLES, Entry
+from rlinf.config.plugins import GROUPS, plugins
 from rlinf.config.recipes import recipes, sweep_recipes
 
 POLICIES: Mapping[str, str] = {
@@ -26,18 +27,48 @@ LEARNERS: Mapping[str, str] = {
     "fsdp": "weights, gradients and optimiser state split over the ranks",
     "megatron": "tensor, pipeline, context and expert parallel (extra: megatron)",
 }
-CHOICES = (*TABLES, "envs", "policies", "samplers", "learners", "metrics", "recipes")
+SINKS: Mapping[str, str] = {
+    "tensorboard": "events beside metrics.jsonl (logging.tensorboard)",
+    "wandb": "Weights & Biases (logging.wandb_project, extra: wandb)",
+    "mlflow": "MLflow (logging.mlflow_experiment, extra: mlflow)",
+    "trackio": "Trackio (logging.trackio_project, extra: trackio)",
+    "module:name": "a tracker of your own (logging.sinks)",
+}
+REWARDS: Mapping[str, str] = {
+    "correctness": "the verdict of the task",
+    "format": "responses that match a pattern",
+    "length": "responses near a length",
+    "language": "responses in a language",
+    "module:name": "a function of your own (env.kwargs.reward.custom)",
+}
+CHOICES = (*TABLES, "rewards", "envs", "policies", "samplers", "sinks", "learners", "metrics", "recipes", "plugins")
 
 
 def listing(what: str) -> str:
-    """The table of one of :data:`CHOICES`."""
+    """The table of one of :data:`CHOICES`, with what installed packages add to it and where that comes from."""
+    if what == "plugins":
+        return _plugins(GROUPS) or "no installed package adds to rlinf (docs/plugins.md says how one does)"
+    added = _plugins([f"rlinf.{what}"])
+    return f"{_own(what)}\n{added}" if added else _own(what)
+
+
+def _plugins(groups: Iterable[str]) -> str:
+    return "\n".join(
+        f"{plugin.name}  [{group}: {plugin.target}, from {plugin.origin}]"
+        for group in groups
+        for plugin in plugins(group).values()
+    )
+
+
+def _own(what: str) -> str:
     if what in TABLES:
         return "\n".join(_entry(name, entry) for name, entry in TABLES[what].items())
     if what == "recipes":
         return _recipes()
     if what == "metrics":
         return _metrics()
-    lines = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS}.get(what)
+    tables = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS, "sinks": SINKS, "rewards": REWARDS}
+    lines = tables.get(what)
     lines = _environments() if lines is None else lines
     width = max(len(name) for name in lines)
     return "\n".join(f"{name:<{width}}  {line}" for name, line in lines.items())

@@ -1,6 +1,7 @@
 """The generated pages: ``python -m rlinf.commands.reference`` writes them, and a test keeps them current.
 
-docs/config.md from the schema, docs/metrics.md from the table of metrics, docs/cli.md from the parsers.
+docs/config.md from the schema, docs/metrics.md from the table of metrics, docs/cli.md from the parsers, docs/api.md
+from docstrings.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlinf import cli
+from rlinf.commands.api_reference import api_page
 from rlinf.config.reference import reference
 from rlinf.report.metrics.table import page as metrics_page
 
@@ -29,7 +31,12 @@ SIGTERM, 129 by SIGHUP. `FILE` is the path of a YAML file, or the name of a reci
 
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
-    return {"config.md": reference(), "metrics.md": metrics_page(), "cli.md": commands_page()}
+    return {
+        "config.md": reference(),
+        "metrics.md": metrics_page(),
+        "cli.md": commands_page(),
+        "api.md": api_page(),
+    }
 
 
 def commands() -> list[str]:

@@ -11,6 +11,10 @@ from rlinf.config.names import leaves, type_of
 EXAMPLES: Mapping[str, object] = {
     "run.name": "gsm8k",
     "run.dir": "runs/{name}_{seed:02d}",
+    "logging.trackio_project": "my-project",
+    "logging.sinks": {"my_trackers:Lines": {"path": "lines.txt"}},
+    "rollout.sampler": "vllm",
+    "rollout.sampler_options": {"best_of": 4},
     "run.init_from": "runs/gsm8k@200",
     "env.id": "rlinf_envs:rlinf/Math-v0",
     "env.kwargs": {"path": "train.jsonl", "answer_format": "boxed"},

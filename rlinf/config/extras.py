@@ -20,6 +20,7 @@ MODULES: Mapping[str, str] = {
     "sweep": "optuna",
     "wandb": "wandb",
     "mlflow": "mlflow",
+    "trackio": "trackio",
     "video": "av",
     "games": "textarena",
     "mujoco": "mujoco",
@@ -125,6 +126,8 @@ def needed_extras(config: Config) -> list[Extra]:
         needed.append(Extra("wandb", "logging.wandb_project"))
     if config.logging.mlflow_experiment is not None:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
+    if config.logging.trackio_project is not None:
+        needed.append(Extra("trackio", "logging.trackio_project"))
     if config.evaluation.video_every > 0:
         needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     for key, data in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):

@@ -14,6 +14,7 @@ from rlinf.config.context import Context
 from rlinf.config.defaults import fill_in
 from rlinf.config.dump import at, to_mapping
 from rlinf.config.interpolate import interpolate, report_unresolved
+from rlinf.config.plugins import with_plugins
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import located
@@ -76,7 +77,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     translate_values(tree, notes)
     builder = Builder()
     written = dict(origins(tree))
-    config = fill_in(builder.section(Config, Located(tree, source)), written)
+    config = fill_in(with_plugins(builder.section(Config, Located(tree, source))), written)
     broken = builder.broken | {problem.key for problem in problems}
     context = Context(config, written, source, broken)
     # A file that could not be read at all has no values worth judging.

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from rlinf.algorithms.catalog import OFF_POLICY
 from rlinf.json_files import read_json_file
 from rlinf.report.configuration import config_rows
 from rlinf.report.evaluations import evaluation_rows
@@ -77,7 +78,7 @@ def _front_matter(run: RunRecord, step: int, license: str | None) -> dict[str, A
     text, base = is_text(run), base_model(run)
     task = "text-generation" if text else "reinforcement-learning"
     algorithm = run.setting(
-        "algorithm.loss_type" if run.setting("algorithm.loss_type") == "sac" else "algorithm.adv_type"
+        "algorithm.loss_type" if run.setting("algorithm.loss_type") in OFF_POLICY else "algorithm.adv_type"
     )
     metrics = [
         {"type": name.removeprefix("eval/"), "name": _meaning(name), "value": round(value, 6)}
@@ -106,7 +107,7 @@ def _opening(run: RunRecord, step: int) -> str:
     source = read_json_file(run.path / "init_from.json")
     lineage = f" It continues the run `{Path(source['run']).name}` from step {source['step']}." if source else ""
     algorithm, loss = run.setting("algorithm.adv_type"), run.setting("algorithm.loss_type")
-    rule = "soft actor-critic" if loss == "sac" else f"`{algorithm}` advantages and the loss `{loss}`"
+    rule = f"the off-policy loss `{loss}`" if loss in OFF_POLICY else f"`{algorithm}` advantages and the loss `{loss}`"
     return (
         f"{kind}, trained with [rlinf](https://pypi.org/project/rlinf/) on {_environment(run)}{began}: {step} training "
         f"iterations with {rule}.{lineage}"

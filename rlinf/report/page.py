@@ -22,6 +22,8 @@ SCRIPTS = (
     "evaluations.js",
     "run.js",
     "sweep.js",
+    "index.js",
+    "live.js",
     "start.js",
 )
 
@@ -30,8 +32,8 @@ def plotting_installed() -> bool:
     return importlib.util.find_spec("plotly") is not None
 
 
-def render(title: str, payload: Mapping[str, Any]) -> str:
-    """The page. Raises :class:`ReportError` without the plotting library."""
+def render(title: str, payload: Mapping[str, Any], *, plotting: bool = True) -> str:
+    """The page; a payload without plots needs no ``plotting``. Raises :class:`ReportError` without the library."""
     if not plotting_installed():
         raise ReportError("reports need plotly: pip install plotly")
     from plotly.offline import get_plotlyjs
@@ -39,7 +41,7 @@ def render(title: str, payload: Mapping[str, Any]) -> str:
     parts = {
         "title": html.escape(title),
         "style": _asset("style.css"),
-        "plotly": get_plotlyjs(),
+        "plotly": get_plotlyjs() if plotting else "",
         "data": embedded(payload),
         "scripts": "\n".join(_asset(name) for name in SCRIPTS),
     }

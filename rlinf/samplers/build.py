@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlinf.algorithms.entries import imported
 from rlinf.config.facts import activation_dtype
 from rlinf.config.schema.rollout import RolloutConfig
 from rlinf.samplers.spec import SamplerSpec
@@ -24,7 +25,10 @@ def build_sampler(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         ValueError: an unknown name, or an impossible setting.
     """
     name = resolve_name(config.sampler, device=spec.device)
-    return SAMPLERS[name](config, spec)
+    if name in SAMPLERS:
+        return SAMPLERS[name](config, spec)
+    made: Sampler = imported(name)(config, spec, **config.sampler_options)
+    return made
 
 
 def resolve_name(name: str, *, device: str) -> str:
@@ -35,7 +39,7 @@ def resolve_name(name: str, *, device: str) -> str:
     """
     if name == "auto":
         return "vllm" if device.startswith("cuda") and importlib.util.find_spec("vllm") is not None else "hf"
-    if name not in SAMPLERS:
+    if name not in SAMPLERS and ":" not in name:
         raise ValueError(f"rollout.sampler: {name!r} is not one of auto, {', '.join(SAMPLERS)}")
     return name
 
@@ -107,4 +111,4 @@ def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
 
 
 SAMPLERS: dict[str, Callable[[RolloutConfig, SamplerSpec], Sampler]] = {"hf": _hf, "vllm": _vllm, "server": _server}
-"""A new sampler is one file and one entry here."""
+"""A new sampler is one file and one entry here; one of somebody's own is ``module:name`` of such a function."""

@@ -11,6 +11,7 @@ from rlinf.config.names import nearest
 from rlinf.config.placeholders import PlaceholderError, expand
 from rlinf.config.problems import Origin, problem
 from rlinf.config.reader import Reader
+from rlinf.config.recipes import packaged
 from rlinf.config.tree import Branch, Located, merge
 from rlinf.config.values import Builder
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
@@ -42,12 +43,18 @@ class Sweep:
 
     @property
     def base(self) -> Path:
-        return self.home / self.file.parent / self.config.base
+        return base_of(self.config.base, self.home / self.file.parent)
 
     @property
     def keys(self) -> list[str]:
         """All keys that vary."""
         return [key for names in self.config.space for key in split_keys(names)]
+
+
+def base_of(written: str, folder: Path) -> Path:
+    """The training file of a sweep: a path relative to the sweep's folder, or else the name of a recipe."""
+    beside = folder / written
+    return beside if beside.is_file() else packaged(written) or beside
 
 
 def split_keys(names: str) -> list[str]:
@@ -111,8 +118,9 @@ def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem
 
     if not config.base:
         say("base", "base is missing.", "Write the path of a training file: base: ../math/quickstart.yaml")
-    elif not (path.parent / config.base).is_file():
-        say("base", f"base: there is no file {path.parent / config.base}.", "Paths are relative to the sweep file.")
+    elif not base_of(config.base, path.parent).is_file():
+        fix = "Paths are relative to the sweep file; `rlinf list recipes` has names that are taken too."
+        say("base", f"base: there is no file {path.parent / config.base}.", fix)
     if not config.seeds or len(set(config.seeds)) != len(config.seeds):
         say("seeds", "seeds must be different whole numbers, one at least.", "For example: [0, 1, 2].")
     try:

@@ -142,10 +142,11 @@ def _require_the_same_network(source: Source, config: Config) -> None:
             f"Take these changes back (add to the command: {back}). For another network around the same language model "
             f"(a value head, adapters), take {_KEY} out and write policy.path: {source.run / 'policy'}."
         )
-    if is_off_policy(source.config) != is_off_policy(config):
+    losses = source.config.algorithm.loss_type, config.algorithm.loss_type
+    if (is_off_policy(source.config) or is_off_policy(config)) and len(set(losses)) == 2:
         raise UserError(
-            f"{_KEY}: {source.run} was trained with loss_type {source.config.algorithm.loss_type}, this run with "
-            f"{config.algorithm.loss_type}: loss_type sac has networks of its own. Keep the loss."
+            f"{_KEY}: {source.run} was trained with loss_type {losses[0]}, this run with {losses[1]}: off-policy "
+            "losses have networks of their own. Keep the loss."
         )
     backends = source.config.learner.backend, config.learner.backend
     if len(set(backends)) == 2 and "megatron" in backends:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import rlinf
 from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.examples import EXAMPLES, example, without_example
 from rlinf.config.names import hints, leaves
@@ -53,7 +54,7 @@ def blocks(path: Path, *languages: str) -> list[tuple[int, str]]:
     return found
 
 
-@pytest.mark.parametrize("page", ["config.md", "metrics.md", "cli.md"])
+@pytest.mark.parametrize("page", ["config.md", "metrics.md", "cli.md", "api.md"])
 def test_generated_pages_are_current(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == pages()[page], "run: make docs"
 
@@ -64,6 +65,12 @@ def test_no_cell_of_a_reference_is_empty(page: str) -> None:
         if line.startswith("| ") and not line.startswith("|---"):
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
             assert all(cells), line
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    text = (DOCS / "api.md").read_text(encoding="utf-8")
+    elsewhere = {"Config", "ConfigErrors", "__version__"}  # docs/config.md; docs/python_api.md
+    assert [name for name in dir(rlinf) if name not in elsewhere and f"### rlinf.{name}\n" not in text] == []
 
 
 def test_every_key_has_an_example_of_its_type() -> None:

@@ -103,6 +103,22 @@ class Page:
             time.sleep(0.05)
 
 
+class LivePage(Page):
+    """A page of `rlinf ui`, by its address."""
+
+    def __init__(self, browser: Any, address: str) -> None:
+        self.browser = browser
+        browser.get_log("browser")
+        browser.get(address)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until the page that a click led to has run its scripts."""
+        loaded = "return document.readyState === 'complete' && performance.getEntriesByName('plots').length > 0"
+        self.wait(lambda: self.browser.execute_script(loaded))
+        self.quiet()
+
+
 def click_through(browser: Any, path: Path) -> Page:
     """Opens every tab of a page, changes the theme and opens the first again."""
     page = Page(browser, path)

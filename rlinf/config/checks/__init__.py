@@ -16,6 +16,7 @@ from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
 from rlinf.config.checks.own_classes import check_own_classes
+from rlinf.config.checks.plugins import check_plugins
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
@@ -35,6 +36,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_own_classes,
     check_kind,
     check_agents,
+    check_plugins,
     check_policy,
     check_files,
     check_batch,

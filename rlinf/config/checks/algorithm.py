@@ -8,6 +8,7 @@ from rlinf.algorithms import catalog
 from rlinf.config.context import Context
 from rlinf.config.facts import collects_episodes, compares_groups, is_off_policy, is_text
 from rlinf.config.names import hints, nearest
+from rlinf.config.plugins import plugins
 from rlinf.config.schema import AlgorithmConfig, Config
 
 # Read by the loop, whatever the functions are.
@@ -65,9 +66,10 @@ def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], 
     try:
         catalog.choose(key, name, table)
     except ValueError as error:
-        close = nearest(name, table)
+        brought = plugins(f"rlinf.{listing}")
+        close = nearest(name, [*table, *brought])
         hint = f"Did you mean {close[0]}?" if close else f"`rlinf list {listing}` explains each."
-        message = f"algorithm.{key}: {name} does not exist; there are {', '.join(table)}."
+        message = f"algorithm.{key}: {name} does not exist; there are {', '.join([*table, *brought])}."
         if ":" in name:
             message, hint = (
                 f"algorithm.{key}: {error}.",

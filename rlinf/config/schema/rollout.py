@@ -40,8 +40,10 @@ class ServerConfig:
 
 @dataclass(frozen=True)
 class RolloutConfig:
-    sampler: Literal["auto", "hf", "vllm", "server"] = "auto"
-    """Text: `auto` takes the fastest that is installed and fits."""
+    sampler: str = "auto"
+    """Text: `hf`, `vllm`, `server` or `module:name` of your own; `auto`: the fastest that is installed and fits."""
+    sampler_options: dict[str, object] = field(default_factory=dict)
+    """Keyword arguments of a sampler of your own."""
     num_samplers: int = 1
     """Sampler actors; prompts, or questions of env workers, are split over them."""
     weight_transport: Literal["auto", "shared_memory", "collective", "object_store"] = "auto"

@@ -56,6 +56,10 @@ class LoggingConfig:
     """Send metrics to this Weights & Biases project (extra: wandb)."""
     mlflow_experiment: str | None = None
     """Send metrics to this MLflow experiment (extra: mlflow)."""
+    trackio_project: str | None = None
+    """Send metrics to this Trackio project (extra: trackio)."""
+    sinks: dict[str, object] = field(default_factory=dict)
+    """Trackers of your own, `module:name` each with its keyword arguments: `{"my_trackers:Lines": {path: out.txt}}`."""
     samples_every: int = 10
     """Write graded samples of whole groups every N iterations; 0 writes none."""
     sample_groups: int = 2

@@ -260,7 +260,8 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
     steps = torch.full((count, positions), torch.nan)
     mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
     versions = torch.zeros(count, positions, dtype=torch.int32)
-    turn_ids = torch.full((count, positions), -1) if any(row.episode is not None for row in rows) else None
+    episodes = [row.episode for row in rows if row.episode is not None]
+    turn_ids = torch.full((count, positions), -1) if episodes else None
     # numpy takes a list of Python numbers several times as fast as torch does.
     columns = [(column.numpy(), name) for column, name in ((actions, "tokens"), (logprobs, "logprobs"))]
     columns += [(column.numpy(), name) for column, name in ((mask, "mask"), (versions, "versions"))]

@@ -1,16 +1,21 @@
-"""Services that take a run's numbers: TensorBoard, Weights & Biases, MLflow. Each library enters here, when it is used.
+"""Services that take a run's numbers: TensorBoard, Weights & Biases, MLflow, Trackio, and trackers of one's own.
+
+Each library enters here, when it is used.
 
 What a service calls a run is kept in `tracking.json` of the run directory: a resumed run goes on in the same place.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlinf.algorithms.entries import imported
 from rlinf.config import Config
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.dump import at
@@ -93,6 +98,28 @@ class MLflow:
         self._mlflow.end_run(status="FAILED" if failed else "FINISHED")
 
 
+class Trackio:
+    def __init__(self, folder: Path, project: str, config: Config) -> None:
+        import trackio
+
+        self._trackio: Any = trackio
+        name = kept(folder).get("trackio") or f"{config.run.name}-{secrets.token_hex(4)}"
+        trackio.init(
+            project=project,
+            name=name,
+            config=stored(config),
+            resume="allow",
+            embed=False,  # in a notebook it would open a page of its own
+        )
+        keep(folder, "trackio", name)
+
+    def write(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._trackio.log(dict(metrics), step=step)
+
+    def close(self, *, failed: bool) -> None:
+        self._trackio.finish()
+
+
 def mlflow_name(name: str) -> str:
     """MLflow knows few characters, and its folders cannot hold `a/b` beside `a/b/c`.
 
@@ -116,7 +143,18 @@ def start_sinks(folder: Path, config: Config, from_step: int) -> list[Sink]:
     if wanted.mlflow_experiment is not None:
         experiment = wanted.mlflow_experiment
         sinks.append(_started("logging.mlflow_experiment", lambda: MLflow(folder, experiment, config)))
+    if wanted.trackio_project is not None:
+        project = wanted.trackio_project
+        sinks.append(_started("logging.trackio_project", lambda: Trackio(folder, project, config)))
+    for name, options in wanted.sinks.items():
+        sinks.append(_started(f"logging.sinks {name}", functools.partial(_own, name, options, folder, config)))
     return sinks
+
+
+def _own(name: str, options: object, folder: Path, config: Config) -> Sink:
+    """A tracker of somebody's own: ``name(folder, config, **options)`` is a :class:`Sink`."""
+    made: Sink = imported(name)(folder, config, **(options if isinstance(options, dict) else {}))
+    return made
 
 
 def _started(key: str, start: Callable[[], Sink]) -> Sink:

@@ -1,0 +1,125 @@
+"""docs/api.md: the public names of the Python API with signatures and docstrings, read from the code."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+_HEAD = """# API reference
+
+Generated from the docstrings by `make docs`. [Python API](python_api.md) shows how the parts work together.
+"""
+GROUPS: Sequence[tuple[str, str, Sequence[str]]] = (
+    ("Running", "rlinf", ("load", "check", "train", "evaluate", "Policy", "RunResult")),
+    ("Callbacks", "rlinf", ("Callback", "RunStart", "Step", "EarlyStopping", "LearningRateSchedule")),
+    (
+        "Algorithms",
+        "rlinf.algorithms",
+        ("compute_advantages", "process_rewards", "policy_loss", "aggregate", "kl_divergence"),
+    ),
+    ("Interfaces for plugins", "rlinf.interfaces", ("Sampler", "RewardTerm")),
+    ("What estimators and losses get", "rlinf.algorithms.advantages.inputs", ("AdvantageInputs", "Advantages")),
+    ("", "rlinf.algorithms.losses.inputs", ("LossInputs", "TokenLoss")),
+)
+"""(title, module, names); an empty title goes on with the section before."""
+# Where a name of a package is both a module and a function.
+_ELSEWHERE = {("rlinf", "train"): "rlinf.api.functions"}
+_LINE = 90
+_ROLE = re.compile(r":\w+:`~?([^`]*)`")
+_SECTION = re.compile(r"^(Args|Raises|Returns|Yields):\s*$")
+
+
+def api_page() -> str:
+    """The page."""
+    parts = [_HEAD]
+    for title, module, names in GROUPS:
+        if title:
+            parts.append(f"## {title}\n")
+        for name in names:
+            found = getattr(importlib.import_module(_ELSEWHERE.get((module, name), module)), name)
+            parts += _entry(f"{module}.{name}", found)
+    return "\n".join(parts)
+
+
+def _entry(name: str, found: Any) -> Iterator[str]:
+    yield f"### {name}\n"
+    if not inspect.isclass(found):
+        yield _signature(name.rpartition(".")[2], found)
+        yield _prose(found)
+        return
+    yield _prose(found)
+    if is_dataclass(found):
+        rows = [f"| `{item.name}` | `{_cell(str(item.type))}` |" for item in fields(found) if item.name[0] != "_"]
+        yield "| field | type |\n|---|---|\n" + "\n".join(rows) + "\n"
+    for method, value in vars(found).items():
+        function = getattr(found, method)
+        if method.startswith("_") or not (callable(function) or isinstance(value, property)):
+            continue
+        described = value.fget if isinstance(value, property) else function
+        if not inspect.getdoc(described):
+            continue
+        yield f"#### {name.rpartition('.')[2]}.{method}\n"
+        if not isinstance(value, property):
+            yield _signature(method, function)
+        yield _prose(described)
+
+
+def _signature(name: str, function: Any) -> str:
+    """A code block, on one line where that is short."""
+    signature = inspect.signature(function)
+    pieces: list[str] = []
+    starred = False
+    for one in signature.parameters.values():
+        if one.name == "self":
+            continue
+        if one.kind is one.KEYWORD_ONLY and not starred:
+            pieces.append("*")
+        starred = starred or one.kind in (one.VAR_POSITIONAL, one.KEYWORD_ONLY)
+        pieces.append(_parameter(one))
+    returned = signature.return_annotation
+    arrow = "" if returned is inspect.Signature.empty else f" -> {returned}"
+    line = f"def {name}({', '.join(pieces)}){arrow}: ..."
+    if len(line) > _LINE:
+        line = f"def {name}(\n" + "".join(f"    {piece},\n" for piece in pieces) + f"){arrow}: ..."
+    return f"```python\n{line}\n```\n"
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
+    kind = "" if one.annotation is one.empty else f": {one.annotation}"
+    default = "" if one.default is one.empty else f" = {one.default!r}" if kind else f"={one.default!r}"
+    return f"{stars}{one.name}{kind}{default}"
+
+
+def _prose(found: Any) -> str:
+    """A docstring as Markdown: roles become code, examples code blocks, sections lists."""
+    text = _ROLE.sub(r"`\1`", inspect.getdoc(found) or "").replace("``", "`")
+    lines: list[str] = []
+    inside = ""
+    for line in text.splitlines():
+        example = line.startswith((">>>", "...")) or (inside == "example" and line.strip() != "")
+        section = _SECTION.match(line)
+        if example and inside != "example":
+            lines.append("```python")
+            inside = "example"
+        elif not example and inside == "example":
+            lines.append("```")
+            inside = ""
+        if section:
+            lines += ["", f"**{section[1]}**", ""]
+            inside = "section"
+        elif inside == "section" and re.match(r" {4}\S", line):
+            lines.append(f"- {line.strip()}")
+        else:
+            lines.append(line.strip() if inside == "section" else line)
+    if inside == "example":
+        lines.append("```")
+    return "\n".join(lines).strip() + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,57 @@
+/** The last values of a metric as a line of text's height. */
+function sparkline(values) {
+  if (values.length < 2) return el("span", { class: "dim" }, "–");
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const span = high - low || 1;
+  const places = values.map((value, i) => `${((100 * i) / (values.length - 1)).toFixed(1)},${(22 - (20 * (value - low)) / span).toFixed(1)}`);
+  const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  picture.setAttribute("viewBox", "0 0 100 24");
+  picture.setAttribute("class", "spark");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  line.setAttribute("points", places.join(" "));
+  picture.append(line);
+  return picture;
+}
+
+function ago(seconds) {
+  const passed = Math.max(0, Date.now() / 1000 - seconds);
+  if (passed < 86400) return `${duration(Math.round(passed))} ago`;
+  return `${Math.round(passed / 86400)} d ago`;
+}
+
+const CHOSEN = new Set();
+
+function runsPanel(section, data) {
+  if (!data.runs.length) {
+    section.append(el("p", { class: "dim" }, `No run in ${data.root} yet: the first one appears here by itself.`));
+    return;
+  }
+  const compare = el("button", { type: "button", onclick: () => {
+    window.location.href = `/run?${[...CHOSEN].map((name) => `id=${encodeURIComponent(name)}`).join("&")}`;
+  } }, "compare");
+  const update = () => { compare.disabled = CHOSEN.size < 2; };
+  const box = (row) => el("input", { type: "checkbox", checked: CHOSEN.has(row.id), "aria-label": `compare ${row.id}`, onchange: (event) => {
+    if (event.target.checked) CHOSEN.add(row.id); else CHOSEN.delete(row.id);
+    update();
+  } });
+  const rows = data.runs.map((row) => ({ ...row, last: row.value === null ? "" : `${row.metric} ${number(row.value, 3)}`, concerns: row.health.join(", ") || row.note }));
+  section.append(el("div", { class: "controls" }, compare, el("span", { class: "dim" }, data.root)), sortableTable([
+    { name: "", key: "id", cell: box },
+    { name: "run", key: "id", cell: (row) => el("a", { href: `/run?id=${encodeURIComponent(row.id)}` }, row.id === "." ? row.name : row.id) },
+    { name: "state", key: "state", cell: (row) => el("span", { class: `state ${row.state}` }, row.state) },
+    { name: "step", key: "step", number: true, cell: (row) => (row.step === null ? "–" : `${Math.max(0, row.step)} of ${row.of}`) },
+    { name: "last", key: "last" },
+    { name: "course", key: "id", cell: (row) => sparkline(row.line) },
+    { name: "to look at", key: "concerns" },
+    { name: "changed", key: "changed", cell: (row) => ago(row.changed) },
+  ], rows));
+  update();
+}
+
+function indexPages(data) {
+  tab("Runs", (section) => runsPanel(section, data));
+  if (data.sweeps.length) {
+    tab("Sweeps", (section) => section.append(sortableTable(
+      [{ name: "sweep", key: "id", cell: (row) => el("a", { href: `/sweep?id=${encodeURIComponent(row.id)}` }, row.id) }], data.sweeps)));
+  }
+}

@@ -1,0 +1,61 @@
+/** A page that `rlinf ui` serves asks for news. What is being read stays until its reader wants the new one. */
+function startLive() {
+  if (!DATA.live) return;
+  const { url, every_s: every } = DATA.live;
+  let stamp = DATA.live.stamp;
+  let waiting = null;
+  const state = el("button", { id: "live", type: "button", title: "live view", onclick: show }, "live");
+  document.getElementById("theme").before(el("a", { href: "/", id: "home" }, "all runs"), state);
+
+  function show() {
+    if (waiting === null) return;
+    rebuild(waiting);
+    waiting = null;
+    state.textContent = "live";
+    state.classList.remove("news");
+  }
+
+  async function ask() {
+    try {
+      const answer = await fetch(`${url}${url.includes("?") ? "&" : "?"}stamp=${encodeURIComponent(stamp)}`);
+      if (answer.status === 200) {
+        waiting = await answer.json();
+        stamp = waiting.stamp;
+        // An overview has nothing that a reader could lose by a change under the eyes.
+        if (["Overview", "Runs"].includes(opened())) show();
+        else {
+          state.textContent = "new data: show";
+          state.classList.add("news");
+        }
+      } else if (!answer.ok) throw new Error(String(answer.status));
+      else if (waiting === null) state.textContent = "live";
+    } catch {
+      state.textContent = "no connection";
+    }
+    setTimeout(ask, every * 1000);
+  }
+  setTimeout(ask, every * 1000);
+}
+
+function opened() {
+  return TABS.find((entry) => entry.button.getAttribute("aria-selected") === "true")?.name;
+}
+
+/** All tabs again, from other data. */
+function rebuild(fresh) {
+  const [name, place, live] = [opened(), window.scrollY, DATA.live];
+  for (const entry of TABS) {
+    if (entry.section) {
+      forget(entry.section);
+      entry.section.remove();
+    }
+    entry.button.remove();
+  }
+  TABS.length = 0;
+  THEME_CHANGES.length = 0;
+  for (const key of Object.keys(DATA)) delete DATA[key];
+  Object.assign(DATA, fresh, { live });
+  buildTabs();
+  openTab(TABS.some((entry) => entry.name === name) ? name : TABS[0].name);
+  window.scrollTo(0, place);
+}

@@ -1,0 +1,111 @@
+"""The pages over HTTP, for one person on this machine: 127.0.0.1 only, with a token, and nothing that changes a run."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from rlinf.report.live.library import Library
+from rlinf.report.page import embedded, render
+from rlinf.report.runs import ReportError
+
+_COOKIE = "rlinf"
+_HOSTS = ("127.0.0.1", "localhost")
+# The pages hold their own scripts; nothing is loaded from, or sent to, anywhere else.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "media-src data:; connect-src 'self'; form-action 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": _POLICY,
+}
+
+
+def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette:
+    """``token``: who has it in the address gets a cookie that opens the pages. ``every_s``: how often pages ask."""
+
+    def page(title: str, payload: dict[str, Any], stamp: str, address: str, *, plotting: bool = True) -> Response:
+        live = {"url": address, "every_s": every_s, "stamp": stamp}
+        return Response(render(title, {**payload, "live": live}, plotting=plotting), media_type="text/html")
+
+    def fresh(request: Request, stamp: str, make: Callable[[], dict[str, Any]]) -> Response:
+        """The payload, or nothing where the page that asks has it."""
+        if request.query_params.get("stamp") == stamp:
+            return Response(status_code=204)
+        return Response(embedded({**make(), "stamp": stamp}), media_type="application/json")
+
+    def index(request: Request) -> Response:
+        return page("Runs", library.index(), "", "/api/index", plotting=False)
+
+    def api_index(request: Request) -> Response:
+        return Response(embedded({**library.index(), "stamp": secrets.token_hex(4)}), media_type="application/json")
+
+    def run(request: Request) -> Response:
+        names = request.query_params.getlist("id")
+        address = f"/api/run?{request.url.query}"
+        title = " · ".join(name.rpartition("/")[2] for name in names)
+        return page(title, library.run_page(names), library.stamp(names), address)
+
+    def api_run(request: Request) -> Response:
+        names = request.query_params.getlist("id")
+        return fresh(request, library.stamp(names), lambda: library.run_page(names))
+
+    def sweep(request: Request) -> Response:
+        name = request.query_params.get("id", "")
+        address = f"/api/sweep?{request.url.query}"
+        return page(f"Sweep {name}", library.sweep_page(name), library.sweep_stamp(name), address)
+
+    def api_sweep(request: Request) -> Response:
+        name = request.query_params.get("id", "")
+        return fresh(request, library.sweep_stamp(name), lambda: library.sweep_page(name))
+
+    async def not_there(request: Request, error: Exception) -> Response:
+        return PlainTextResponse(str(error), status_code=404)
+
+    pages: dict[str, Callable[[Request], Response]] = {
+        "/": index,
+        "/run": run,
+        "/sweep": sweep,
+        "/api/index": api_index,
+        "/api/run": api_run,
+        "/api/sweep": api_sweep,
+    }
+    return Starlette(
+        routes=[Route(path, endpoint) for path, endpoint in pages.items()],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(token))],
+        exception_handlers={ReportError: not_there},
+    )
+
+
+def _guard(
+    token: str,
+) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
+    """Lets in who has the token; refuses names of other hosts, which a page elsewhere could point at this machine."""
+
+    async def dispatch(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.url.hostname not in _HOSTS:
+            return PlainTextResponse("this server answers to 127.0.0.1 only", status_code=403)
+        given = request.query_params.get("token")
+        if given is not None and secrets.compare_digest(given, token):
+            entry = RedirectResponse("/", headers=_HEADERS)
+            entry.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
+            return entry
+        if not secrets.compare_digest(request.cookies.get(_COOKIE, ""), token):
+            return PlainTextResponse("open the address that `rlinf ui` printed: it has the token", status_code=403)
+        response = await answer(request)
+        response.headers.update(_HEADERS)
+        return response
+
+    return dispatch

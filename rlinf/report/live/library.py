@@ -1,0 +1,179 @@
+"""What lies in a folder of runs: which runs and sweeps there are, in what state, and what their pages show."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlinf.report.payload import headlines, runs_payload
+from rlinf.report.runs import ReportError, RunRecord, is_run, read_run
+from rlinf.report.sweep_page import sweep_payload
+from rlinf.train.run_lock import NAME as LOCK
+from rlinf.train.run_lock import SILENCE_S, Holder
+
+_DEPTH = 4
+"""Folders below the root that are looked into."""
+_LINE_POINTS = 60
+_WATCHED = ("metrics.jsonl", "summary.json", "config.yaml", "samples", "episodes", "evaluations", "videos")
+
+
+class UnknownRun(ReportError):
+    """The name is none of a run or sweep in the library."""
+
+
+class Library:
+    """Runs and sweeps under one folder, by their paths below it (`.` for the folder itself)."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self._made: dict[tuple[str, str], tuple[str, Any]] = {}
+        """(what, name) -> (state of the files it was made from, what was made)."""
+        self._lock = threading.Lock()
+
+    def runs(self) -> dict[str, Path]:
+        """Name -> run directory, sorted by name."""
+        return {self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if is_run(path)}
+
+    def sweeps(self) -> dict[str, Path]:
+        """Name -> sweep directory."""
+        return {
+            self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if (path / "sweep.json").exists()
+        }
+
+    def index(self) -> dict[str, Any]:
+        """``kind: index``: a row for each run, the one that changed last first, and one for each sweep."""
+        rows = [
+            {**self._cached("row", name, path, functools.partial(_row, path)), "id": name, "state": state_of(path)}
+            for name, path in self.runs().items()
+        ]
+        return {
+            "kind": "index",
+            "root": str(self.root),
+            "runs": sorted(rows, key=lambda row: row["changed"], reverse=True),
+            "sweeps": [{"id": name, "name": path.name} for name, path in self.sweeps().items()],
+        }
+
+    def run_page(self, names: Sequence[str]) -> dict[str, Any]:
+        """The page about one run, or about several that are compared. Raises :class:`ReportError`."""
+        known = self.runs()
+        paths = [_found(known, name) for name in names]
+        records = [
+            self._cached("record", name, path, functools.partial(read_run, path))
+            for name, path in zip(names, paths, strict=True)
+        ]
+        payload = self._cached("page", "\0".join(names), None, lambda: runs_payload(records), self.stamp(names))
+        for shown, path in zip(payload["runs"], paths, strict=True):
+            shown["status"] = state_of(path)
+        return dict(payload)
+
+    def sweep_page(self, name: str) -> dict[str, Any]:
+        """The page about a sweep. Raises :class:`ReportError`."""
+        path = _found(self.sweeps(), name)
+        return dict(self._cached("sweep", name, None, lambda: sweep_payload(path), self.sweep_stamp(name)))
+
+    def stamp(self, names: Sequence[str]) -> str:
+        """Changes whenever the page about these runs would."""
+        known = self.runs()
+        return "|".join(f"{_stamp(_found(known, name))}{state_of(known[name])}" for name in names)
+
+    def sweep_stamp(self, name: str) -> str:
+        """Changes whenever a trial of the sweep logs."""
+        path = _found(self.sweeps(), name)
+        return "|".join(_stamp(one) for one in [path, *self._walk(path, 2)])
+
+    def _cached(
+        self, what: str, name: str, path: Path | None, make: Callable[[], Any], stamp: str | None = None
+    ) -> Any:
+        """What ``make`` gives, made again only when the files have changed."""
+        now = _stamp(path) if stamp is None and path is not None else str(stamp)
+        with self._lock:
+            known = self._made.get((what, name))
+            if known is None or known[0] != now:
+                self._made[what, name] = known = (now, make())
+            return known[1]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def _walk(self, folder: Path, depth: int) -> Iterator[Path]:
+        yield folder
+        if depth == 0 or (is_run(folder) and folder != self.root):
+            return
+        try:
+            inner = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return
+        for path in inner:
+            if not path.name.startswith(".") and path.name not in ("checkpoints", "policy", "tokenizer", "publish"):
+                yield from self._walk(path, depth - 1)
+
+
+def state_of(run: Path) -> str:
+    """`running`, `finished` or `stopped`: by its summary, and by whether somebody holds its lock."""
+    lock = run / LOCK
+    try:
+        held = Holder.read(lock) is not None and time.time() - lock.stat().st_mtime < SILENCE_S
+    except OSError:
+        held = False
+    if held:
+        return "running"
+    return "finished" if (run / "summary.json").exists() else "stopped"
+
+
+def _found(known: dict[str, Path], name: str) -> Path:
+    if name not in known:
+        raise UnknownRun(f"there is no {name} here")
+    return known[name]
+
+
+def _stamp(run: Path) -> str:
+    found = []
+    for name in _WATCHED:
+        try:
+            stat = (run / name).stat()
+        except OSError:
+            continue
+        found.append(f"{name}{stat.st_mtime_ns}{stat.st_size}")
+    return ",".join(found)
+
+
+def _row(path: Path) -> dict[str, Any]:
+    """What the list shows of a run."""
+    changed = max((path / name).stat().st_mtime for name in _WATCHED if (path / name).exists())
+    empty = {
+        "name": path.name,
+        "step": None,
+        "metric": None,
+        "value": None,
+        "line": [],
+        "health": [],
+        "changed": changed,
+    }
+    try:
+        run = read_run(path)
+    except ReportError as error:
+        return {**empty, "note": str(error)}
+    metric = next(iter(headlines(run)), None)
+    values = run.values(metric) if metric else []
+    return {
+        **empty,
+        "name": run.name,
+        "step": max(run.steps, default=None),
+        "of": run.setting("run.max_steps"),
+        "metric": metric,
+        "value": values[-1] if values else None,
+        "line": values[:: max(1, len(values) // _LINE_POINTS)],
+        "health": _concerns(run),
+        "note": "",
+    }
+
+
+def _concerns(run: RunRecord) -> list[str]:
+    from rlinf.report.health import examine
+
+    return [finding.title for finding in examine(run) if finding.level == "bad"]

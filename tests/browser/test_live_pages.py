@@ -1,0 +1,67 @@
+"""`rlinf ui` in a real browser: the list, a run that goes on meanwhile, and two runs beside each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import LivePage
+from report_runs import healthy, write_run
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """(folder of runs, address with the token) of a server in a process of its own."""
+    write_run(tmp_path / "first", [healthy(step) for step in range(1, 11)])
+    write_run(tmp_path / "second", [healthy(step) for step in range(1, 6)])
+    command = [sys.executable, "-m", "rlinf.cli", "ui", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address is not None
+        yield tmp_path, address[0]
+        process.terminate()
+
+
+def test_the_list_a_run_that_goes_on_and_a_comparison(browser: Any, served: tuple[Path, str]) -> None:
+    folder, address = served
+    page = LivePage(browser, address)
+    assert page.tabs == ["Runs"]
+    assert len(page.find("tbody tr")) == 2
+    assert len(page.find(".spark polyline")) == 2
+    page.find("a")[0].click()
+    page.settle()
+    page.open("Overview")
+    for step in range(11, 31):
+        with (folder / "first" / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(healthy(step)) + "\n")
+        with (folder / "second" / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(healthy(step)) + "\n")
+    page.wait(lambda: "30" in [card.text.split("\n")[0] for card in page.find(".facts .card")])
+    page.open("Curves")
+    with (folder / "first" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(healthy(31)) + "\n")
+    with (folder / "second" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(healthy(31)) + "\n")
+    page.wait(lambda: browser.find_element("id", "live").text == "new data: show")
+    browser.find_element("id", "live").click()
+    page.wait(lambda: browser.find_element("id", "live").text == "live")
+    page.wait(lambda: page.all_drawn)
+    browser.find_element("id", "home").click()
+    page.settle()
+    for box in page.find("tbody input"):
+        box.click()
+    next(button for button in page.find("button") if button.text == "compare").click()
+    page.settle()
+    page.open("Curves")
+    assert page.plots >= 4
+    page.quiet()

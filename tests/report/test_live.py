@@ -1,0 +1,101 @@
+"""The live view over HTTP: who is let in, what is listed, and that a page changes with its run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_runs import healthy, write_run
+
+pytest.importorskip("httpx", reason="needs httpx (extra dev)")
+from starlette.testclient import TestClient
+
+from rlinf.report.live.app import make_app
+from rlinf.report.live.library import Library
+from rlinf.train.run_lock import RunLock
+
+TOKEN = "the-token"
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    write_run(tmp_path / "first", [healthy(step) for step in range(1, 11)])
+    write_run(tmp_path / "group" / "second", [healthy(step) for step in range(1, 5)])
+    return tmp_path
+
+
+@pytest.fixture
+def client(runs: Path) -> TestClient:
+    client = TestClient(make_app(Library(runs), TOKEN), base_url="http://127.0.0.1")
+    client.get(f"/?token={TOKEN}")
+    return client
+
+
+def data(page: str) -> dict[str, Any]:
+    """What is embedded in a page."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    read: dict[str, Any] = json.loads(found[1])
+    return read
+
+
+def test_only_the_token_opens_it_and_only_under_this_machines_name(runs: Path) -> None:
+    app = make_app(Library(runs), TOKEN)
+    stranger = TestClient(app, base_url="http://127.0.0.1")
+    assert stranger.get("/").status_code == 403
+    assert stranger.get("/api/index").status_code == 403
+    assert stranger.get("/?token=wrong").status_code == 403
+    assert TestClient(app, base_url="http://evil.example").get(f"/?token={TOKEN}").status_code == 403
+    entered = stranger.get(f"/?token={TOKEN}")
+    assert entered.status_code == 200
+    assert str(entered.url) == "http://127.0.0.1/"  # the token does not stay in the address
+    assert "connect-src 'self'" in entered.headers["content-security-policy"]
+    assert "httponly" in stranger.get(f"/?token={TOKEN}", follow_redirects=False).headers["set-cookie"].lower()
+
+
+def test_the_list_names_runs_their_states_and_what_they_came_to(client: TestClient, runs: Path) -> None:
+    (runs / "second_starting").mkdir()
+    (runs / "second_starting" / "config.yaml").write_text("run: {name: starting}\n")
+    rows = {row["id"]: row for row in client.get("/api/index").json()["runs"]}
+    assert set(rows) == {"first", "group/second", "second_starting"}
+    assert rows["first"]["step"] == 10
+    assert rows["first"]["metric"] == "reward/mean"
+    assert len(rows["first"]["line"]) > 2
+    assert "has not finished its first step" in rows["second_starting"]["note"]
+    lock = RunLock.take(runs / "first")
+    assert {row["id"]: row["state"] for row in client.get("/api/index").json()["runs"]}["first"] == "running"
+    lock.release()
+    assert data(client.get("/").text)["kind"] == "index"
+
+
+def test_a_page_asks_for_news_and_gets_them_once(client: TestClient, runs: Path) -> None:
+    page = data(client.get("/run?id=first").text)
+    assert page["runs"][0]["series"]["step"][-1] == 10
+    address, stamp = page["live"]["url"], page["live"]["stamp"]
+    assert client.get(address, params={"id": "first", "stamp": stamp}).status_code == 204
+    with (runs / "first" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 11, "reward/mean": 0.875}) + "\n")
+    news = client.get(address, params={"id": "first", "stamp": stamp})
+    assert news.status_code == 200
+    assert news.json()["runs"][0]["series"]["reward/mean"][-1] == 0.875
+    assert client.get(address, params={"id": "first", "stamp": news.json()["stamp"]}).status_code == 204
+
+
+def test_runs_are_compared_and_others_are_not_there(client: TestClient, tmp_path: Path) -> None:
+    page = data(client.get("/run?id=first&id=group/second").text)
+    assert [run["path"].rpartition("/")[2] for run in page["runs"]] == ["first", "second"]
+    for name in ("../etc", "/etc", "third", ""):
+        assert client.get("/run", params={"id": name}).status_code == 404
+    assert client.get("/sweep", params={"id": "first"}).status_code == 404
+
+
+def test_a_lock_that_nobody_touches_is_no_running_run(client: TestClient, runs: Path) -> None:
+    lock = runs / "first" / ".lock"
+    lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "now"}))
+    os.utime(lock, (time.time() - 3600,) * 2)
+    assert {row["id"]: row["state"] for row in client.get("/api/index").json()["runs"]}["first"] != "running"

@@ -1,0 +1,54 @@
+"""Callbacks run in the driver, between the iterations of workers elsewhere: the numbers are those of one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import simulator_runs
+
+import rlinf
+from rlinf.config import load
+from rlinf.train.run import RunResult
+
+NUMBERS = ("train/loss", "train/lr", "own/double_loss", "eval/return")
+
+
+class Meddle(rlinf.Callback):
+    """Logs, halves the learning rate after the first step, and stops after the second."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def on_start(self, start: rlinf.RunStart) -> None:
+        self.calls.append(f"start after {len(start.history)}")
+
+    def on_step(self, step: rlinf.Step) -> None:
+        self.calls.append(f"step {step.number}")
+        step.log("own/double_loss", 2 * step.metrics["train/loss"])
+        if step.number == 1:
+            step.set_lr(step.config.learner.optimizer.lr / 2)
+        else:
+            step.stop("enough")
+
+    def on_end(self, metrics: dict[str, float]) -> None:
+        self.calls.append("end")
+
+
+def trained(folder: Path, backend: str) -> tuple[RunResult, list[str]]:
+    meddle = Meddle()
+    overrides = [*simulator_runs.overrides(folder, 3), f"cluster.backend={backend}"]
+    result = rlinf.train(load(simulator_runs.recipe(folder, "ppo"), overrides), callbacks=[meddle])
+    return result, meddle.calls
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+def test_callbacks_do_the_same_on_ray(tmp_path: Path) -> None:
+    on_ray, calls = trained(tmp_path / "ray", "ray")
+    here, _ = trained(tmp_path / "here", "local")
+    assert calls == ["start after 0", "step 1", "step 2", "end"]
+    assert on_ray.stopped == here.stopped == "enough"
+    assert [line["step"] for line in on_ray.history] == [0, 1, 2]
+    for left, right in zip(on_ray.history, here.history, strict=True):
+        assert {name: left.get(name) for name in NUMBERS} == {name: right.get(name) for name in NUMBERS}

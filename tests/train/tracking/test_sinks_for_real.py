@@ -1,0 +1,74 @@
+"""Weights & Biases, MLflow and Trackio as they are, without a network: numbers arrive, and a resumed run goes on there.
+
+Each test needs its package, which the extras `wandb`, `mlflow` and `trackio` bring (`make test-sinks`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_runs import config
+
+from rlinf.train.tracking.metric_log import MetricLog
+from rlinf.train.tracking.sinks import kept
+
+
+def two_sessions(folder: Path, **logging: Any) -> None:
+    """A run that ends after step 2 and is resumed from the checkpoint of step 1."""
+    wanted = config(folder, logging=logging)
+    said: list[str] = []
+    with MetricLog(folder, wanted, from_step=-4, say=said.append) as log:
+        log.write(-1, {"sft/loss": 2.0})
+        log.write(0, {"eval/pass@2": 0.25})
+        log.write(1, {"train/loss": 1.0})
+        log.write(2, {"train/loss": 9.0})
+    with MetricLog(folder, wanted, from_step=1, say=said.append) as log:
+        log.write(2, {"train/loss": 0.5})
+        log.write(3, {"train/loss": 0.25})
+    assert said == []
+
+
+def test_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    two_sessions(tmp_path, mlflow_experiment="arithmetic")
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name("arithmetic")
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.info.run_id == kept(tmp_path)["mlflow"]
+    assert run.info.status == "FINISHED"
+    assert run.data.params["run.name"] == "tiny"
+    history = client.get_metric_history(run.info.run_id, "train/loss")
+    assert {one.step: one.value for one in history} == {1: 1.0, 2: 0.5, 3: 0.25}
+    assert run.data.metrics["eval/pass_at_2"] == 0.25
+
+
+def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    two_sessions(tmp_path, wandb_project="arithmetic")
+    name = kept(tmp_path)["wandb"]
+    written = sorted((tmp_path / "wandb").glob("offline-run-*"))
+    assert [path.name.rpartition("-")[2] for path in written] == [name, name]
+    assert all(list(path.glob("*.wandb")) for path in written)
+
+
+def test_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pytest.importorskip("trackio")
+    two_sessions(tmp_path, trackio_project="arithmetic")
+    from trackio.sqlite_storage import SQLiteStorage
+
+    (name,) = SQLiteStorage.get_runs("arithmetic")
+    assert name == kept(tmp_path)["trackio"]
+    logs = SQLiteStorage.get_logs("arithmetic", name)
+    found = {one["step"]: one["train/loss"] for one in logs if "train/loss" in one}
+    assert (found[1], found[3]) == (1.0, 0.25)
+    assert json.dumps(os.listdir(tmp_path / "trackio"))
