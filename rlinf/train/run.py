@@ -122,7 +122,8 @@ def _run(
     show(display.console, columns, trainer.evaluation.samples)
     display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
     if report:
-        write_page(folder, display)
+        with _complete(folder):
+            write_page(folder, display)
     for callback in callbacks:
         callback.on_end(state.evaluation)
     return RunResult(state.evaluation, folder.path, trainer.stopped)
@@ -140,6 +141,17 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
     except ClusterError as error:
         if not is_user_error(error):
             error.add_note(f"Checkpoints are kept: {_outlook(folder)}.")
+        raise
+
+
+@contextmanager
+def _complete(folder: RunDirectory) -> Iterator[None]:
+    """Stop signals end what is in here at once, and say that no training is lost."""
+    try:
+        with stop_signals():
+            yield
+    except Stopped as stop:
+        stop.outlook = f"the run is complete, and `rlinf report {folder.path}` writes its page"
         raise
 
 

@@ -63,6 +63,9 @@ def test_a_disturbed_run_ends_well_and_goes_on(
     if victim == "driver" and name in POLITE and moment != "report":
         assert code == POLITE[name], disturbed.output
         assert "the same command" in disturbed.lines[-1], disturbed.output
+    elif name in POLITE and moment == "report" and code != 0:
+        assert code == POLITE[name], disturbed.output
+        assert "the run is complete" in disturbed.lines[-1], disturbed.output
     elif victim == "raylet" and code != 0:
         assert code == 1, disturbed.output
         assert "raylet" in "\n".join(disturbed.lines[-2:]), disturbed.output
