@@ -226,6 +226,7 @@ def run_kind(config: Config) -> RunKind:
 class Facts:
     """The facts of a run; the functions of the same names say what each one means."""
 
+    vla: bool
     off_policy: bool
     collects_episodes: bool
     holds_fragments: bool
@@ -236,11 +237,13 @@ class Facts:
     training_env: EnvConfig
     evaluation_env: EnvConfig
     acts_in: Literal["worker", "sampler"]
+    overlaps: bool
 
     @classmethod
     def of(cls, config: Config) -> Facts:
         """Those of a configuration that passed its checks."""
         return cls(
+            vla=is_vla(config),
             off_policy=is_off_policy(config),
             collects_episodes=collects_episodes(config),
             holds_fragments=holds_fragments(config),
@@ -251,6 +254,7 @@ class Facts:
             training_env=training_env(config),
             evaluation_env=evaluation_env(config),
             acts_in=acts_in(config),
+            overlaps=overlaps(config),
         )
 
 
