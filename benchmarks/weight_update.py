@@ -83,6 +83,7 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
     from rlinf.cluster import connect
     from rlinf.cluster.weights.transport import choose
     from rlinf.config import Config
+    from rlinf.config.facts import settled
     from rlinf.config.schema.cluster import ClusterConfig
     from rlinf.samplers import environment
     from rlinf.train.workers.sampler_pool import SamplerPool
@@ -96,7 +97,7 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
             config = Config()
             config = replace(config, rollout=replace(config.rollout, weight_transport=way))
             pool = SamplerPool(group, cluster)
-            pool.connect(choose(config, learner, group, cuda=False))
+            pool.connect(choose(settled(config), learner, group, cuda=False))
             whole, inside = [], []
             for _ in range(UNCOUNTED + repeats):
                 version += 1

@@ -20,10 +20,10 @@ from rlinf.algorithms.entries import Entry, Estimator, Loss, OffPolicy, OptionGr
 
 _GROUP = ("std_ddof", "singleton_group")
 _GRPO = ("std_ddof", "normalize_by_std", "singleton_group")
-_CLIP = OptionGroup(
-    "clip", "rlinf.algorithms.losses.clip:Clip.of", ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high")
+CLIP = OptionGroup(
+    "clip", "rlinf.algorithms.clip_range:Clip.of", ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high")
 )
-_DUAL_CLIP = OptionGroup(_CLIP.argument, _CLIP.make, (*_CLIP.options, "clip_ratio_c"))
+_DUAL_CLIP = OptionGroup(CLIP.argument, CLIP.make, (*CLIP.options, "clip_ratio_c"))
 _VALUE = ("value_coef", "value_clip", "huber_delta")
 
 ADVANTAGE_OPTIONS = (
@@ -220,7 +220,7 @@ LOSSES: dict[str, Loss] = {
         "one ratio for the whole sequence, clipped as in PPO",
         "s = exp(mean_t (logp - old)), gradient through each position; max(-A s, -A clip(s, 1-lo, 1+hi))",
         "GSPO, arXiv:2507.18071",
-        (_CLIP,),
+        (CLIP,),
         sequence_level=True,
     ),
     "cispo": Loss(
@@ -228,7 +228,7 @@ LOSSES: dict[str, Loss] = {
         "policy gradient weighted by the clipped ratio, which no position's gradient is lost to",
         "-sg(clip(rho, 1-lo, 1+hi)) A logp",
         "MiniMax-M1, arXiv:2506.13585",
-        (_CLIP,),
+        (CLIP,),
     ),
     "topr": Loss(
         "rlinf.algorithms.losses.topr:topr",
@@ -248,7 +248,7 @@ LOSSES: dict[str, Loss] = {
         "geometric mean over the row of the ratios, clipped in log space on the side of A",
         "-A exp(mean_t clip_A(logp - old, -lo, hi))",
         "GMPO, arXiv:2507.20673",
-        (_CLIP,),
+        (CLIP,),
         sequence_level=True,
     ),
     "sapo": Loss(
@@ -263,7 +263,7 @@ LOSSES: dict[str, Loss] = {
         "actor without the gradient of a few positions whose covariance of logp and A lies in a band",
         "actor, 0 on cov_ratio of all positions among those with cov_lower_bound < cov < cov_upper_bound",
         "Cui et al., arXiv:2505.22617",
-        (_CLIP,),
+        (CLIP,),
         selector="rlinf.algorithms.losses.covariance:in_band",
         selector_options=("cov_ratio", "cov_lower_bound", "cov_upper_bound"),
     ),

@@ -213,12 +213,20 @@ def has_files_alone(config: Config) -> bool:
     return is_text(config) and not config.env.id and config.sft.data is not None
 
 
+RunKind = Literal["supervised", "text", "simulator"]
+"""Training on files alone, a language model on tasks, or a policy in a simulator."""
+
+
+def run_kind(config: Config) -> RunKind:
+    """Which builder makes the run."""
+    return "supervised" if trains_on_files_alone(config) else "text" if is_text(config) else "simulator"
+
+
 @dataclass(frozen=True)
 class Facts:
     """The facts of a run; the functions of the same names say what each one means."""
 
-    kind: Literal["supervised", "text", "simulator"]
-    """Training on files alone, a language model on tasks, or a policy in a simulator."""
+    vla: bool
     off_policy: bool
     collects_episodes: bool
     holds_fragments: bool
@@ -229,12 +237,13 @@ class Facts:
     training_env: EnvConfig
     evaluation_env: EnvConfig
     acts_in: Literal["worker", "sampler"]
+    overlaps: bool
 
     @classmethod
     def of(cls, config: Config) -> Facts:
         """Those of a configuration that passed its checks."""
         return cls(
-            kind="supervised" if trains_on_files_alone(config) else "text" if is_text(config) else "simulator",
+            vla=is_vla(config),
             off_policy=is_off_policy(config),
             collects_episodes=collects_episodes(config),
             holds_fragments=holds_fragments(config),
@@ -245,6 +254,7 @@ class Facts:
             training_env=training_env(config),
             evaluation_env=evaluation_env(config),
             acts_in=acts_in(config),
+            overlaps=overlaps(config),
         )
 
 

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rlinf.algorithms.catalog import CLIP
+from rlinf.algorithms.clip_range import Clip
 from rlinf.report.axes import axes
 from rlinf.report.configuration import config_rows
 from rlinf.report.evaluations import comparisons, evaluation_rows
@@ -121,9 +123,9 @@ def _sample(row: dict[str, Any], decode: Decoder | None) -> dict[str, Any]:
 
 def _clip_range(run: RunRecord) -> list[float]:
     """(low, high) of the ratio's clip range."""
-    eps = run.setting("algorithm.ratio_clip_eps") or 0.2
-    low, high = run.setting("algorithm.clip_ratio_low"), run.setting("algorithm.clip_ratio_high")
-    return [1 - (eps if low is None else low), 1 + (eps if high is None else high)]
+    given = {name: run.setting(f"algorithm.{name}") for name in CLIP.options}
+    clip = Clip.of(**{name: value for name, value in given.items() if value is not None})
+    return [1 - clip.low, 1 + clip.high]
 
 
 def _videos(folder: Path) -> list[dict[str, Any]]:

@@ -206,7 +206,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 
 def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of run."""
-    match setup.config.facts.kind:
+    match setup.kind:
         case "supervised":
             from rlinf.train.build.supervised import build_supervised_graph as build
         case "text":

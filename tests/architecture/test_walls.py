@@ -6,9 +6,12 @@ import ast
 import functools
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from rlinf.config.facts import Facts
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
@@ -118,18 +121,14 @@ def test_imports_go_downwards() -> None:
 
 
 def test_a_run_derives_its_facts_once() -> None:
-    """What builds a run, and what it is built of, is handed facts with the configuration; only set-up derives them."""
-    handed = {"SettledConfig", "Precision", "activation_dtype"}
-    deriving = {"rlinf/train/build/setup.py", "rlinf/train/build/devices.py"}
-    # The policy is also made without a run: to watch one, to export one, to check one.
-    deriving |= {"rlinf/train/build/simulator_policy.py"}
+    """What builds a run, and what it is built of, is handed :class:`Facts` with the configuration."""
+    names = {field.name for field in fields(Facts)} - {"evaluation_env"}  # which may be asked for other words, too
+    derived = {f"rlinf.config.facts.{prefix}{name}" for name in names for prefix in ("", "is_")}
     parts = ("rlinf/rollouts/", "rlinf/samplers/", "rlinf/learners/", "rlinf/cluster/", "rlinf/train/build/")
-    offenders = []
-    for path in FILES:
-        if _relative(path).startswith(parts) and _relative(path) not in deriving:
-            asked = [name for name in _imports(path) if name.startswith("rlinf.config.facts.")]
-            offenders += [f"{_relative(path)}: {name}" for name in asked if name.rpartition(".")[2] not in handed]
-    assert offenders == []
+    # A simulator's policy is also made without a run: to watch one, to export one, to check one.
+    alone = "rlinf/train/build/simulator_policy.py"
+    built = [path for path in FILES if _relative(path).startswith(parts) and _relative(path) != alone]
+    assert [f"{_relative(path)}: {name}" for path in built for name in _imports(path) if name in derived] == []
 
 
 def test_every_package_has_a_layer() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
+from rlinf.algorithms.clip_range import PPO_CLIP, Clip
 from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 

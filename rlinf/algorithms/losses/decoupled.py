@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlinf.algorithms.clip_range import PPO_CLIP, Clip
 from rlinf.algorithms.losses.actor import actor
-from rlinf.algorithms.losses.clip import PPO_CLIP, Clip
 from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped
 
 

@@ -14,8 +14,7 @@ from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, ClusterError
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.config.facts import overlaps
-from rlinf.config.schema import Config
+from rlinf.config.facts import SettledConfig
 from rlinf.errors import UserError
 from rlinf.types import Metrics
 
@@ -167,12 +166,12 @@ class Collective:
         return "\n".join(problems) or None
 
 
-def choose(config: Config, learner: WorkerGroup, receivers: WorkerGroup, *, cuda: bool) -> WeightTransport:
+def choose(config: SettledConfig, learner: WorkerGroup, receivers: WorkerGroup, *, cuda: bool) -> WeightTransport:
     """The transport that ``rollout.weight_transport`` names; ``auto``: shared memory on one node, else a broadcast.
 
     :raises UserError: shared memory is asked for, and the workers are on several nodes or the system has none.
     """
-    wanted, keep = config.rollout.weight_transport, overlaps(config)
+    wanted, keep = config.rollout.weight_transport, config.facts.overlaps
     if config.cluster.backend == "local" or wanted == "object_store":
         return ObjectStore(learner, receivers)
     nodes = {learner.nodes()[0], *receivers.nodes()}

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from rlinf.cluster import Resources
-from rlinf.config.facts import SettledConfig, gpus_per_learner, shares_gpus
-from rlinf.config.schema import RolloutConfig
+from rlinf.config.facts import RunKind, gpus_per_learner, shares_gpus
+from rlinf.config.schema import Config, RolloutConfig
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Devices:
     """CPUs of any worker."""
 
     @classmethod
-    def of(cls, config: SettledConfig) -> Devices:
+    def of(cls, config: Config, kind: RunKind) -> Devices:
         """Those that the configuration asks for, or that come of what this process sees."""
         import torch
 
@@ -31,7 +31,7 @@ class Devices:
         if config.rollout.sampler == "server":
             sampler = 0.0
         elif sampler is None:
-            wide = _engine_gpus(config, "cuda" if available else "cpu")
+            wide = _engine_gpus(config, "cuda" if available else "cpu") if kind == "text" else 1
             if shared and learner:
                 learner, sampler = learner / 2, learner / 2 if wide == 1 else float(wide)
             else:
@@ -65,9 +65,9 @@ class Devices:
         return rollout.sleep == "always" or (rollout.sleep == "auto" and in_turns)
 
 
-def _engine_gpus(config: SettledConfig, device: str) -> int:
+def _engine_gpus(config: Config, device: str) -> int:
     """GPUs that one sampler computes on together: those of a tensor-parallel engine."""
     from rlinf.samplers.build import resolve_name
 
-    vllm = config.facts.kind == "text" and resolve_name(config.rollout.sampler, device=device) == "vllm"
+    vllm = resolve_name(config.rollout.sampler, device=device) == "vllm"
     return config.rollout.vllm.tensor_parallel_size if vllm else 1

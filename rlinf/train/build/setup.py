@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig, settled
+from rlinf.config.facts import RunKind, SettledConfig, run_kind, settled
 from rlinf.config.machine import memory_bytes
 from rlinf.config.plan.micro_batch import fitting_micro_batch
 from rlinf.config.plan.precision import policy_dtype
@@ -19,6 +19,7 @@ from rlinf.train.build.devices import Devices
 class Setup:
     """Made once, before anything is started."""
 
+    kind: RunKind
     config: SettledConfig
     devices: Devices
     notes: Mapping[str, str]
@@ -27,10 +28,10 @@ class Setup:
     @classmethod
     def of(cls, config: Config) -> Setup:
         """``config`` with what this machine decides, the same for all workers."""
-        config = settled(config)
-        devices = Devices.of(config)
-        if config.facts.kind == "simulator":
-            return cls(config, devices, {})
+        kind = run_kind(config)
+        devices = Devices.of(config, kind)
+        if kind == "simulator":
+            return cls(kind, settled(config), devices, {})
         dtype = policy_dtype(config, on_gpu=devices.learner > 0 or devices.sampler > 0)
         chosen = config.policy.dtype == "auto" and dtype == "bfloat16" and devices.learner == 0
         notes = {"policy.dtype auto": "bfloat16: a large model, and this CPU has instructions for it"} if chosen else {}
@@ -40,13 +41,13 @@ class Setup:
             if fits < asked:
                 notes["learner.micro_batch_tokens"] = f"{fits}: {asked} do not fit into half of this machine's memory"
                 config = replace(config, learner=replace(config.learner, micro_batch_tokens=fits))
-        return cls(config, devices, notes)
+        return cls(kind, settled(config), devices, notes)
 
     @property
     def cluster(self) -> ClusterConfig:
         """The cluster section, with the environment variables that the sampler's engine needs before its import."""
         cluster = self.config.cluster
-        if self.config.facts.kind == "simulator":
+        if self.kind == "simulator":
             return cluster
         needed = environment(self.config.rollout.sampler, device=self.devices.sampler_device)
         return replace(cluster, env={**needed, **cluster.env})

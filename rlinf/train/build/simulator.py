@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
-from rlinf.config.facts import SettledConfig, is_vla, overlaps
+from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import Learner
 from rlinf.rollouts.robot_data.dataset import dataset_instructions, dataset_statistics
 from rlinf.rollouts.robot_data.statistics import write_statistics
@@ -49,7 +49,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     )
     if config.evaluation.video_every:
         envs.require_filming()
-    if is_vla(config) and config.policy.path is None:
+    if facts.vla and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
     if facts.acts_in == "sampler":
         envs = _with_samplers(setup, envs, cluster, folder)
@@ -76,7 +76,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
-        overlaps=overlaps(config),
+        overlaps=facts.overlaps,
         warm_start_batch=None if facts.off_policy else warm_start.batch,
         restarts=envs.numbers,
         notes={"env.vectorization": envs.vectorization()},

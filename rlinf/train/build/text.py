@@ -10,7 +10,7 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig, overlaps
+from rlinf.config.facts import SettledConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -75,7 +75,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         warm_start_batch=make_batch,
         reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
-        overlaps=overlaps(config),
+        overlaps=config.facts.overlaps,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
