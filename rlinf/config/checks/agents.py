@@ -23,9 +23,10 @@ def check_agents(context: Context) -> None:
     if "tasks" not in config.env.kwargs:
         message = "env.kwargs.tasks is missing: an agent is given one task in each episode."
         context.error("env.kwargs", message, "Name a JSONL file, or module:function that returns a list.", reads=reads)
-    if config.rollout.over_sampling:
-        message = "rollout.over_sampling: agents' episodes can't be continued under other weights."
-        context.error("rollout.over_sampling", message, "Set it to 0.", reads=reads)
+    for name, value in (("over_sampling", config.rollout.over_sampling), ("staleness", config.rollout.staleness)):
+        if value:
+            message = f"rollout.{name}: agents' episodes can't be continued under other weights."
+            context.error(f"rollout.{name}", message, "Set it to 0.", reads=reads)
     if context.is_broken("algorithm.adv_type"):
         return
     entry = catalog.estimator(config.algorithm.adv_type)
