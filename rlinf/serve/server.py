@@ -112,7 +112,7 @@ def percentiles(latencies_ms: list[float]) -> str:
 
 
 def measure(url: str, observation: dict[str, Any], requests: int, *, token: str | None = None) -> list[float]:
-    """Milliseconds that each of so many requests took, as a client sees it."""
+    """Milliseconds that each of the ``requests`` took, as a client sees it."""
     from websockets.sync.client import connect
 
     headers = {"Authorization": f"Api-Key {token}"} if token is not None else None

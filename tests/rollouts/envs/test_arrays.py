@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import time
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -18,6 +20,7 @@ from rlinf.models.policy_requests import PolicyFacts, drive
 from rlinf.rollouts.envs.arrays import host_array, host_leaves, like_observations
 from rlinf.rollouts.envs.make_env import make_env, native_entry_point
 from rlinf.rollouts.envs.native import NativeVecEnv
+from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.simulator.fragments import FragmentCollector
 from rlinf.rollouts.simulator.records import RolloutPart
@@ -161,9 +164,25 @@ def test_a_batch_function_is_a_single_environment_too() -> None:
     assert ends == [(False, False, False)] * 2 + [(False, True, False)]
 
 
+def cpu_per_step(env: Any, num_envs: int, steps: int) -> float:
+    """CPU-seconds of one step of one sub-environment, resets included."""
+    everyone = list(range(num_envs))
+    env.reset(everyone, everyone)
+    began = time.process_time()
+    for _ in range(steps):
+        result = env.step(everyone, np.zeros((num_envs, 1), np.float32))
+        over = np.nonzero(result.terminated | result.truncated)[0].tolist()
+        env.reset(over, over)
+    return (time.process_time() - began) / steps / num_envs
+
+
 def test_four_thousand_sub_environments_step_together() -> None:
     part = fragment(f"{__name__}:points", num_envs=4096, steps=8)
     batch = batch_of(part)
     assert part.env_steps == int(batch.mask.sum()) == 4096 * 8
     assert batch.truncated is not None
     assert bool((batch.truncated | batch.terminated).any(1).all())
+    options = EnvConfig(f"{__name__}:points", vectorization="native")
+    together = cpu_per_step(NativeVecEnv(options, 4096), 4096, 12)
+    alone = cpu_per_step(SyncVecEnv(replace(options, vectorization="sync"), 16), 16, 12)
+    assert alone > 10 * together
