@@ -107,7 +107,7 @@ class SlotCache(RowCache):
             layer.fill(slots, own)
 
     def make_room(self, slots: int, columns: int, like: Sequence[tuple[Tensor, ...]] | None = None) -> None:
-        """For so many slots and columns; the first time ``like`` gives the shapes of a slot's states."""
+        """For this number of slots and columns; the first time ``like`` gives the shapes of a slot's states."""
         if slots <= self.slots and columns <= self.columns:
             return
         self.slots = max(self.slots, -(-slots // WIDTH) * WIDTH)

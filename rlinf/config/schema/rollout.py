@@ -84,7 +84,7 @@ class RolloutConfig:
 
     Losses then take their ratio against the policy that answered; `loss_type: decoupled` separates the two."""
     staleness: int = 0
-    """Text of one turn: samplers go on while the learner trains, at most so many iterations ahead of it (0 is off).
+    """Text of one turn: samplers go on while the learner trains, at most N iterations ahead of it (0 is off).
 
     A batch may be begun under weights that are this many versions old. Responses that are unfinished when new weights
     come go on under them, and batches are taken in the order in which they were begun."""

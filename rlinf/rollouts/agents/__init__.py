@@ -1,1 +1,1 @@
-"""Programs of other people that call the policy over HTTP, and the tokens of what they asked and were told."""
+"""Programs of other people that call the policy over HTTP, and the tokens of their requests and the answers."""

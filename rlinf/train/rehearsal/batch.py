@@ -11,7 +11,7 @@ from rlinf.types import Batch, TextInputs
 
 
 def largest_batch(config: Config, *, vocabulary: int, shares: int, micro_batches: int) -> Batch:
-    """Rows of full length, real and on the host, that give each of ``shares`` ranks so many full micro-batches.
+    """Full-length rows, real and on the host, that give each of ``shares`` ranks ``micro_batches`` full micro-batches.
 
     Every row has a prompt of its own: rows that share one need less.
     """

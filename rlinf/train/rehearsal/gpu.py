@@ -1,6 +1,6 @@
 """A process that believes it has a GPU: what a learner asks of CUDA is answered, and nothing is computed.
 
-PyTorch without CUDA can't differentiate tensors that its C++ part knows to be on such a device. So C++ is told "meta",
+PyTorch without CUDA can't differentiate tensors that its C++ part knows to be on such a device. So C++ receives "meta",
 as FakeTensorMode does within a kernel; Python code, autocast and the search for device mismatches see ``cuda:0``.
 """
 
