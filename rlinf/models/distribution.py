@@ -13,7 +13,7 @@ from rlinf.types import SamplingParams
 
 _BLOCK = 256
 _HEAD = 1024
-_CACHED = 1 << 19
+ROWS_OF_VOCABULARY = 1 << 19
 """Logits of the rows that a CPU draws for together: their steps stay in its cache. Rows do not depend on others."""
 
 
@@ -62,7 +62,7 @@ def draw(
     The token is where the cumulative distribution crosses the uniform number, so equal logits and equal numbers give
     equal tokens whatever else is in the batch. Sampling and log-probability use one and the same softmax.
     """
-    rows = max(1, _CACHED // logits.shape[-1])
+    rows = max(1, ROWS_OF_VOCABULARY // logits.shape[-1])
     if logits.device.type != "cpu" or logits.shape[0] <= rows:
         return _draw(logits, params, uniforms, seen)
     parts = [
@@ -87,7 +87,7 @@ def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor, seen: Tensor
 
 def invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens int64 [B] where the cumulative distribution of ``logprobs`` [B, V] crosses ``uniforms`` float64 [B]."""
-    rows = max(1, _CACHED // logprobs.shape[-1])
+    rows = max(1, ROWS_OF_VOCABULARY // logprobs.shape[-1])
     parts = zip(logprobs.split(rows), uniforms.split(rows), strict=True)
     return torch.cat([_invert(part, numbers)[0] for part, numbers in parts])
 

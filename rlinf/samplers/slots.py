@@ -1,15 +1,16 @@
-"""Rows of different lengths that are decoded side by side, each in a slot of its own, with results of their own.
+"""Rows of different lengths that are computed side by side, each in a slot of its own, with results of their own.
 
 A response must not depend on who shares its batch, to the last bit: conversations come and go when their environments
-answer, which no seed decides. So a prompt is always prefilled alone, token i of a row is always in column i of its
-slot, and a step is computed for a number of rows that :class:`Shapes` has found to round as every other one does.
+answer, which no seed decides. So every token, of a prompt or a response, is computed alike: as one row of a step, in
+the column of its position, against the keys and values of its own slot. Steps have a number of rows that
+:class:`Shapes` has found to round as every other one does.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +21,22 @@ from rlinf.samplers.kv_cache import RowCache
 
 WIDTH = 16
 """Rows of the narrowest step; the others are multiples."""
-_WIDTHS = (WIDTH, 2 * WIDTH, 4 * WIDTH)
+WIDTHS = (WIDTH, 2 * WIDTH, 4 * WIDTH)
 _COLUMNS = 128
-_PROBE_SEED = 0
+_TRIAL_SEED = 0
+
+States = list[tuple[Tensor, Tensor]]
+"""Keys and values [heads, length, head_dim] of each layer."""
+
+
+class _Window:
+    """What the running step is for."""
+
+    slots: Tensor
+    positions: Tensor
+    columns = 0
+    consecutive: slice | None = None
+    """The slots, where they follow one another."""
 
 
 class _Slots(DynamicLayer):
@@ -32,48 +46,37 @@ class _Slots(DynamicLayer):
         super().__init__()
         self._window = window
         self.is_initialized = True
-        self._states: tuple[Tensor, ...] = ()
+        self.slots = self.columns = 0
+        self.states: tuple[Tensor, ...] = ()
 
-    def fill(self, slots: Sequence[int], prefilled: tuple[Tensor, ...]) -> None:
-        """Writes keys and values [1, heads, length, head_dim] of a prefill into ``slots``, which exist already."""
-        for states, new in zip(self._states, prefilled, strict=True):
-            states[list(slots), :, : new.shape[2]] = new
-
-    def reserve(self, slots: int, columns: int, like: tuple[Tensor, ...] = ()) -> None:
-        """Makes room, first for states of the shapes of ``like``; what is there stays."""
+    def reserve(self, slots: int, columns: int) -> None:
+        """Makes room; what is there stays. The shapes are known from the first step on."""
+        self.slots, self.columns = slots, columns
         grown = []
-        for place, states in enumerate(self._states or like):
-            new = states.new_zeros(slots, states.shape[1], columns, states.shape[3])
-            if self._states:
-                old = self._states[place]
-                new[: old.shape[0], :, : old.shape[2]] = old
+        for old in self.states:
+            new = old.new_zeros(slots, old.shape[1], columns, old.shape[3])
+            new[: old.shape[0], :, : old.shape[2]] = old
             grown.append(new)
-        self._states = tuple(grown)
-
-    def move(self, source: int, target: int) -> None:
-        for states in self._states:
-            states[target] = states[source]
+        self.states = tuple(grown)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Writes one token of each row of the window; returns the window's columns (signature of transformers)."""
-        window = self._window
-        keys, values = self._states
-        keys[window.rows, :, window.positions] = key_states[:, :, 0]
-        values[window.rows, :, window.positions] = value_states[:, :, 0]
-        part = slice(window.first, window.first + len(window.rows))
-        return keys[part, :, : window.columns], values[part, :, : window.columns]
-
-
-class _Window:
-    """The slots that the running step is for."""
-
-    first, columns = 0, 0
-    rows: Tensor
-    positions: Tensor
+        """Writes the tokens of the step, then returns every row's columns (signature of transformers)."""
+        window, given = self._window, (key_states, value_states)
+        if not self.states:
+            self.states = tuple(
+                states.new_zeros(self.slots, states.shape[1], self.columns, states.shape[3]) for states in given
+            )
+        chosen = []
+        for states, new in zip(self.states, given, strict=True):
+            states[window.slots, :, window.positions] = new[:, :, 0]
+            part = states[:, :, : window.columns]
+            rows = part.index_select(0, window.slots) if window.consecutive is None else part[window.consecutive]
+            chosen.append(rows)
+        return chosen[0], chosen[1]
 
 
 class SlotCache(RowCache):
-    """The slots of all layers; empty until the first prefill."""
+    """The slots of all layers."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model.config)
@@ -86,52 +89,54 @@ class SlotCache(RowCache):
         self._takes_positions = "position_ids" in accepted
         self._least = torch.finfo(model.dtype).min
 
-    def prefill(self, context: Sequence[int], slots: Sequence[int]) -> Tensor:
-        """Computes ``context`` alone and puts it into ``slots``; logits [V] of the token after it."""
-        states, logits = self.prefilled(context)
-        self.fill(states, slots)
-        return logits
-
-    def prefilled(self, context: Sequence[int]) -> tuple[list[tuple[Tensor, ...]], Tensor]:
-        """Keys and values [1, heads, length, head_dim] of each layer after ``context``, and logits [V]."""
-        ids = torch.tensor([list(context)], dtype=torch.int64, device=self.model.device)
-        alone = RowCache(self.model.config)
-        output = self.model(input_ids=ids, past_key_values=alone, use_cache=True, **self._extra)
-        states: list[tuple[Tensor, ...]] = [(layer.keys, layer.values) for layer in cast(Any, alone.layers)]
-        return states, output.logits[0, -1]
-
-    def fill(self, states: Sequence[tuple[Tensor, ...]], slots: Sequence[int]) -> None:
-        """Puts what :meth:`prefilled` gave into ``slots``."""
-        self.make_room(max(slots) + 1, states[0][0].shape[2] + 1, states)
-        for layer, own in zip(self._slots, states, strict=True):
-            layer.fill(slots, own)
-
-    def make_room(self, slots: int, columns: int, like: Sequence[tuple[Tensor, ...]] | None = None) -> None:
-        """For this number of slots and columns; the first time ``like`` gives the shapes of a slot's states."""
+    def make_room(self, slots: int, columns: int) -> None:
+        """For this number of slots and columns; what is there stays."""
         if slots <= self.slots and columns <= self.columns:
             return
         self.slots = max(self.slots, -(-slots // WIDTH) * WIDTH)
         if columns > self.columns:
             self.columns = rounded(columns + columns // 4)
-        for layer, states in zip(self._slots, like or [()] * len(self._slots), strict=True):
-            layer.reserve(self.slots, self.columns, states)
+        for layer in self._slots:
+            layer.reserve(self.slots, self.columns)
 
-    def move(self, source: int, target: int) -> None:
+    def copy(self, source: int, target: int) -> None:
         """Slot ``target`` becomes a copy of ``source``."""
         for layer in self._slots:
-            layer.move(source, target)
+            for states in layer.states:
+                states[target] = states[source]
 
-    def step(self, tokens: Tensor, positions: Tensor, *, first: int, columns: int) -> Tensor:
-        """Logits [w, V] after one more token [w] at ``positions`` [w] of the slots from ``first`` on."""
-        window, width = self.window, len(tokens)
-        window.first, window.columns, window.positions = first, columns, positions
-        window.rows = torch.arange(first, first + width, device=tokens.device)
-        beyond = torch.arange(columns, device=tokens.device) > positions[:, None]
-        mask = torch.zeros(width, 1, 1, columns, dtype=self.model.dtype, device=tokens.device)
+    def take(self, slot: int, length: int) -> States:
+        """A copy of the first ``length`` columns of a slot."""
+        taken = []
+        for layer in self._slots:
+            keys, values = (states[slot, :, :length].clone() for states in layer.states)
+            taken.append((keys, values))
+        return taken
+
+    def put(self, slot: int, kept: States) -> None:
+        """What :meth:`take` gave becomes the beginning of a slot."""
+        for layer, given in zip(self._slots, kept, strict=True):
+            for states, new in zip(layer.states, given, strict=True):
+                states[slot, :, : new.shape[1]] = new
+
+    def step(self, tokens: Sequence[int], slots: Sequence[int], positions: Sequence[int], *, columns: int) -> Tensor:
+        """Logits [w, V] after ``tokens`` [w], each at its position of its slot; of a slot in the order of positions."""
+        window, device = self.window, self.model.device
+        window.slots, at = torch.tensor(slots, device=device), torch.tensor(positions, device=device)
+        window.positions, window.columns = at, columns
+        consecutive = slots[-1] - slots[0] == len(slots) - 1 and list(slots) == sorted(set(slots))
+        window.consecutive = slice(slots[0], slots[-1] + 1) if consecutive else None
+        beyond = torch.arange(columns, device=device) > at[:, None]
+        mask = torch.zeros(len(tokens), 1, 1, columns, dtype=self.model.dtype, device=device)
         mask.masked_fill_(beyond[:, None, None, :], self._least)
-        extra = {"position_ids": positions[:, None]} if self._takes_positions else {}
+        extra = {"position_ids": at[:, None]} if self._takes_positions else {}
         output = self.model(
-            input_ids=tokens[:, None], attention_mask=mask, past_key_values=self, use_cache=True, **extra, **self._extra
+            input_ids=torch.tensor(tokens, device=device)[:, None],
+            attention_mask=mask,
+            past_key_values=self,
+            use_cache=True,
+            **extra,
+            **self._extra,
         )
         logits: Tensor = output.logits[:, -1]
         return logits
@@ -157,8 +162,6 @@ class Shapes:
     def __init__(self, model: PreTrainedModel, *, max_model_len: int) -> None:
         self._model, self._most = model, rounded(max_model_len)
         self._agree: dict[tuple[int, int], bool] = {}
-        self._rows: list[tuple[list[tuple[Tensor, ...]], int, int]] = []
-        """Of the trials: prefilled states, their length and the next token."""
         self._reference: Tensor | None = None
         self.invariant = supports_slots(model) and self._try(WIDTH, self._most)
         """Whether rows can share steps at all; otherwise each is decoded alone."""
@@ -170,7 +173,7 @@ class Shapes:
             wide += _COLUMNS
         chosen: list[int] = []
         while rows > 0:
-            usable = [width for width in _WIDTHS if width == WIDTH or self._agrees(width, wide)]
+            usable = [width for width in WIDTHS if width == WIDTH or self._agrees(width, wide)]
             width = next((width for width in usable if width >= rows), usable[-1])
             chosen.append(width)
             rows -= width
@@ -185,20 +188,31 @@ class Shapes:
     @torch.inference_mode()
     def _try(self, width: int, columns: int) -> bool:
         """A step of random rows, each several times and in changing places, against the reference."""
-        device, cache, count = self._model.device, SlotCache(self._model), WIDTH // 2
-        if not self._rows:
-            generator = torch.Generator().manual_seed(_PROBE_SEED)
-            vocabulary = int(self._model.config.get_text_config().vocab_size)
-            for length in torch.randint(1, _COLUMNS // 2, (count,), generator=generator).tolist():
-                *context, last = torch.randint(vocabulary, (length + 1,), generator=generator).tolist()
-                self._rows.append((cache.prefilled(context)[0], length, last))
+        count = WIDTH // 2
+        generator = torch.Generator().manual_seed(_TRIAL_SEED)
+        vocabulary = int(self._model.config.get_text_config().vocab_size)
+        tokens = torch.randint(vocabulary, (count,), generator=generator).tolist()
+        lengths = torch.randint(1, _COLUMNS // 2, (count,), generator=generator).tolist()
         order = [(place * 5 + place // count) % count for place in range(width)]
-        for row, (states, _, _) in enumerate(self._rows):
-            cache.fill(states, [place for place, which in enumerate(order) if which == row])
+        cache = SlotCache(self._model)
         cache.make_room(width, columns)
-        tokens = torch.tensor([self._rows[row][2] for row in order], device=device)
-        positions = torch.tensor([self._rows[row][1] for row in order], device=device)
-        logits = cache.step(tokens, positions, first=0, columns=columns)
+        given, at = [tokens[row] for row in order], [lengths[row] for row in order]
+        cache.step(given, range(width), at, columns=columns)  # makes the buffers
+        like = cache.take(0, _COLUMNS // 2)
+        for row in range(count):
+            random = [
+                (
+                    torch.randn(keys.shape, generator=generator).to(keys),
+                    torch.randn(values.shape, generator=generator).to(values),
+                )
+                for keys, values in like
+            ]
+            for place in (place for place, which in enumerate(order) if which == row):
+                cache.put(place, random)
+        forward = cache.step(given, range(width), at, columns=columns)
+        back = range(width - 1, -1, -1)
+        gathered = cache.step([given[i] for i in back], back, [at[i] for i in back], columns=columns).flip(0)
         if self._reference is None:
-            self._reference = torch.stack([logits[order.index(row)] for row in range(count)])
-        return all(torch.equal(logits[place], self._reference[row]) for place, row in enumerate(order))
+            self._reference = torch.stack([forward[order.index(row)] for row in range(count)])
+        expected = self._reference[order]
+        return torch.equal(forward, expected) and torch.equal(gathered, expected)

@@ -86,7 +86,7 @@ def test_an_agents_episodes_with_their_branches(browser: Any, tmp_path: Path) ->
     page.open("Samples")
     heads = [head.text for head in page.find(".response .head")]
     assert {re.sub(r".*(episode \d) *(branch \d).*", r"\1 \2", head.replace("\n", " ")) for head in heads} == {
-        f"episode {episode} branch {branch}" for episode in (0, 1) for branch in (0, 1, 2)
+        f"episode {episode} branch {branch}" for episode in range(4) for branch in (0, 1, 2)
     }
     page.find("details.context summary")[0].click()
     assert page.find("details.context pre")[0].text

@@ -87,3 +87,28 @@ def test_abort_hands_out_what_there_is(make_sampler: Make) -> None:
     session.close()
     assert session.open == 0
     assert torch.get_num_threads() == 1
+
+
+def test_a_conversations_next_turn_computes_only_what_is_new(make_sampler: Make, model: PreTrainedModel) -> None:
+    first = replace(make_requests(PARAMS, prompts=3, n=1)[2], group=5)
+    sampler = make_sampler()
+    (said,) = answered(sampler, [first])
+    again = replace(first, prompt_ids=(*first.prompt_ids, *said.token_ids, 7, 9), key=(11, 99))
+    (alone,) = answered(sampler, [again])
+    session = sampler.session()
+    session.submit([first])
+    while session.open:
+        session.poll(1.0)
+    computed: list[int] = []
+    hook = model.register_forward_pre_hook(
+        lambda module, args, given: computed.append(int((given["position_ids"] > 0).sum())), with_kwargs=True
+    )
+    session.submit([again])
+    assert session.poll(0.0) == ([alone] if len(alone.token_ids) == 1 else [])
+    hook.remove()
+    assert computed == [3], "the last token said, and two new ones"
+    done: list[Completion] = []
+    while session.open:
+        done += session.poll(1.0)
+    session.close()
+    assert done in ([alone], [])
