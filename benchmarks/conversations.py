@@ -1,6 +1,6 @@
 """Conversations with slow tools: each going on when its own tool has answered, against all waiting for the slowest.
 
-    python benchmarks/conversations.py [--latency loguniform|uniform] [--out FILE]
+    python benchmarks/conversations.py [--latency rare|loguniform|uniform] [--out FILE]
 
 64 conversations of 8 turns with a tiny random model. A tool takes up to 2 s; both ways answer all that wait at the same
 time, in threads, so the difference is the waiting for others alone. The batches of both ways are compared bit for bit.
@@ -17,12 +17,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.config.facts import SettledConfig
@@ -36,7 +36,8 @@ from rlinf.types import Batch
 
 TURNS, CONVERSATIONS, MOST_S = 8, 64, 2.0
 LATENCIES = {
-    # Most calls are quick and a few are slow, as with searches and programs.
+    # One call in 25 is slow, as with searches and programs that are started.
+    "rare": lambda draw: draw.uniform(1.0, MOST_S) if draw.random() < 0.04 else draw.uniform(0.0, 0.2),
     "loguniform": lambda draw: math.exp(draw.uniform(math.log(1e-3), math.log(MOST_S))),
     "uniform": lambda draw: draw.uniform(0.0, MOST_S),
 }
@@ -45,7 +46,9 @@ LATENCIES = {
 class SlowTool(VectorEnv):
     """Says after a while how long the response was; ends after :data:`TURNS` turns."""
 
-    def __init__(self, num_envs: int = 1, latency: str = "loguniform") -> None:
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.DISABLED}
+
+    def __init__(self, num_envs: int = 1, latency: str = "rare") -> None:
         self.num_tasks, self.max_turns, self.latency = 1000, TURNS, LATENCIES[latency]
         self.spoken: Counter[int] = Counter()
         self.resize(num_envs)
@@ -131,7 +134,7 @@ def measured(worker: type[TextEnvWorker], latency: str) -> tuple[Batch, dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--latency", choices=LATENCIES, default="loguniform")
+    parser.add_argument("--latency", choices=LATENCIES, default="rare")
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
