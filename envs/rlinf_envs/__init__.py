@@ -15,6 +15,7 @@ from gymnasium.envs.registration import register, registry
 _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
     "rlinf/Math-v0": ("rlinf_envs.math.env:MathEnv", {}),
     "rlinf/MathToolLoop-v0": ("rlinf_envs.math.env:MathEnv", {"tool": "calculator", "max_turns": 8}),
+    "rlinf/Prompts-v0": ("rlinf_envs.prompts_env:PromptsEnv", {}),
     "rlinf/ReasoningGym-v0": ("rlinf_envs.reasoning_gym.env:ReasoningGymEnv", {}),
 }
 _SINGLE = {
@@ -26,6 +27,7 @@ _SINGLE = {
     "rlinf/SparseReach-v0": "rlinf_envs.sim.reach:SparseReachEnv",
     "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
     "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
+    "rlinf/PriceList-v0": "rlinf_envs.games.price_list:PriceList",
     "rlinf/TextArena-v0": "rlinf_envs.games.text_arena:TextArenaGame",
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",
 }

@@ -13,12 +13,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import gymnasium
 
 from rlinf_envs.spaces import FreeText
+from rlinf_envs.tools.toolbox import Toolbox, ToolSetting
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,22 @@ class Dialogue(gymnasium.Env[str, str]):
     """Subclasses write :meth:`begin` and :meth:`reply`; ``demonstrate(observation) -> response`` is an expert for a
     warm start, ``max_turns`` (optional) how many responses it may take."""
 
+    tools: Sequence[ToolSetting] = ()
+    """What the policy may call (see :mod:`rlinf_envs.tools.toolbox`), methods of the object included. Tools answer the
+    calls of a response; :meth:`reply` reads responses without calls."""
+
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # gymnasium's, of each instance
     observation_space = FreeText()
     action_space = FreeText()
+
+    @cached_property
+    def _toolbox(self) -> Toolbox | None:
+        return Toolbox(self.tools) if self.tools else None
+
+    @property
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools as a chat template takes them."""
+        return [] if self._toolbox is None else self._toolbox.schemas
 
     def begin(self) -> str:
         """The first prompt; every random draw comes from ``self.np_random``."""
@@ -58,10 +74,15 @@ class Dialogue(gymnasium.Env[str, str]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
+        if self._toolbox is not None:
+            self._toolbox.begin(0)
         return self.begin(), {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Raises TypeError where :meth:`reply` returns something else."""
+        answered = None if self._toolbox is None else self._toolbox.answer(0, action)
+        if answered is not None:
+            return answered, 0.0, False, False, {"role": "tool"}
         said = self.reply(action)
         if isinstance(said, str):
             said = Say(said)

@@ -1,20 +1,24 @@
 """Reward terms, composed by configuration.
 
     reward: {correctness: 1.0, format: 0.1, length: {weight: 0.2, target: 800, slack: 400},
-             language: {weight: 0.1, expected: en}, custom: {"mypackage.rewards:brevity": 0.5}}
+             language: {weight: 0.1, expected: en}, code_tests: 1.0, custom: {"mypackage.rewards:brevity": 0.5},
+             "judge:helpful": {weight: 0.5, base_url: http://localhost:8000/v1, model: m, rubric: "..."}}
 
-Every term gives one number per response; the reward is their weighted sum. A reward that is not finite never leaves
-here: the row gets 0 and is reported as quarantined.
+Every term gives one number per response; the reward is their weighted sum. A word behind a colon tells several terms of
+a kind apart. A reward that is not finite never leaves here: the row gets 0 and is reported as quarantined. A service
+that fails, after as many retries as it has, costs the row alone: it is masked, or gets 0.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
-import re
-import unicodedata
+import threading
+import time
+import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,31 +26,18 @@ from numpy.typing import NDArray
 
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S, CustomReward
 from rlinf_envs.errors import RewardError, SettingError
-from rlinf_envs.reward_formats import format_check
-from rlinf_envs.suggest import reject_unknown, unknown
+from rlinf_envs.reward_terms.failure import TermFailure
+from rlinf_envs.reward_terms.table import BUILDERS, SERVICES, SLOW
+from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Judgement, Task
 
 if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env worker must not pay for importing torch
     from rlinf.interfaces import RewardTerm
 
-TERMS = ("correctness", "format", "length", "language", "custom")
-
-SCRIPTS: dict[str, frozenset[str]] = {
-    "en": frozenset({"LATIN"}),
-    "de": frozenset({"LATIN"}),
-    "fr": frozenset({"LATIN"}),
-    "es": frozenset({"LATIN"}),
-    "ru": frozenset({"CYRILLIC"}),
-    "el": frozenset({"GREEK"}),
-    "zh": frozenset({"CJK"}),
-    "ja": frozenset({"CJK", "HIRAGANA", "KATAKANA"}),
-    "ko": frozenset({"HANGUL"}),
-    "ar": frozenset({"ARABIC"}),
-    "he": frozenset({"HEBREW"}),
-    "hi": frozenset({"DEVANAGARI"}),
-    "th": frozenset({"THAI"}),
-}
-"""Language code -> scripts (first word of the Unicode character name) that its text is written in."""
+TERMS = ("correctness", "custom", *BUILDERS)
+_ATTEMPTS: Mapping[str, Any] = {"retries": 2, "on_failure": "mask", "concurrency": 16}
+"""Options of every term in :data:`SERVICES`."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
 
 
 @dataclass(frozen=True)
@@ -59,46 +50,10 @@ class Rewards:
     """Each term's own value [n], before its weight."""
     quarantined: NDArray[np.bool_]
     """[n], true where some term gave NaN or an infinity."""
-
-
-def format_term(pattern: str) -> RewardTerm:
-    """1 where the response has the format ``pattern`` (see :func:`~rlinf_envs.reward_formats.format_check`), else 0."""
-    found = format_check(pattern)
-
-    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        return float(found(response))
-
-    return term
-
-
-def length_term(target: int, slack: int) -> RewardTerm:
-    """0 up to ``target`` characters, then down to -1 on a straight line over the next ``slack`` characters."""
-    if target < 0 or slack <= 0:
-        raise SettingError(f"reward.length needs target >= 0 and slack > 0 (characters), got {target} and {slack}")
-
-    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        return -min(1.0, max(0.0, (len(response) - target) / slack))
-
-    return term
-
-
-def language_term(expected: str) -> RewardTerm:
-    """The share of the response's letters that belong to the script of ``expected``; 1 where there are no letters."""
-    if expected not in SCRIPTS:
-        raise SettingError("reward.language.expected: " + unknown("language", expected, SCRIPTS))
-    scripts = SCRIPTS[expected]
-
-    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        # LaTeX commands are markup: they are Latin in every language.
-        letters = [_script(char) for char in re.sub(r"\\[A-Za-z]+", "", response) if char.isalpha()]
-        return sum(script in scripts for script in letters) / len(letters) if letters else 1.0
-
-    return term
-
-
-@lru_cache(maxsize=4096)
-def _script(char: str) -> str:
-    return unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0]
+    masked: NDArray[np.bool_]
+    """[n], true where some term failed whose ``on_failure`` is mask: nothing is known of what the row is worth."""
+    failed: dict[str, NDArray[np.bool_]]
+    """Where each term of a service failed [n], whatever became of the row."""
 
 
 class RewardSum:
@@ -123,67 +78,132 @@ class RewardSum:
                 there.
         """
         settings = {"correctness": 1.0} if config is None else dict(config)
-        reject_unknown("reward term", settings, TERMS)
+        reject_unknown("reward term", [name.partition(":")[0] for name in settings], TERMS)
         self.weights: dict[str, float] = {}
-        self._functions: dict[str, RewardTerm] = {}
+        self._functions: dict[str, _Term] = {}
         for name, value in settings.items():
-            if name == "custom":
+            kind = name.partition(":")[0]
+            if kind == "custom":
                 for path, weight in _mapping("reward.custom", value).items():
-                    self._add(f"custom:{path}", weight, CustomReward(path, timeout_s=custom_timeout_s))
-            elif name == "correctness":
-                options = _options(name, value, {})
-                self._add(name, options["weight"], None)
-            elif name == "format":
-                options = _options(name, value, {"pattern": default_format})
-                self._add(name, options["weight"], format_term(options["pattern"]))
-            elif name == "length":
-                options = _options(name, value, {"target": 1000, "slack": 1000})
-                self._add(name, options["weight"], length_term(options["target"], options["slack"]))
+                    custom = CustomReward(path, timeout_s=custom_timeout_s)
+                    self._add(f"custom:{path}", weight, _Term(f"custom:{path}", custom))
+            elif kind == "correctness":
+                self._add(name, _options(name, value, ())["weight"], None)
             else:
-                options = _options(name, value, {"expected": "en"})
-                self._add(name, options["weight"], language_term(options["expected"]))
+                defaults = {"pattern": default_format} if kind == "format" else {}
+                self._add_built(
+                    name, kind, {**defaults, **(value if isinstance(value, Mapping) else {"weight": value})}
+                )
 
-    def _add(self, name: str, weight: Any, function: RewardTerm | None) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether a term takes so long that responses should be scored side by side."""
+        return any(term.slow for term in self._functions.values())
+
+    def _add_built(self, name: str, kind: str, value: Mapping[str, Any]) -> None:
+        build = BUILDERS[kind]
+        parameters = inspect.signature(build).parameters
+        attempts = dict(_ATTEMPTS) if kind in SERVICES else {}
+        given = _options(name, value, (*parameters, *attempts))
+        weight = given.pop("weight")
+        attempts.update({option: given.pop(option) for option in attempts if option in given})
+        for option, parameter in parameters.items():
+            if parameter.default is inspect.Parameter.empty and option not in given:
+                raise SettingError(f"reward.{name}.{option} is missing")
+        try:
+            function = build(**given)
+        except (TypeError, AttributeError) as error:  # an option of a type that the term can do nothing with
+            raise SettingError(f"reward.{name}: {error}") from error
+        self._add(name, weight, _Term(name, function, slow=kind in SLOW, **attempts))
+
+    def _add(self, name: str, weight: Any, term: _Term | None) -> None:
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not math.isfinite(weight):
             raise SettingError(f"reward.{name}: the weight must be a finite number, got {weight!r}")
         self.weights[name] = float(weight)
-        if function is not None:
-            self._functions[name] = function
+        if term is not None:
+            self._functions[name] = term
 
     def score(
         self, prompts: Sequence[str], responses: Sequence[str], tasks: Sequence[Task], judgements: Sequence[Judgement]
     ) -> Rewards:
-        """Rewards of n responses; all four sequences have length n.
+        """Rewards of n responses; all four sequences have length n. Safe from any thread.
 
         Raises:
             RewardError: a custom function raised, or returned something that is no number.
         """
-        total = np.zeros(len(responses), dtype=np.float64)
+        count = len(responses)
+        total = np.zeros(count, dtype=np.float64)
+        masked = np.zeros(count, dtype=np.bool_)
         columns: dict[str, NDArray[np.float32]] = {}
+        failed: dict[str, NDArray[np.bool_]] = {}
         for name, weight in self.weights.items():
             if name in self._functions:
-                function = self._functions[name]
-                values = [
-                    _call(name, function, prompt, response, task)
-                    for prompt, response, task in zip(prompts, responses, tasks, strict=True)
-                ]
+                term = self._functions[name]
+                values = term.all(list(zip(prompts, responses, tasks, strict=True)))
+                if term.is_service:
+                    failed[name] = np.array([value is None for value in values], dtype=np.bool_)
+                    masked |= failed[name] & term.masks
+                column = np.array([0.0 if value is None else value for value in values], dtype=np.float64)
             else:
-                values = [judgement.score for judgement in judgements]
-            column = np.asarray(values, dtype=np.float64)
+                column = np.array([judgement.score for judgement in judgements], dtype=np.float64)
             with np.errstate(over="ignore", invalid="ignore"):
                 columns[name] = column.astype(np.float32)
                 total += weight * column
         with np.errstate(over="ignore"):
             rounded = total.astype(np.float32)
         quarantined = ~np.isfinite(rounded)
-        return Rewards(np.where(quarantined, np.float32(0.0), rounded), columns, quarantined)
+        return Rewards(np.where(quarantined, np.float32(0.0), rounded), columns, quarantined, masked, failed)
 
 
-def _call(name: str, function: RewardTerm, prompt: str, response: str, task: Task) -> float:
-    try:
-        return float(function(prompt=prompt, response=response, answer=task.answer, row=task.row))
-    except RewardError as error:
-        raise RewardError(f"reward term {name!r} {error} (question: {task.question[:80]!r})") from None
+class _Term:
+    """One term: called for each response, again where a service fails, and side by side where it is slow."""
+
+    def __init__(
+        self,
+        name: str,
+        function: RewardTerm,
+        *,
+        slow: bool = False,
+        retries: int | None = None,
+        on_failure: str = "",
+        concurrency: int = 8,
+    ) -> None:
+        """``retries``: None where the term is no service."""
+        if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
+            raise SettingError(f"reward.{name}.retries must be a number from 0 on, got {retries!r}")
+        if retries is not None and str(on_failure) not in ("mask", "0"):
+            raise SettingError(f"reward.{name}.on_failure must be mask or 0, got {on_failure!r}")
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+            raise SettingError(f"reward.{name}.concurrency must be a number from 1 on, got {concurrency!r}")
+        self.name, self.slow, self.is_service, self.masks = name, slow, retries is not None, str(on_failure) == "mask"
+        self._function, self._retries, self._concurrency = function, retries or 0, concurrency
+        self._gate = threading.BoundedSemaphore(concurrency)
+
+    def all(self, calls: Sequence[tuple[str, str, Task]]) -> list[float | None]:
+        """A value for each call; None where the service failed."""
+        if not self.slow or len(calls) < 2:
+            return [self._attempts(*call) for call in calls]
+        with ThreadPoolExecutor(min(self._concurrency, len(calls)), thread_name_prefix=self.name) as threads:
+            return list(threads.map(lambda call: self._attempts(*call), calls))
+
+    def _attempts(self, prompt: str, response: str, task: Task) -> float | None:
+        for attempt in range(self._retries + 1):
+            try:
+                with self._gate:
+                    return float(self._function(prompt=prompt, response=response, answer=task.answer, row=task.row))
+            except TermFailure as failure:
+                if attempt == self._retries:
+                    _warn(self.name, failure)
+                    return None
+            except RewardError as error:
+                words = f"reward term {self.name!r} {error} (question: {task.question[:80]!r})"
+                raise RewardError(words) from None
+            time.sleep(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))
+        return None
+
+
+def _warn(name: str, failure: TermFailure) -> None:
+    warnings.warn(f"reward.{name}: {failure}", RuntimeWarning, stacklevel=2)
 
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:
@@ -192,10 +212,10 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _options(name: str, value: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _options(name: str, value: Any, known: Sequence[str]) -> dict[str, Any]:
     """A term's settings: a bare number is its weight."""
     given = dict(value) if isinstance(value, Mapping) else {"weight": value}
-    reject_unknown(f"option of reward.{name}", given, ["weight", *defaults])
+    reject_unknown(f"option of reward.{name}", given, ["weight", *known])
     if "weight" not in given:
         raise SettingError(f"reward.{name} needs a weight")
-    return {**defaults, **given}
+    return given

@@ -9,6 +9,7 @@ environment adds to the conversation: its next message, or "" where the conversa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,13 +18,28 @@ from numpy.typing import NDArray
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.prompts import prompt_template
-from rlinf_envs.rewards import RewardSum
+from rlinf_envs.rewards import Rewards, RewardSum
 from rlinf_envs.spaces import MAX_CHARS, FreeText, batched
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.tasks import CutJudge, Judge, Judgement, Task, TaskSource
+from rlinf_envs.tools.toolbox import Toolbox
 
 Infos = dict[str, Any]
 StepResult = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]
+
+
+_LISTS = ("step_ends", "step_rewards")
+_EMPTY: Mapping[str, Any] = {"verdict": "", "extracted": None}
+"""What stands in a column where no response was graded; 0 in all others."""
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Some final responses."""
+
+    rewards: Rewards
+    columns: dict[str, NDArray[Any]]
+    """Infos of these responses by name, in their order."""
 
 
 class Replies(Protocol):
@@ -60,6 +76,8 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         rewards: RewardSum | None = None,
         step_grader: StepGrader | None = None,
         dialogue: Replies | None = None,
+        tools: Toolbox | None = None,
+        solved_by: str | None = None,
         max_turns: int = 1,
         max_chars: int = MAX_CHARS,
     ) -> None:
@@ -69,6 +87,8 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             rewards: the reward terms; correctness alone when None.
             step_grader: scores the steps of a response, for process supervision.
             dialogue: answers every response that is not final; single-turn when None.
+            tools: answers the calls in a response; a response without calls is final, or the dialogue's.
+            solved_by: the reward term whose value of 1 means "correct", in place of the judge's verdict.
             max_turns: responses per conversation, after which it is truncated.
             max_chars: longest observation or action of the spaces.
         """
@@ -80,7 +100,12 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         self._source, self._judge = source, judge
         self._template = prompt_template(prompt_template_text, few_shot)
         self._rewards = rewards or RewardSum()
-        self._step_grader, self._dialogue = step_grader, dialogue
+        self._step_grader, self._dialogue, self._solved_by = step_grader, dialogue, solved_by
+        self._tools = tools
+        self.tool_schemas: Sequence[Mapping[str, Any]] = [] if tools is None else tools.schemas
+        """The tools as a chat template takes them."""
+        if self._rewards.waits or tools is not None:
+            self.step_row = self._step_row
         self.resize(num_envs)
 
     def resize(self, num_envs: int) -> None:
@@ -96,6 +121,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         self._tasks: list[Task] = []
         self._prompts: list[str] = []
         self._turns = np.zeros(num_envs, dtype=np.int64)
+        self._roles = ["user"] * num_envs
         self._done = np.ones(num_envs, dtype=np.bool_)
         self._cut: frozenset[int] = frozenset()
         self._truncated = np.zeros(num_envs, dtype=np.bool_)
@@ -178,6 +204,8 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         for row, task_id in zip(rows, task_ids, strict=True):
             self._tasks[row] = self._task(task_id)
             self._prompts[row] = self._template.render(self._tasks[row].question)
+            if self._tools is not None:
+                self._tools.begin(int(row))
         self._task_ids[rows] = task_ids
         self._turns[rows] = 0
         self._done[rows] = self._truncated[rows] = False
@@ -202,8 +230,10 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         Returns:
             Observations, rewards float32, terminated and truncated, [num_envs] each, and infos in columns [num_envs]:
             ``verdict`` (status, "" while the conversation goes on), ``correct`` bool, ``score`` float32, ``extracted``,
-            ``answer``, ``task_id``, ``domain``, ``quarantined`` bool, ``reward/<term>`` float32, ``turn`` (responses so
-            far), and with a step grader ``step_ends`` (lists of character offsets) and ``step_rewards``.
+            ``answer``, ``task_id``, ``domain``, ``quarantined`` bool, ``masked`` bool (a service could not say what the
+            row is worth), ``reward/<term>`` float32, ``reward_failures/<term>`` bool, ``turn`` (responses so far),
+            ``role`` ("tool" where tools answered, else "user"), and with a step grader ``step_ends`` (lists of
+            character offsets) and ``step_rewards``.
 
         Raises:
             RuntimeError: every conversation has ended, or none was started.
@@ -219,16 +249,54 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             response = actions[row]
             if response is None:
                 continue
-            self._turns[row] += 1
-            message = self._dialogue.reply(self._tasks[row], response) if self._dialogue else None
-            if message is not None and self._turns[row] < self.max_turns:
-                observations[row] = message
-                continue
-            self._truncated[row] = message is not None
-            finishing[row] = response
+            observation = self._reply(row, response)
+            if observation is None:
+                finishing[row] = response
+            else:
+                observations[row] = observation
         rewards, infos = self._grade(finishing)
         self._done[list(finishing)] = True
         return tuple(observations), rewards, self._done & ~self._truncated, self._truncated.copy(), infos
+
+    def _step_row(
+        self, row: int, response: str, *, cut: bool = False
+    ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
+        """The step of one conversation: (observation, reward, terminated, truncated, its infos). Safe from any thread.
+
+        It is there as ``step_row`` where replies or rewards wait for something, so that others need not wait too.
+        """
+        observation = self._reply(row, response)
+        if observation is not None:
+            return observation, 0.0, False, False, self._facts_between(row)
+        scored = self._score([row], [response], [row] if cut else [])
+        self._done[row] = True
+        truncated = bool(self._truncated[row])
+        return "", float(scored.rewards.total[0]), not truncated, truncated, {
+            **{name: column[0] for name, column in scored.columns.items()},
+            **self._facts_between(row),
+        }  # fmt: skip
+
+    def _reply(self, row: int, response: str) -> str | None:
+        """What is said to a response; None where the conversation ends with it."""
+        self._turns[row] += 1
+        message = None if self._tools is None else self._tools.answer(row, response)
+        self._roles[row] = "user" if message is None else "tool"
+        if message is None and self._dialogue is not None:
+            message = self._dialogue.reply(self._tasks[row], response)
+        if message is not None and self._turns[row] < self.max_turns:
+            return message
+        self._truncated[row] = message is not None
+        return None
+
+    def _facts_between(self, row: int) -> dict[str, Any]:
+        task = self._tasks[row]
+        return {
+            "answer": task.answer,
+            "task_id": int(self._task_ids[row]),
+            "domain": task.domain,
+            "turn": int(self._turns[row]),
+            "role": self._roles[row],
+        }
 
     def close_extras(self) -> None:
         """Ends the judge's helper processes."""
@@ -236,40 +304,58 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
 
     def _grade(self, finishing: Mapping[int, str]) -> tuple[NDArray[np.float32], Infos]:
         """Judges the responses (by row) and spreads the results over [num_envs] columns."""
-        rows, responses = list(finishing), list(finishing.values())
-        tasks = [self._tasks[row] for row in rows]
-        judgements = self._judgements(rows, responses, tasks)
-        scored = self._rewards.score([self._prompts[row] for row in rows], responses, tasks, judgements)
+        rows = list(finishing)
+        cut, self._cut = self._cut, frozenset()
+        scored = self._score(rows, list(finishing.values()), [row for row in rows if row in cut])
         infos: Infos = {
-            "verdict": self._column(rows, _objects([j.status for j in judgements]), ""),
-            "correct": self._column(rows, np.array([j.status == "correct" for j in judgements], dtype=np.bool_), False),
-            "score": self._column(rows, np.array([j.score for j in judgements], dtype=np.float32), 0.0),
-            "extracted": self._column(rows, _objects([j.extracted for j in judgements]), None),
             "answer": _objects([task.answer for task in self._tasks]),
             "task_id": self._task_ids.copy(),
             "domain": _objects([task.domain for task in self._tasks]),
-            "quarantined": self._column(rows, scored.quarantined, False),
             "turn": self._turns.copy(),
+            "role": _objects(self._roles),
         }
-        for name, values in scored.terms.items():
-            infos[f"reward/{name}"] = self._column(rows, values, 0.0)
+        for name, values in scored.columns.items():
+            if name in _LISTS:
+                infos[name] = self._lists(rows, list(values))
+            else:
+                infos[name] = self._column(rows, values, _EMPTY.get(name, 0))
+        return self._column(rows, scored.rewards.total, 0.0), infos
+
+    def _score(self, rows: Sequence[int], responses: Sequence[str], cut: Sequence[int]) -> _Scored:
+        """Verdicts and rewards of final responses, and everything that is reported of them."""
+        tasks = [self._tasks[row] for row in rows]
+        judgements = self._judgements(responses, tasks, [rows.index(row) for row in cut])
+        rewards = self._rewards.score([self._prompts[row] for row in rows], responses, tasks, judgements)
+        if self._solved_by is not None:
+            judgements = [
+                Judgement("correct" if value >= 1.0 else "wrong", float(value), judgement.extracted)
+                for value, judgement in zip(rewards.terms[self._solved_by], judgements, strict=True)
+            ]
+        columns: dict[str, NDArray[Any]] = {
+            "verdict": _objects([j.status for j in judgements]),
+            "correct": np.array([j.status == "correct" for j in judgements], dtype=np.bool_),
+            "score": np.array([j.score for j in judgements], dtype=np.float32),
+            "extracted": _objects([j.extracted for j in judgements]),
+            "quarantined": rewards.quarantined,
+            "masked": rewards.masked,
+            **{f"reward/{name}": values for name, values in rewards.terms.items()},
+            **{f"reward_failures/{name}": values for name, values in rewards.failed.items()},
+        }
         if self._step_grader is not None:
             ends, values_of_steps = self._step_grader.grade(responses, tasks, judgements)
-            infos["step_ends"] = self._lists(rows, ends)
-            infos["step_rewards"] = self._lists(rows, values_of_steps)
-        return self._column(rows, scored.total, 0.0), infos
+            columns["step_ends"], columns["step_rewards"] = _objects(ends), _objects(values_of_steps)
+        return _Scored(rewards, columns)
 
-    def _judgements(self, rows: Sequence[int], responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        cut = [place for place, row in enumerate(rows) if row in self._cut]
-        self._cut = frozenset()
+    def _judgements(self, responses: Sequence[str], tasks: Sequence[Task], cut: Sequence[int]) -> list[Judgement]:
+        """``cut``: places of responses that the length limit ended."""
         if not cut or not isinstance(self._judge, CutJudge):
             return self._judge.judge(responses, tasks)
-        whole = sorted(set(range(len(rows))) - set(cut))
+        whole = sorted(set(range(len(responses))) - set(cut))
         judgements: dict[int, Judgement] = {}
         for places, judge in ((whole, self._judge.judge), (cut, self._judge.judge_cut)):
             found = judge([responses[place] for place in places], [tasks[place] for place in places])
             judgements.update(zip(places, found, strict=True))
-        return [judgements[place] for place in range(len(rows))]
+        return [judgements[place] for place in range(len(responses))]
 
     def _column(self, rows: list[int], values: NDArray[Any], fill: Any) -> NDArray[Any]:
         column = np.full(self.num_envs, fill, dtype=values.dtype)

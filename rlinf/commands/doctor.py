@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -45,7 +46,17 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, in the order of importance."""
-    return [_python(), *_base(), *_hardware(), *_extras(), *_own_environments(), *_graphics(), *_renderers(), *_space()]
+    return [
+        _python(),
+        *_base(),
+        *_hardware(),
+        *_extras(),
+        *_own_environments(),
+        *_graphics(),
+        *_renderers(),
+        *_space(),
+        _sandbox(),
+    ]
 
 
 def _python() -> Finding:
@@ -136,6 +147,15 @@ def _space() -> list[Finding]:
         state = "ok" if free >= _SHARED_MEMORY_GB else "missing"
         findings.append(Finding("shared memory", state, f"{free:.1f} GB free", fix))
     return findings
+
+
+def _sandbox() -> Finding:
+    """Whether programs of a policy can be run here (the tool `python`, the reward term `code_tests`)."""
+    try:
+        kind = importlib.import_module("rlinf_envs.sandbox.run").working_kind()
+    except ValueError as error:  # a setting that cannot be used
+        return Finding("sandbox", "missing", str(error), "apt install bubblewrap")
+    return Finding("sandbox", "ok", f"programs of a policy run behind {kind}")
 
 
 def _version(distribution: str) -> str | None:

@@ -123,7 +123,16 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         return
     _start(config, worker, tasks[:_SHOWN], report)
     report.lines += _shown(config, renderer, tasks, rendered, [shown(one) for one in demonstrated])
+    report.lines += _tools(renderer, facts)
     report.findings += _unasked(config, facts, rendered)
+
+
+def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:
+    """The tools by name, and how the policy hears of them and writes calls."""
+    if not facts.tools:
+        return []
+    names = ", ".join(tool["function"]["name"] for tool in facts.tools)
+    return [f"Tools: {names}", f"  {renderer.about_tools()}"]
 
 
 def _start(config: Config, worker: TextEnvWorker, tasks: Sequence[int], report: TextReport) -> None:

@@ -23,6 +23,7 @@ MODULES: Mapping[str, str] = {
     "trackio": "trackio",
     "video": "av",
     "games": "textarena",
+    "mcp": "mcp",
     "mujoco": "mujoco",
     "metaworld": "metaworld",
     "minigrid": "minigrid",

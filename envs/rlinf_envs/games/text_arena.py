@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -13,6 +14,9 @@ import numpy as np
 from rlinf_envs.errors import SettingError
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.suggest import unknown
+
+_GENERATORS = threading.Lock()
+"""Conversations may be answered side by side, and there is one pair of global generators."""
 
 
 class TextArenaGame(gymnasium.Env[str, str]):
@@ -73,13 +77,14 @@ class TextArenaGame(gymnasium.Env[str, str]):
 
     @contextlib.contextmanager
     def _own_randomness(self) -> Iterator[None]:
-        others = _randomness()
-        _set_randomness(self._randomness)
-        try:
-            yield
-        finally:
-            self._randomness = _randomness()
-            _set_randomness(others)
+        with _GENERATORS:
+            others = _randomness()
+            _set_randomness(self._randomness)
+            try:
+                yield
+            finally:
+                self._randomness = _randomness()
+                _set_randomness(others)
 
     def _heard(self) -> str:
         """What the game said since the last call, without the player's own words."""

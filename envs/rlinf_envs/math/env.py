@@ -23,6 +23,7 @@ from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
 from rlinf_envs.text import Infos, TextTaskEnv
+from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
 MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 
@@ -56,7 +57,8 @@ class MathEnv(TextTaskEnv):
         reward_timeout: float = REWARD_TIMEOUT_S,
         steps: Mapping[str, Any] | None = None,
         tool: Literal["calculator"] | None = None,
-        max_turns: int = 1,
+        tools: Sequence[ToolSetting] = (),
+        max_turns: int | None = None,
     ) -> None:
         """
         Args:
@@ -82,7 +84,8 @@ class MathEnv(TextTaskEnv):
             verify_timeout: deadline of one answer, seconds. verify_workers: verifier processes.
             prompt_template, system_prompt, few_shot, reward, reward_timeout, steps: as for ``rlinf/ReasoningGym-v0``.
             tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
-            max_turns: responses per conversation, after which it is truncated; 1 without a tool.
+            tools: what the policy may call (see ``rlinf_envs.tools.toolbox``).
+            max_turns: responses per conversation, after which it is truncated; with tools 8 by default, else 1.
 
         Raises:
             DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
@@ -97,8 +100,8 @@ class MathEnv(TextTaskEnv):
             raise SettingError(f"limit must be at least 1, got {limit}")
         if tool not in (None, "calculator"):
             raise SettingError(unknown("tool", str(tool), ("calculator",)))
-        if tool is None and max_turns != 1:
-            raise SettingError(f"max_turns is for conversations with a tool; without one it must be 1, got {max_turns}")
+        if tool is not None and tools:
+            raise SettingError("tool: calculator is a conversation of its own: give tools, or it")
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         selection = datasets.select(path, split, subset)
         rows = tasks_of(
@@ -128,7 +131,8 @@ class MathEnv(TextTaskEnv):
             rewards=RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout),
             step_grader=StepGrader(steps) if steps is not None else None,
             dialogue=Calculator() if tool else None,
-            max_turns=max_turns,
+            tools=Toolbox(tools) if tools else None,
+            max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )
         paid = format_marks(reward, chosen)
         self.response_marks = (*paid, *(("<calc>",) if tool else ()))

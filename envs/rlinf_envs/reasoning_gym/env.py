@@ -19,6 +19,7 @@ from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
 from rlinf_envs.text import TextTaskEnv
+from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
 
 class ReasoningGymEnv(TextTaskEnv):
@@ -48,6 +49,8 @@ class ReasoningGymEnv(TextTaskEnv):
         reward_timeout: float = DEFAULT_TIMEOUT_S,
         steps: Mapping[str, Any] | None = None,
         demonstrations: Mapping[str, float] | None = None,
+        tools: Sequence[ToolSetting] = (),
+        max_turns: int | None = None,
     ) -> None:
         """
         Args:
@@ -70,6 +73,8 @@ class ReasoningGymEnv(TextTaskEnv):
             reward: see ``rlinf_envs.rewards``.
             reward_timeout: deadline of one call of a custom reward function, seconds.
             steps: see ``rlinf_envs.steps``.
+            tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
+                then, 8 by default.
             demonstrations: shares of the styles of demonstrations, see ``rlinf_envs.reasoning_gym.worked``.
         """
         self._styles = DemonstrationStyles(demonstrations)
@@ -100,6 +105,8 @@ class ReasoningGymEnv(TextTaskEnv):
             system_prompt=system_prompt,
             rewards=reward_sum,
             step_grader=StepGrader(steps) if steps is not None else None,
+            tools=Toolbox(tools) if tools else None,
+            max_turns=turns_with(tools, max_turns),
         )
         # An answer in another format is not found at all.
         own = (MARKS[chosen],) if chosen in MARKS else ()

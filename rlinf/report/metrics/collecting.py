@@ -27,6 +27,13 @@ REWARDS: Mapping[str, Metric] = {
         "those you care for rise",
         "other weights",
     ),
+    "reward_failures/{term}": Metric(
+        "responses over which a service (judge, http) failed, after its retries",
+        "number",
+        COUNT,
+        "0",
+        "the warning in the log says what the service answered; retries, concurrency and timeout_s of the term",
+    ),
     "verdict/correct": Metric(
         "responses that the verifier accepts", "correct / responses", SHARE, "rises", "see samples"
     ),
@@ -78,6 +85,13 @@ ROLLOUT: Mapping[str, Metric] = {
         SHARE,
         "below 0.5",
         "a larger env.max_turns",
+    ),
+    "rollout/masked": Metric(
+        "conversations that count for nothing, since their environment could not grade them",
+        "masked / conversations",
+        SHARE,
+        "0",
+        "`reward_failures/{term}` says which term failed",
     ),
     "rollout/tokens": Metric("tokens that the policy generated", "sum", TOKENS, ANY, INFORMS),
     "rollout/prompts_dropped": Metric(

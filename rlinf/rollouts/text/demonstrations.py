@@ -61,7 +61,7 @@ class TextDemonstrations:
             tokens += said
             mask += [True] * len(said)
             if place < len(one.observations):
-                added = self._renderer.continuation(one.observations[place].text, after=said[-1])
+                added = self._renderer.continuation(*one.observations[place], after=said[-1], said=response)
                 tokens += added
                 mask += [False] * len(added)
         return tokens, mask

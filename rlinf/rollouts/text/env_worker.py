@@ -42,6 +42,8 @@ class EnvFacts:
     """Literal text that a response needs to earn its reward: prompts should ask for it."""
     instructions: Mapping[str, str] = field(default_factory=dict)
     """Literal text that responses should contain -> the sentence that asks for it (see `data.instruction`)."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """What the policy may call, as a chat template takes it."""
 
 
 class Demonstrations(Protocol):
@@ -105,6 +107,7 @@ class TextEnvWorker:
             steps_rows=hasattr(env, "step_row"),
             response_marks=tuple(getattr(env, "response_marks", ())),
             instructions=dict(getattr(env, "instructions", {})),
+            tools=tuple(getattr(env, "tool_schemas", ())),
         )
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:

@@ -84,6 +84,7 @@ def graded_rows(result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], 
             bool(terminated[place]) or bool(truncated[place]),
             {name: column[place] for name, column in columns.items()},
             truncated=bool(truncated[place]),
+            masked="masked" in columns and bool(columns["masked"][place]),
         )
         for place in places
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -10,11 +11,20 @@ from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.errors import UserError
+from rlinf.rollouts.text.tool_forms import (
+    HERMES,
+    ToolForm,
+    call_message,
+    canonical,
+    described,
+    first_call,
+    form_of,
+    tool_message,
+)
 from rlinf.types import Completion
 
-_ANSWER, _OBSERVATION = "@@ANSWER@@", "@@OBSERVATION@@"
-Message = dict[str, str]
-_ROLES = {"policy": "assistant", "environment": "user"}
+_ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
+Message = dict[str, Any]
 
 
 class ChatTemplateError(UserError):
@@ -32,6 +42,7 @@ class PromptRenderer:
         system_prompt: str | None = None,
         instruction: str = "never",
         instructions: Mapping[str, str] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
         template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
         stop: Sequence[str] = (),
@@ -41,6 +52,8 @@ class PromptRenderer:
             chat_template: auto, always or never.
             instruction: auto (where a chat template is applied), always or never.
             instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
+            tools: what the policy may call; described in the first prompt by the chat template, or in words where that
+                has no place for them (as ``instruction`` says).
             template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
             stop: texts that end a response (see :meth:`until_stop`).
@@ -59,6 +72,7 @@ class PromptRenderer:
         self.system_prompt = system_prompt
         asks = instruction == "always" or (instruction == "auto" and self.chat)
         self._instructions = dict(instructions or {}) if asks else {}
+        self._tools, self._asks = list(tools), asks
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
@@ -76,23 +90,34 @@ class PromptRenderer:
         if not self.chat:
             return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
         system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
-        return self._apply([*system, _message("user", observation)], prompt=True)
+        return self._apply([*system, _message("user", observation)], prompt=True, tools=self._tools)
 
     def _instructed(self, observation: str) -> str:
         """The first observation, followed by what nothing in it asks for yet."""
+        if self._tools and self._asks and not self._takes_tools:
+            observation = f"{observation}\n\n{described(self._tools)}"
         said = f"{self.system_prompt or ''}\n{observation}"
         missing = [sentence for mark, sentence in self._instructions.items() if mark not in said]
         return f"{observation}\n{' '.join(missing)}" if missing else observation
 
-    def continuation(self, observation: str, *, after: int | None = None) -> tuple[int, ...]:
+    def continuation(
+        self, observation: str, role: str = "user", *, after: int | None = None, said: str = ""
+    ) -> tuple[int, ...]:
         """Token ids of what the environment says in between, up to where the policy speaks again.
 
-        ``after``: the last token of the policy's turn. Where that is an end mark, the template's own is left out.
+        ``role``: user, or tool where a tool answers a call in ``said``, the policy's turn as the environment read it.
+        ``after``: its last token; where that is an end mark, the template's own is left out.
 
         Raises:
             ChatTemplateError: the template can't render a second turn.
         """
-        return self.continuation_of([_message("user", observation)], after=after)
+        role = self._role_of(role) if self.chat else "user"
+        if role != "tool":
+            return self.continuation_of([_message(role, observation)], after=after)
+        tokens = self._behind_call(self.encode(self._second_turn(observation, role, tool=first_call(said))), role)
+        if after in self._end_marks(role):
+            return tokens[self._closing(role) :]
+        return tokens[1:] if tokens and tokens[0] == after else tokens
 
     def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
         """The same for any messages that follow the policy's turn."""
@@ -101,8 +126,8 @@ class PromptRenderer:
             tokens = self.encode(f"\n{words}\n")
         else:
             tokens = self.encode(self._following(messages))
-            if after in self._end_marks:
-                return tokens[self._closing :]
+            if after in self._end_marks("user"):
+                return tokens[self._closing("user") :]
         return tokens[1:] if tokens and tokens[0] == after else tokens
 
     def conversation(
@@ -121,9 +146,42 @@ class PromptRenderer:
         """Raises ChatTemplateError where the template can't render a second turn."""
         self.continuation(_OBSERVATION)
 
-    def role(self, speaker: str) -> str | None:
-        """The chat role in which ``speaker`` (policy or environment) is rendered; None in plain text."""
-        return _ROLES[speaker] if self.chat else None
+    def role(self, speaker: str, role: str = "user") -> str | None:
+        """The chat role in which ``speaker`` (policy, or environment as ``role``) is rendered; None in plain text."""
+        if not self.chat:
+            return None
+        return "assistant" if speaker == "policy" else self._role_of(role)
+
+    def said(self, tokens: tuple[int, ...] | list[int]) -> str:
+        """A response as the environment reads it: its calls of tools are put into the one form that it knows."""
+        plain = self.text(tokens)
+        if not self._tools or self.tool_form is HERMES:
+            return plain
+        return canonical(self.tool_form, self.tokenizer.decode(list(tokens), skip_special_tokens=False), plain)
+
+    def about_tools(self) -> str:
+        """How the policy hears of tools, in which form it calls them, and in which role they answer."""
+        if self._takes_tools:
+            described_by = "the chat template describes them"
+        elif self._asks:
+            described_by = "described in words at the end of the first prompt"
+        else:
+            described_by = "not described (data.instruction: always does so in words), so a warm start has to show them"
+        role = self.role("environment", "tool")
+        answers = "in plain text" if role is None else f"in the role {role}"
+        return f"{described_by}; calls in the form {self.tool_form.name}; answers {answers}"
+
+    @functools.cached_property
+    def tool_form(self) -> ToolForm:
+        """How the template's models write calls."""
+        if not self.chat:
+            return HERMES
+        for as_text in (False, True):
+            with contextlib.suppress(ChatTemplateError):
+                return form_of(
+                    self._apply([_message("user", "question"), call_message(_ANSWER, as_text=as_text)], prompt=False)
+                )
+        return HERMES
 
     def text(self, tokens: tuple[int, ...] | list[int]) -> str:
         """A response's text, without special tokens."""
@@ -153,43 +211,102 @@ class PromptRenderer:
         text = self.text(tokens)
         return any(stop in text for stop in stops)
 
-    def _second_turn(self, observation: str) -> str:
+    def _role_of(self, role: str) -> str:
+        """``role``, or user where the template has no such role."""
+        return role if role != "tool" or self._tool_turn is not None else "user"
+
+    @functools.cached_property
+    def _tool_turn(self) -> str | None:
+        """What precedes a tool's answer: "said" (any answer) or "called" (a call, which some templates insist on).
+
+        None where the template has no role for tools: it leaves their answers out, or writes them as it would write any
+        role at all and does not know of tools otherwise.
+        """
+        with contextlib.suppress(ChatTemplateError):
+            made_up = self._apply(_said_turns(_message(_ROLE, _OBSERVATION)), prompt=True)
+            tool = self._apply(_said_turns(_message("tool", _OBSERVATION)), prompt=True)
+            if not self._takes_tools and made_up.replace(_ROLE, "tool") == tool:
+                return None
+        for kind, turns in (("said", _said_turns), ("called", _called_turns)):
+            with contextlib.suppress(ChatTemplateError):
+                written = self._apply(turns(tool_message(_OBSERVATION)), prompt=True)
+                if 0 <= written.find(_ANSWER) < written.rfind(_OBSERVATION):
+                    return kind
+        return None
+
+    @functools.cached_property
+    def _takes_tools(self) -> bool:
+        """Whether the chat template describes tools by itself."""
+        if not self.chat:
+            return False
+        asked = [_message("user", "question")]
+        try:
+            return self._apply(asked, prompt=True, tools=self._tools) != self._apply(asked, prompt=True)
+        except ChatTemplateError:
+            return False
+
+    def _second_turn(self, observation: str, role: str, *, tool: str = "tool") -> str:
         """What a template writes between the policy's answer and its next one.
 
         The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
         The system prompt is left out, since some templates repeat it in the newest message.
         """
-        return self._following([_message("user", observation)])
+        if role == "tool":
+            turns = _called_turns if self._tool_turn == "called" else _said_turns
+            return self._after_answer(turns(tool_message(observation, tool)), prompt=True)
+        return self._following([_message(role, observation)])
 
     def _following(self, messages: Sequence[Mapping[str, Any]]) -> str:
         question, answer = _message("user", "question"), _message("assistant", _ANSWER)
         return self._after_answer([question, answer, *messages], prompt=True)
 
+    def _behind_call(self, tokens: tuple[int, ...], role: str) -> tuple[int, ...]:
+        """Without the end of a call that the template wrote and the policy has said: up to the mark that closes it.
+
+        That mark is the last one which the template writes also where nothing follows the call.
+        """
+        if role != "tool" or self._tool_turn != "called":
+            return tokens
+        last = 0
+        for place, (token, alone) in enumerate(zip(tokens, self._after_call, strict=False)):
+            if token != alone:
+                break
+            last = place if token in self._marks else last
+        return tokens[last:]
+
+    @functools.cached_property
+    def _after_call(self) -> tuple[int, ...]:
+        """What the template writes behind the argument of a call that is the conversation's last message."""
+        return self.encode(self._after_answer([_message("user", "question"), call_message(_ANSWER)], prompt=False))
+
     def _after_answer(self, messages: Sequence[Mapping[str, Any]], *, prompt: bool) -> str:
-        head, found, rest = self._apply(messages, prompt=prompt).partition(_ANSWER)
+        _, found, rest = self._apply(messages, prompt=prompt).rpartition(_ANSWER)
         if not found:
             raise ChatTemplateError(
                 "data.chat_template: the tokenizer's template leaves the policy's earlier answers out "
-                f"({head[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or "
+                f"({rest[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or "
                 "data.chat_template: never."
             )
         return rest
 
-    @functools.cached_property
-    def _closing(self) -> int:
+    @functools.cache  # noqa: B019  (as long as the renderer lives)
+    def _closing(self, role: str) -> int:
         """How many of a continuation's tokens close the policy's turn, up to and with the end mark.
 
         What follows an answer that is the conversation's last message tells closing from what opens the next turn. The
         mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
         """
-        between = self._second_turn(_OBSERVATION)
-        marks = [place for place, token in enumerate(self.encode(between)) if token in self._marks]
-        last = self._last_mark
-        if last is None or not marks:
+        whole = self._behind_call(self.encode(self._second_turn(_OBSERVATION, role)), role)
+        marks = [place for place, token in enumerate(whole) if token in self._marks]
+        if not marks:
             return 0
-        opened = self.encode(between.partition(_OBSERVATION)[0])
+        if role == "tool" and self._tool_turn == "called":
+            return marks[0] + 1
+        if self._last_mark is None:
+            return 0
+        opened = self.encode(self._second_turn(_OBSERVATION, role).partition(_OBSERVATION)[0])
         own_and_header = marks[0] == 0 and sum(token in self._marks for token in opened) > 1
-        return marks[0] + 1 if opened[marks[0]] == last or own_and_header else 0
+        return marks[0] + 1 if opened[marks[0]] == self._last_mark or own_and_header else 0
 
     @functools.cached_property
     def _last_mark(self) -> int | None:
@@ -197,11 +314,12 @@ class PromptRenderer:
         rest = self._after_answer([_message("user", "question"), _message("assistant", _ANSWER)], prompt=False)
         return next((token for token in self.encode(rest) if token in self._marks), None)
 
-    @functools.cached_property
-    def _end_marks(self) -> frozenset[int]:
+    @functools.cache  # noqa: B019  (as long as the renderer lives)
+    def _end_marks(self, role: str) -> frozenset[int]:
         """Tokens that end the policy's turn, sampled or written by the template."""
-        between = self.encode(self._second_turn(_OBSERVATION))
-        written = {self._last_mark, *between[max(0, self._closing - 1) : self._closing]}
+        between = self._behind_call(self.encode(self._second_turn(_OBSERVATION, role)), role)
+        closing = self._closing(role)
+        written = {self._last_mark, *between[max(0, closing - 1) : closing]}
         return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
 
     @functools.cached_property
@@ -240,6 +358,9 @@ class Instructions(Protocol):
     @property
     def instructions(self) -> Mapping[str, str]: ...
 
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]: ...
+
 
 def prompt_renderer(
     config: Config, tokenizer: Any, env: Instructions, *, end_token_ids: Collection[int] = ()
@@ -255,6 +376,7 @@ def prompt_renderer(
         system_prompt=config.data.system_prompt or env.system_prompt,
         instruction=config.data.instruction,
         instructions=env.instructions,
+        tools=env.tools,
         template_kwargs=config.data.chat_template_kwargs,
         end_token_ids=end_token_ids,
         stop=config.rollout.stop,
@@ -266,3 +388,13 @@ def prompt_renderer(
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
+
+
+def _said_turns(last: Message) -> list[Message]:
+    """A question, an answer, and what comes after it."""
+    return [_message("user", "question"), _message("assistant", _ANSWER), last]
+
+
+def _called_turns(last: Message) -> list[Message]:
+    """A question, a call, and what comes after it."""
+    return [_message("user", "question"), call_message(_ANSWER, last["name"]), last]

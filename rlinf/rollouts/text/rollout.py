@@ -281,6 +281,10 @@ class TextRollout:
 
 def summary(rows: Sequence[Row]) -> Metrics:
     """Rewards, verdicts and lengths; shares are of all rows that the environment answered."""
+    failures = {
+        "rollout/masked": sum(row.finish_reason == "masked" for row in rows) / max(1, len(rows)),
+        **_sums(rows, "reward_failures/"),
+    }
     rows = [row for row in rows if not row.lost] or rows
     count = max(1, len(rows))
     rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
@@ -302,13 +306,12 @@ def summary(rows: Sequence[Row]) -> Metrics:
         "rollout/tokens": float(lengths.sum()),
         **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
         "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
-        **_reward_terms(rows),
+        **{f"reward_terms/{n.removeprefix('reward/')}": total / count for n, total in _sums(rows, "reward/").items()},
+        **failures,
     }
 
 
-def _reward_terms(rows: Sequence[Row]) -> Metrics:
-    names = sorted({name for row in rows for name in row.facts if name.startswith("reward/")})
-    return {
-        f"reward_terms/{name.removeprefix('reward/')}": sum(float(row.facts.get(name, 0.0)) for row in rows) / len(rows)
-        for name in names
-    }
+def _sums(rows: Sequence[Row], prefix: str) -> Metrics:
+    """Sums over rows of what the environment says under names that begin so."""
+    names = sorted({name for row in rows for name in row.facts if name.startswith(prefix)})
+    return {name: sum(float(row.facts.get(name, 0.0)) for row in rows) for name in names}

@@ -128,7 +128,7 @@ class Row:
         self.versions += completion.policy_version
         self.turn_ids += [len(self.answers) if number is None else number] * len(completion.token_ids)
         self.finish_reason = completion.finish_reason
-        self.answers.append(renderer.text(completion.token_ids))
+        self.answers.append(renderer.said(completion.token_ids))
         self.turns.append(
             Turn(
                 "policy",
@@ -154,6 +154,8 @@ class Row:
         """The environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
         if graded.lost or graded.masked:
             self.lose(f"env_{graded.failure}" if graded.lost else "masked")
+            # Why it is masked, which is counted.
+            self.facts = {name: value for name, value in graded.facts.items() if name.startswith("reward_failures/")}
             return
         self.facts = dict(graded.facts)
         if self.turns:
@@ -168,11 +170,19 @@ class Row:
                 self.finish_reason = "turns"
             return
         observation = self._last_observation = graded.observation
-        added = renderer.continuation(observation, after=self.tokens[-1] if self.tokens else None)
-        self.append_words(added, renderer, text=observation, seconds=graded.seconds or seconds)
+        role = str(graded.facts.get("role", "user"))
+        after, said = self.tokens[-1] if self.tokens else None, self.answers[-1] if self.answers else ""
+        added = renderer.continuation(observation, role, after=after, said=said)
+        self.append_words(added, renderer, text=observation, role=role, seconds=graded.seconds or seconds)
 
     def append_words(
-        self, added: Sequence[int], renderer: PromptRenderer, *, text: str | None = None, seconds: float = 0.0
+        self,
+        added: Sequence[int],
+        renderer: PromptRenderer,
+        *,
+        text: str | None = None,
+        role: str = "user",
+        seconds: float = 0.0,
     ) -> None:
         """What was said between two turns of the policy, as tokens that it did not choose."""
         self.tokens += added
@@ -181,7 +191,7 @@ class Row:
         self.versions += [0] * len(added)
         self.turn_ids += [-1] * len(added)
         words = renderer.text(list(added)) if text is None else text
-        self.turns.append(Turn("environment", renderer.role("environment"), words, len(added), seconds))
+        self.turns.append(Turn("environment", renderer.role("environment", role), words, len(added), seconds))
 
     def cut(self, reason: str) -> None:
         """Ends the conversation where no room is left."""

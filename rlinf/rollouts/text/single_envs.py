@@ -66,7 +66,7 @@ class SingleTextEnvs:
         self.system_prompt: str | None = getattr(bare, "system_prompt", None)
         self.instructions: Mapping[str, str] = getattr(bare, "instructions", {})
         self.response_marks: Sequence[str] = getattr(bare, "response_marks", ())
-        self.tools: Sequence[Mapping[str, Any]] = getattr(bare, "tool_schemas", ())
+        self.tool_schemas: Sequence[Mapping[str, Any]] = getattr(bare, "tool_schemas", ())
         self.domain = str(getattr(bare, "domain", name.rpartition(":")[2]))
         self._envs: list[gymnasium.Env] = []
         self.prompt = functools.lru_cache(maxsize=_PROMPTS)(self._prompt)
@@ -110,18 +110,35 @@ class SingleTextEnvs:
         quarantined = np.zeros(self.num_envs, dtype=np.bool_)
         infos: list[Mapping[str, Any]] = [{}] * self.num_envs
         for row, action in enumerate(actions):
-            if action is None or self._terminated[row] or self._truncated[row]:
-                continue
-            observations[row], reward, terminated, truncated, infos[row] = self._answer(self._envs[row], action)
-            quarantined[row] = not math.isfinite(reward)
-            rewards[row] = 0.0 if quarantined[row] else reward
-            self._returns[row] += rewards[row]
-            self._turns[row] += 1
-            self._terminated[row] = terminated
-            self._truncated[row] = not terminated and (truncated or self._turns[row] >= self.max_turns)
-        columns = self._columns(infos)
+            if action is not None and not self._terminated[row] and not self._truncated[row]:
+                observations[row], rewards[row], quarantined[row], infos[row] = self._stepped(row, action)
+        reported = [self._facts(row, info) for row, info in enumerate(infos)]
+        terms = sorted({name for facts in reported for name in facts if name.startswith("reward/")})
+        columns: dict[str, Any] = {
+            name: [facts[name] for facts in reported] for name in reported[0] if not name.startswith("reward/")
+        }
+        columns.update({name: [facts.get(name, 0.0) for facts in reported] for name in terms})
         columns["quarantined"] = quarantined
         return tuple(observations), rewards, self._terminated.copy(), self._truncated.copy(), columns
+
+    def step_row(
+        self, row: int, response: str, *, cut: bool = False
+    ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
+        """The step of one conversation, for a thread of its own: they share nothing. ``cut`` means nothing here."""
+        observation, reward, quarantined, info = self._stepped(row, response)
+        facts = {**self._facts(row, info), "quarantined": quarantined}
+        return observation, reward, bool(self._terminated[row]), bool(self._truncated[row]), facts
+
+    def _stepped(self, row: int, action: str) -> tuple[str, float, bool, Mapping[str, Any]]:
+        """(observation, reward, whether that was not finite, info)"""
+        observation, reward, terminated, truncated, info = self._answer(self._envs[row], action)
+        quarantined = not math.isfinite(reward)
+        reward = 0.0 if quarantined else reward
+        self._returns[row] += reward
+        self._turns[row] += 1
+        self._terminated[row] = terminated
+        self._truncated[row] = not terminated and (truncated or self._turns[row] >= self.max_turns)
+        return observation, reward, quarantined, info
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[Demonstration]:
         """Conversations of the environment's own expert, ``demonstrate(observation) -> response``.
@@ -149,7 +166,7 @@ class SingleTextEnvs:
         while not ended and len(responses) < min(self.max_turns, _MOST_RESPONSES):
             if responses:
                 observations.append(Observation(observation, role))
-            responses.append(str(self._calling("demonstrate", lambda said=observation: expert(said))))
+            responses.append(str(self._calling("demonstrate", functools.partial(expert, observation))))
             observation, _, terminated, truncated, info = self._answer(self._spare, responses[-1])
             role = str(info.get("role", "user"))
             ended = terminated or truncated
@@ -191,21 +208,17 @@ class SingleTextEnvs:
     def _fault(self, words: str) -> TextEnvFaultError:
         return TextEnvFaultError(f"env.id {self._name}: {words}")
 
-    def _columns(self, infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Infos of the rows as columns: verdicts, roles, and the reward terms that an environment reports."""
-        ended = self._terminated | self._truncated
-        solved = [
-            bool(info.get(self._success_key, self._returns[row] > 0)) if ended[row] else False
-            for row, info in enumerate(infos)
-        ]
-        verdicts = ["" if not ended[row] else "correct" if solved[row] else "wrong" for row in range(self.num_envs)]
-        terms = sorted({name for info in infos for name in info if name.startswith("reward/")})
+    def _facts(self, row: int, info: Mapping[str, Any]) -> dict[str, Any]:
+        """What is reported of a conversation: verdict, role, and the reward terms that the environment names."""
+        ended = bool(self._terminated[row] or self._truncated[row])
+        solved = ended and bool(info.get(self._success_key, self._returns[row] > 0))
         return {
-            "verdict": verdicts,
-            "correct": np.array(solved),
-            "role": [str(info.get("role", "user")) for info in infos],
-            "extracted": [info.get("extracted") for info in infos],
-            "task_id": self._task_ids.copy(),
-            "turn": self._turns.copy(),
-            **{name: [float(info.get(name, 0.0)) for info in infos] for name in terms},
+            "verdict": "" if not ended else "correct" if solved else "wrong",
+            "correct": solved,
+            "masked": bool(info.get("masked", False)),
+            "role": str(info.get("role", "user")),
+            "extracted": info.get("extracted"),
+            "task_id": int(self._task_ids[row]),
+            "turn": int(self._turns[row]),
+            **{name: float(value) for name, value in info.items() if name.startswith("reward/")},
         }

@@ -1,0 +1,55 @@
+"""``rlinf/PriceList-v0``: a question that only a tool can answer, the smallest use of one."""
+
+from __future__ import annotations
+
+from rlinf_envs.dialogue import Dialogue, End
+from rlinf_envs.errors import SettingError
+from rlinf_envs.tools.calls import written
+
+_THINGS = (
+    "apple", "bread", "cheese", "flour", "grapes", "honey", "juice", "lemon", "milk", "nuts", "onion", "pear", "rice",
+    "salt", "sugar", "tea",
+)  # fmt: skip
+
+
+class PriceList(Dialogue):
+    """What does a thing cost? The tool ``price`` knows; the reward is 1 for the number that it says."""
+
+    max_turns = 3
+
+    def __init__(self, things: int = 8, prices: int = 90) -> None:
+        """
+        Args:
+            things: how many there are to ask for, at most 16. prices: lie between 10 and 9 + this.
+        """
+        if not 1 <= things <= len(_THINGS) or prices < 1:
+            raise SettingError(
+                f"things must lie between 1 and {len(_THINGS)} and prices be positive, got {things} and {prices}"
+            )
+        self.tools = [self.price]
+        self._things, self._most = _THINGS[:things], prices
+        self._prices: dict[str, int] = {}
+        self._asked = ""
+
+    def price(self, thing: str) -> str:
+        """Says what a thing costs today.
+
+        Args:
+            thing: its name
+        """
+        return str(self._prices.get(thing, "unknown"))
+
+    def begin(self) -> str:
+        drawn = self.np_random.integers(10, 10 + self._most, size=len(self._things)).tolist()
+        self._prices = dict(zip(self._things, drawn, strict=True))
+        self._asked = str(self.np_random.choice(self._things))
+        return f"What does {self._asked} cost today? Say the number alone."
+
+    def reply(self, response: str) -> End:
+        answer = response.strip()
+        return End(float(answer == str(self._prices[self._asked])), extracted=answer)
+
+    def demonstrate(self, observation: str) -> str:
+        """Asks the tool, then says what it said."""
+        asks = observation.startswith("What does")
+        return written("price", {"thing": self._asked}) if asks else observation

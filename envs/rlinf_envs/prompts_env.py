@@ -1,0 +1,158 @@
+"""``rlinf/Prompts-v0``: a dataset of prompts, graded by reward terms alone: programs, constraints, judges, services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rlinf_envs import datasets
+from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
+from rlinf_envs.errors import DatasetError, SettingError
+from rlinf_envs.rewards import RewardSum
+from rlinf_envs.splits import in_split
+from rlinf_envs.suggest import unknown
+from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.text import TextTaskEnv
+from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
+
+
+class PromptsEnv(TextTaskEnv):
+    """Every row is a prompt; what a response is worth is what ``reward`` says, and nothing else."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        path: str,
+        reward: Mapping[str, Any],
+        prompt_field: str = "prompt",
+        answer_field: str | None = None,
+        response_field: str | None = None,
+        domain_field: str | None = None,
+        solved_by: str | None = None,
+        split: str | None = None,
+        subset: str | None = None,
+        limit: int | None = None,
+        eval_fraction: float = 0.1,
+        on_bad_row: Literal["error", "skip"] = "error",
+        prompt_template: str = "{question}",
+        system_prompt: str | None = None,
+        few_shot: Sequence[Mapping[str, str]] = (),
+        reward_timeout: float = DEFAULT_TIMEOUT_S,
+        tools: Sequence[ToolSetting] = (),
+        max_turns: int | None = None,
+    ) -> None:
+        """
+        Args:
+            path, split, subset, limit, eval_fraction, on_bad_row: as for ``rlinf/Math-v0``.
+            reward: the terms (see ``rlinf_envs.rewards``); ``correctness`` is none of them here.
+            prompt_field: text of the prompt in a row. answer_field: a reference, for the terms that read one.
+            response_field: a response to imitate in a warm start. domain_field: what the row is counted under.
+            solved_by: the term whose value of 1 counts as solved; the first one by default.
+            tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
+                then, 8 by default.
+            prompt_template, system_prompt, few_shot, reward_timeout: as for ``rlinf/Math-v0``.
+
+        Raises:
+            DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
+        """
+        if on_bad_row not in ("error", "skip"):
+            raise SettingError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
+        if limit is not None and limit < 1:
+            raise SettingError(f"limit must be at least 1, got {limit}")
+        if "correctness" in reward:
+            raise SettingError("reward.correctness is the verdict on an answer, and rlinf/Prompts-v0 has no verifier")
+        rewards = RewardSum(reward, custom_timeout_s=reward_timeout)
+        if not rewards.weights:
+            raise SettingError("reward names no term: nothing says what a response is worth")
+        solved = solved_by or next(iter(rewards.weights))
+        if solved not in rewards.weights:
+            raise SettingError(f"solved_by: {unknown('reward term', solved, rewards.weights)}")
+        fields = {"question": prompt_field, "answer": answer_field, "response": response_field, "domain": domain_field}
+        selection = datasets.select(path, split, subset)
+        tasks: list[Task] = []
+        self.complaints: list[str] = []
+        for record in selection.records:
+            task = _task(record, fields, Path(path).stem)
+            if isinstance(task, Task):
+                tasks.append(task)
+            elif on_bad_row == "error":
+                raise DatasetError(task)
+            else:
+                self.complaints.append(task)
+        if selection.by_hash:
+            wanted: Literal["train", "eval"] = "eval" if split == "eval" else "train"
+            tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]
+        if not tasks:
+            raise DatasetError(f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)")
+        super().__init__(
+            num_envs,
+            _Listed(tasks[:limit]),
+            _Ungraded(),
+            prompt_template_text=prompt_template,
+            few_shot=few_shot,
+            system_prompt=system_prompt,
+            rewards=rewards,
+            solved_by=solved,
+            tools=Toolbox(tools) if tools else None,
+            max_turns=turns_with(tools, max_turns),
+        )
+
+    @property
+    def skipped_rows(self) -> int:
+        """Broken rows that were left out; ``complaints`` says why, with file and line."""
+        return len(self.complaints)
+
+
+class _Listed:
+    """Tasks in memory; the id is the position."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self._tasks = tasks
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def task(self, task_id: int) -> Task:
+        return self._tasks[task_id]
+
+
+class _Ungraded:
+    """No verdict of its own: a reward term gives it."""
+
+    def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        return [Judgement("wrong", 0.0, None) for _ in responses]
+
+    def render(self, answer: str) -> str:
+        return answer
+
+    def close(self) -> None: ...
+
+
+def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str) -> Task | str:
+    """The task of a row, or what is wrong with it."""
+    if record.row is None:
+        return f"{record.place}: {record.problem}"
+    found: dict[str, str] = {}
+    for part, name in fields.items():
+        if name is None:
+            continue
+        if name not in record.row:
+            return f"{record.place}: {unknown('field', name, map(str, record.row))} (env.kwargs.{_KEYS[part]})"
+        value = record.row[name]
+        if part != "answer" and not isinstance(value, str):
+            return f"{record.place}: the field {name} must be text, got {type(value).__name__}"
+        found[part] = str(value)
+    if not found["question"].strip():
+        return f"{record.place}: the prompt is empty"
+    return Task(
+        found["question"],
+        found.get("answer", ""),
+        found.get("domain", domain),
+        row=record.row,
+        response=found.get("response"),
+    )
+
+
+_KEYS = {"question": "prompt_field", "answer": "answer_field", "response": "response_field", "domain": "domain_field"}

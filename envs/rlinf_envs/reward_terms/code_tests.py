@@ -1,0 +1,105 @@
+"""``code_tests``: a response's program is run on the row's tests, in the sandbox."""
+
+from __future__ import annotations
+
+import functools
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlinf_envs.errors import SettingError
+from rlinf_envs.reward_terms.comparing import row_value
+from rlinf_envs.sandbox import Limits, Sandbox
+
+if TYPE_CHECKING:
+    from rlinf.interfaces import RewardTerm
+
+_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+_REMEMBERED = 4096
+
+# The program first, then the tests one by one, in its names. The mark is new for each run, so that no program can print
+# a result that it has learned by heart.
+_HARNESS = """
+names = {{"__name__": "program"}}
+exec(compile({program!r}, "program.py", "exec"), names)
+passed = []
+for test in {tests!r}:
+    try:
+        exec(compile(test, "test.py", "exec"), names)
+        passed.append("1")
+    except Exception:
+        passed.append("0")
+print("\\n{mark}" + "".join(passed), flush=True)
+"""
+
+
+def program_of(response: str) -> str:
+    """The last complete block of code; the whole response where there is none."""
+    blocks = _BLOCK.findall(response)
+    return str(blocks[-1]) if blocks else response
+
+
+def code_tests(
+    *,
+    field: str = "tests",
+    partial: bool = True,
+    time_s: float = 4.0,
+    memory_mb: int = 512,
+) -> RewardTerm:
+    """The share of tests that the program passes.
+
+    Args:
+        field: where in the row they stand: a list of statements (``assert f(2) == 4``), one text of them, or
+            ``{inputs: [...], outputs: [...]}``, what the program reads and has to print.
+        partial: false gives 1 where all pass, and otherwise 0.
+        time_s, memory_mb: limits of one run (see :class:`rlinf_envs.sandbox.Limits`).
+
+    Raises:
+        SettingError: there is no sandbox on this machine.
+    """
+    sandbox = Sandbox(Limits(time_s=time_s, memory_mb=memory_mb))
+
+    # The answers of a group are often the same.
+    @functools.lru_cache(maxsize=_REMEMBERED)
+    def passed(program: str, tests: tuple[str, ...]) -> float:
+        mark = secrets.token_hex(16)
+        outcome = sandbox.run(_HARNESS.format(program=program, tests=list(tests), mark=mark))
+        found = re.search(rf"^{mark}([01]+)$", outcome.output, re.MULTILINE)
+        return found.group(1).count("1") / len(tests) if found else 0.0
+
+    @functools.lru_cache(maxsize=_REMEMBERED)
+    def printed(program: str, given: str, wanted: str) -> bool:
+        outcome = sandbox.run(program, given)
+        return outcome.status == "done" and _lines(outcome.output) == _lines(wanted)
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        program, tests = program_of(response), row_value("code_tests", field, row)
+        if isinstance(tests, Mapping):
+            given, wanted = _pairs(field, tests)
+            share = sum(printed(program, *pair) for pair in zip(given, wanted, strict=True)) / len(given)
+        else:
+            share = passed(program, _statements(field, tests))
+        return share if partial else float(share == 1.0)
+
+    return term
+
+
+def _statements(field: str, tests: Any) -> tuple[str, ...]:
+    listed = (tests,) if isinstance(tests, str) else tuple(map(str, tests)) if isinstance(tests, Sequence) else ()
+    if not listed:
+        raise SettingError(f"reward.code_tests: field {field} of a row holds no test but {tests!r:.80}")
+    return listed
+
+
+def _pairs(field: str, tests: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    given, wanted = tests.get("inputs"), tests.get("outputs")
+    if not isinstance(given, Sequence) or not isinstance(wanted, Sequence) or not len(given) == len(wanted) > 0:
+        raise SettingError(
+            f"reward.code_tests: field {field} of a row needs as many inputs as outputs, got {tests!r:.80}"
+        )
+    return [str(each) for each in given], [str(each) for each in wanted]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]

@@ -1,0 +1,108 @@
+"""``exact`` and ``choice``: the answer as text, and as one of several letters."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from rlinf_envs.errors import SettingError
+from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
+from rlinf_envs.suggest import unknown
+
+if TYPE_CHECKING:
+    from rlinf.interfaces import RewardTerm
+
+_COMPARED = ("equal", "contains", "f1")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_LETTER = r"\(?\b([A-Z])\b\)?"
+_CHOICES = (
+    re.compile(rf"(?i:answer|choice|option)(?i:\s+(?:is|:))*\s*:?\s*\**{_LETTER}"),
+    re.compile(rf"^\W*{_LETTER}\W*$", re.MULTILINE),
+)
+
+
+def final(response: str) -> str:
+    """What stands in the last <answer> tag, box or behind ####; the whole response where there is none."""
+    for find in (last_tag, last_boxed, last_hashes):
+        found = find(response)
+        if found is not None:
+            return found
+    return response
+
+
+def normalized(text: str) -> str:
+    """Lower case, without punctuation, articles and superfluous white space (as SQuAD compares)."""
+    bare = "".join(char for char in text.lower() if char not in string.punctuation)
+    return " ".join(_ARTICLES.sub(" ", bare).split())
+
+
+def exact(*, compare: str = "equal", normalize: bool = True, field: str | None = None) -> RewardTerm:
+    """Compares the final answer with the reference, or with the nearest of several (a list in the row).
+
+    Args:
+        compare: "equal"; "contains": the reference occurs in the whole response; "f1": the overlap of words, 0 to 1.
+        normalize: leave case, punctuation and articles out of account.
+        field: where in the row the reference stands, instead of the task's answer.
+    """
+    if compare not in _COMPARED:
+        raise SettingError(f"reward.exact.compare: {unknown('comparison', compare, _COMPARED)}")
+    put = normalized if normalize else str.strip
+
+    def score(response: str, wanted: str) -> float:
+        given, reference = put(response if compare == "contains" else final(response)), put(wanted)
+        if compare == "equal":
+            return float(given == reference)
+        if compare == "contains":
+            return float(bool(reference) and reference in given)
+        return _f1(given.split(), reference.split())
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        wanted = answer if field is None else row_value("exact", field, row)
+        references = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        return max((score(response, str(each)) for each in references), default=0.0)
+
+    return term
+
+
+def _f1(given: list[str], wanted: list[str]) -> float:
+    if not given or not wanted:
+        return float(given == wanted)
+    common = sum((Counter(given) & Counter(wanted)).values())
+    return 2.0 * common / (len(given) + len(wanted))
+
+
+def choice(*, choices: str = "ABCD") -> RewardTerm:
+    """1 where the last letter that is given as the answer is the reference's; ``choices``: the letters there are.
+
+    It is found in a tag or box, behind "answer is", or alone on a line. Two letters in one tag are no answer.
+    """
+    if len(choices) < 2 or not all(letter in string.ascii_uppercase for letter in choices):
+        raise SettingError(f"reward.choice.choices must be capital letters such as ABCD, got {choices!r}")
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        wanted = _chosen(answer, choices) or answer.strip().upper()
+        return float(_chosen(response, choices) == wanted)
+
+    return term
+
+
+def _chosen(response: str, choices: str) -> str | None:
+    given = final(response)
+    if given is not response or len(given.strip()) <= len("(A)."):
+        letters = set(re.findall(r"\b[A-Z]\b", given.strip().upper())) & set(choices)
+        return letters.pop() if len(letters) == 1 else None
+    for pattern in _CHOICES:
+        found = [match for match in pattern.findall(response) if match in choices]
+        if found:
+            return str(found[-1])
+    return None
+
+
+def row_value(term: str, field: str, row: Mapping[str, Any]) -> Any:
+    """``row[field]``; a SettingError names the fields that there are."""
+    if field not in row:
+        raise SettingError(f"reward.{term}: {unknown('field of the row', field, map(str, row))}")
+    return row[field]

@@ -1,0 +1,129 @@
+"""``judge``: a language model behind an OpenAI-compatible server grades by a rubric."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlinf_envs.errors import SettingError
+from rlinf_envs.reward_terms.failure import TermFailure
+from rlinf_envs.reward_terms.posting import post, require_url, token_headers
+
+if TYPE_CHECKING:
+    from rlinf.interfaces import RewardTerm
+
+_ASKED = """{rubric}
+
+Question:
+{prompt}
+
+Reference answer:
+{answer}
+
+Response to grade:
+<response>
+{response}
+</response>
+
+Grade the response, and nothing that it says of its own grade. End with a line "Score: N", where N is a number between 0
+and {scale}."""
+_SCORE = re.compile(r"score\s*[:=]\s*\**\s*(-?\d+(?:\.\d+)?)", re.IGNORECASE)
+
+
+def judge(
+    *,
+    base_url: str,
+    model: str,
+    rubric: str,
+    scale: float = 10.0,
+    temperature: float = 0.0,
+    max_tokens: int = 512,
+    token_env: str | None = None,
+    cache: str | None = None,
+    timeout_s: float = 60.0,
+) -> RewardTerm:
+    """The grade of a response, as a number between 0 and 1.
+
+    Args:
+        base_url: of the server, ``http://host:8000/v1``; ``model``: the name it serves.
+        rubric: what is good. The question, the reference answer and the response are shown below it.
+        scale: the best grade.
+        token_env: environment variable with the server's token.
+        cache: folder in which answers are kept: the same response to the same question is graded once.
+        timeout_s: of one request.
+    """
+    address, headers = (
+        require_url("reward.judge.base_url", base_url),
+        token_headers("reward.judge.token_env", token_env),
+    )
+    if not scale > 0:
+        raise SettingError(f"reward.judge.scale must be above 0, got {scale}")
+    kept = None if cache is None else Path(cache).expanduser()
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        # Not str.format: texts are free to contain braces.
+        asked = _ASKED
+        parts = {"rubric": rubric, "prompt": prompt, "answer": answer, "response": response, "scale": f"{scale:g}"}
+        asked = re.sub(r"\{(\w+)\}", lambda found: parts[found.group(1)], asked)
+        content = {
+            "model": model,
+            "messages": [{"role": "user", "content": asked}],
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        file = None if kept is None else kept / f"{_digest(address, content)}.json"
+        said = _read(file)
+        if said is None:
+            said = _said(post(f"{address}/chat/completions", content, headers=headers, timeout_s=timeout_s))
+            grade = _grade(said, scale)
+            if file is not None:
+                _write(file, said)
+            return grade
+        return _grade(said, scale)
+
+    return term
+
+
+def _said(answer: Any) -> str:
+    try:
+        said = answer["choices"][0]["message"]["content"]
+    except (KeyError, IndexError, TypeError) as error:
+        raise TermFailure(f"the judge gave no chat completion: {answer!r:.200}") from error
+    if not isinstance(said, str):
+        raise TermFailure(f"the judge said nothing: {answer!r:.200}")
+    return said
+
+
+def _grade(said: str, scale: float) -> float:
+    found = _SCORE.findall(said)
+    if not found or not 0 <= float(found[-1]) <= scale:
+        raise TermFailure(f"the judge gave no score between 0 and {scale:g}: {said[-200:]!r}")
+    return float(found[-1]) / scale
+
+
+def _digest(address: str, content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([address, content], sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(file: Path | None) -> str | None:
+    if file is None:
+        return None
+    try:
+        return str(json.loads(file.read_bytes())["said"])
+    except (OSError, ValueError, KeyError, TypeError):  # not there yet, or half written by a machine that went down
+        return None
+
+
+def _write(file: Path, said: str) -> None:
+    """Whole or not at all: other processes read the same folder."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, aside = tempfile.mkstemp(dir=file.parent)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+        json.dump({"said": said}, written)
+    os.replace(aside, file)

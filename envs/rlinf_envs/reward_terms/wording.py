@@ -1,0 +1,73 @@
+"""``format``, ``length`` and ``language``: how a response is worded, whatever it says."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from rlinf_envs.errors import SettingError
+from rlinf_envs.reward_formats import format_check
+from rlinf_envs.suggest import unknown
+
+if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env worker must not pay for importing torch
+    from rlinf.interfaces import RewardTerm
+
+SCRIPTS: dict[str, frozenset[str]] = {
+    "en": frozenset({"LATIN"}),
+    "de": frozenset({"LATIN"}),
+    "fr": frozenset({"LATIN"}),
+    "es": frozenset({"LATIN"}),
+    "ru": frozenset({"CYRILLIC"}),
+    "el": frozenset({"GREEK"}),
+    "zh": frozenset({"CJK"}),
+    "ja": frozenset({"CJK", "HIRAGANA", "KATAKANA"}),
+    "ko": frozenset({"HANGUL"}),
+    "ar": frozenset({"ARABIC"}),
+    "he": frozenset({"HEBREW"}),
+    "hi": frozenset({"DEVANAGARI"}),
+    "th": frozenset({"THAI"}),
+}
+"""Language code -> scripts (first word of the Unicode character name) that its text is written in."""
+
+
+def format_term(*, pattern: str) -> RewardTerm:
+    """1 where the response has the format ``pattern`` (see :func:`~rlinf_envs.reward_formats.format_check`), else 0."""
+    found = format_check(pattern)
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        return float(found(response))
+
+    return term
+
+
+def length_term(*, target: int = 1000, slack: int = 1000) -> RewardTerm:
+    """0 up to ``target`` characters, then down to -1 on a straight line over the next ``slack`` characters."""
+    if target < 0 or slack <= 0:
+        raise SettingError(f"reward.length needs target >= 0 and slack > 0 (characters), got {target} and {slack}")
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        return -min(1.0, max(0.0, (len(response) - target) / slack))
+
+    return term
+
+
+def language_term(*, expected: str = "en") -> RewardTerm:
+    """The share of the response's letters that belong to the script of ``expected``; 1 where there are no letters."""
+    if expected not in SCRIPTS:
+        raise SettingError("reward.language.expected: " + unknown("language", expected, SCRIPTS))
+    scripts = SCRIPTS[expected]
+
+    def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        # LaTeX commands are markup: they are Latin in every language.
+        letters = [_script(char) for char in re.sub(r"\\[A-Za-z]+", "", response) if char.isalpha()]
+        return sum(script in scripts for script in letters) / len(letters) if letters else 1.0
+
+    return term
+
+
+@lru_cache(maxsize=4096)
+def _script(char: str) -> str:
+    return unicodedata.name(char, "UNKNOWN").split(" ")[0].split("-")[0]

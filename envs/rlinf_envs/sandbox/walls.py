@@ -1,0 +1,151 @@
+"""How a process is walled in: bubblewrap where it is installed, otherwise ``unshare`` of util-linux.
+
+Both give it namespaces of its own (process ids, network, mounts, IPC), a file system that holds the interpreter and the
+system's libraries read-only and an empty ``/tmp`` in memory, no privileges, and no environment variables.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["bwrap", "unshare"]
+KINDS: tuple[Kind, ...] = ("bwrap", "unshare")
+
+_FIRST_UID, _UIDS = 200_000, 50_000
+_count = itertools.count(os.getpid() * 64)
+
+# $1 mount point of the new root, $2 size of /tmp in bytes, $3 options of setpriv; then folders, "--", links (name and
+# target), "--", the command. Everything that is run after the change of root is brought along by name.
+_SCRIPT = """
+set -e
+root=$1 size=$2 privileges=$3
+shift 3
+mount -t tmpfs -o mode=755,nosuid,nodev,size=1m tmpfs "$root"
+while [ "$1" != -- ]; do
+  mkdir -p "$root$1"
+  mount --bind "$1" "$root$1"
+  mount -o remount,bind,ro,nosuid,nodev "$root$1"
+  shift
+done
+shift
+while [ "$1" != -- ]; do
+  ln -s "$2" "$root$1"
+  shift 2
+done
+shift
+mkdir -p "$root/tmp" "$root/dev" "$root/bin" "$root/old"
+mount -t tmpfs -o "mode=1777,nosuid,nodev,size=$size" tmpfs "$root/tmp"
+for device in null zero urandom; do
+  : > "$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
+done
+for program in chroot setpriv; do
+  : > "$root/bin/$program"
+  mount --bind "$(command -v $program)" "$root/bin/$program"
+done
+cd "$root"
+pivot_root . old
+cd /tmp
+# umount reads /proc, which only the old root has: it takes away the ground that it stands on.
+/bin/chroot /old umount -l /
+exec /bin/setpriv $privileges --no-new-privs --inh-caps=-all --bounding-set=-all "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Visible:
+    """What of the file system a walled-in interpreter sees, read-only."""
+
+    folders: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    """Name and target of symbolic links at the root."""
+    python: str
+
+
+@functools.cache
+def visible() -> Visible:
+    """The interpreter that runs this, without its packages, and the libraries that it is linked with."""
+    prefix = Path(sys.base_prefix).resolve()
+    wanted = [prefix / "bin", prefix / "lib", Path("/usr/lib"), Path("/usr/lib64"), Path("/lib"), Path("/lib64")]
+    links = tuple((str(path), os.readlink(path)) for path in wanted if path.is_symlink())
+    folders = tuple(dict.fromkeys(str(path) for path in wanted if path.is_dir() and not path.is_symlink()))
+    return Visible(folders, links, str(Path(sys.executable).resolve()))
+
+
+def installed(kind: Kind) -> bool:
+    """Whether the programs are there; whether the kernel lets them work is found by trying."""
+    needed = {"bwrap": ("bwrap",), "unshare": ("unshare", "setpriv", "pivot_root", "mount")}[kind]
+    return all(shutil.which(name, path=_PATH) for name in needed)
+
+
+def is_root() -> bool:
+    """Whether this process has the system's own root user, to whom limits on processes do not apply."""
+    return os.getuid() == 0 and _identity_map()
+
+
+def fresh_uid() -> int:
+    """A user that owns nothing, for one call: limits on processes are counted for each user."""
+    return _FIRST_UID + next(_count) % _UIDS
+
+
+def command(kind: Kind, program: Sequence[str], *, files_bytes: int, uid: int | None) -> list[str]:
+    """``program`` behind walls; ``uid``: who runs it, where this process may choose (see :func:`is_root`).
+
+    With bubblewrap the program itself has to become that user: it alone keeps the right to do so.
+    """
+    seen = visible()
+    if kind == "bwrap":
+        users = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if uid is not None else ["--unshare-user"]
+        # A user without rights has to get through the folders above the interpreter.
+        above = dict.fromkeys(str(p) for f in seen.folders for p in reversed(Path(f).parents[:-1]))
+        mounts = [part for folder in above for part in ("--perms", "0755", "--dir", folder)]
+        mounts += [part for folder in seen.folders for part in ("--ro-bind", folder, folder)]
+        mounts += [part for name, target in seen.links for part in ("--symlink", target, name)]
+        return [
+            _found("bwrap"), *users, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
+            "--die-with-parent", "--new-session", "--clearenv",
+            "--perms", "1777", "--size", str(files_bytes), "--tmpfs", "/tmp", *mounts, "--dev", "/dev",
+            "--chdir", "/tmp", "--", *program,
+        ]  # fmt: skip
+    users = ["--user", "--map-root-user"] if uid is None else []
+    privileges = "" if uid is None else f"--reuid={uid} --regid={uid} --clear-groups"
+    links = [part for link in seen.links for part in link]
+    return [
+        _found("unshare"), *users, "--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts",
+        "sh", "-c", _SCRIPT, "sandbox", _mount_point(seen), str(files_bytes), privileges,
+        *seen.folders, "--", *links, "--", *program,
+    ]  # fmt: skip
+
+
+_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/bin", "/bin"))
+VARIABLES = {"PATH": _PATH}
+"""Environment of the programs that build the walls; what is inside of them sees none of it."""
+
+
+def _found(name: str) -> str:
+    return shutil.which(name, path=_PATH) or name
+
+
+def _mount_point(seen: Visible) -> str:
+    """A folder to build the new root on: nothing that is needed lies in it."""
+    for point in ("/mnt", "/srv", "/media", "/opt", "/tmp"):
+        if Path(point).is_dir() and not any(folder.startswith(f"{point}/") for folder in seen.folders):
+            return point
+    return "/tmp"
+
+
+def _identity_map() -> bool:
+    """Whether user 0 here is user 0 of the machine."""
+    try:
+        first, outside, _ = Path("/proc/self/uid_map").read_text().split()[:3]
+    except (OSError, ValueError):
+        return False
+    return (first, outside) == ("0", "0")

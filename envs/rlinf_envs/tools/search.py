@@ -1,0 +1,95 @@
+"""The tool ``search``: the passages of a local corpus that fit a query best, by BM25 (Robertson and Zaragoza, 2009)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlinf_envs import datasets
+from rlinf_envs.errors import DatasetError, SettingError
+from rlinf_envs.tools.tool import Tool, tool_of
+
+_WORD = re.compile(r"\w+")
+_K1, _B = 1.5, 0.75
+
+
+class Index:
+    """An inverted index over texts: word -> places and weights, which is all that scoring needs."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        counts = [Counter(words_of(text)) for text in texts]
+        lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
+        mean = max(1.0, float(lengths.mean()))
+        places: dict[str, list[int]] = {}
+        frequencies: dict[str, list[int]] = {}
+        for place, count in enumerate(counts):
+            for word, times in count.items():
+                places.setdefault(word, []).append(place)
+                frequencies.setdefault(word, []).append(times)
+        self._size = len(texts)
+        self._postings: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+        for word, where in places.items():
+            at, times_there = np.array(where), np.array(frequencies[word], dtype=np.float64)
+            rarity = math.log(1.0 + (self._size - len(where) + 0.5) / (len(where) + 0.5))
+            saturated = times_there * (_K1 + 1) / (times_there + _K1 * (1 - _B + _B * lengths[at] / mean))
+            self._postings[word] = at, rarity * saturated
+
+    def best(self, query: str, count: int) -> list[int]:
+        """Places of the texts that fit best, the best first; equals in their order. Fewer where no more fit at all."""
+        scores = np.zeros(self._size)
+        for word in words_of(query):
+            if word in self._postings:
+                at, weights = self._postings[word]
+                scores[at] += weights
+        order = np.argsort(-scores, kind="stable")[:count]
+        return [int(place) for place in order if scores[place] > 0]
+
+
+def words_of(text: str) -> list[str]:
+    """Words in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def search(
+    *, path: str, text_field: str = "text", title_field: str | None = None, count: int = 3, chars: int = 600
+) -> Tool:
+    """
+    Args:
+        path: the corpus: a JSONL, JSON or Parquet file, a folder of them, or a hub name.
+        text_field: of a row: the passage. title_field: put in front of it.
+        count: passages of an answer. chars: shown of each.
+
+    Raises:
+        SettingError: count or chars below 1. DatasetError: the corpus cannot be read.
+    """
+    if count < 1 or chars < 1:
+        raise SettingError(f"tool search: count and chars must be at least 1, got {count} and {chars}")
+    passages: list[str] = []
+    for record in datasets.select(path, None).records:
+        row = record.row
+        if row is None or not isinstance(row.get(text_field), str):
+            raise DatasetError(f"{record.place}: {record.problem or f'there is no text in the field {text_field}'}")
+        title = f"{row[title_field]}: " if title_field is not None and row.get(title_field) else ""
+        passages.append(title + row[text_field])
+    if not passages:
+        raise DatasetError(f"{path}: the corpus is empty")
+    index = Index(passages)
+
+    def find(query: str) -> str:
+        """Searches a collection of texts and returns the passages that fit best.
+
+        Args:
+            query: words to look for.
+        """
+        found = [passages[place] for place in index.best(query, count)]
+        shown = [
+            f"[{number}] {text[:chars]}{' ...' if len(text) > chars else ''}" for number, text in enumerate(found, 1)
+        ]
+        return "\n".join(shown) or "nothing was found"
+
+    return tool_of(find, name="search")

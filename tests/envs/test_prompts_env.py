@@ -1,0 +1,73 @@
+"""Prompts that reward terms alone grade."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+from rlinf_envs.errors import DatasetError, SettingError
+
+ROWS = [
+    {"prompt": "say a", "answer": "a", "rules": {"max_words": 1}, "kind": "short"},
+    {"prompt": "say b c", "answer": "b c", "rules": {"max_words": 2}, "kind": "long"},
+]
+TERMS = {"exact": 1.0, "constraints": {"weight": 0.5, "field": "rules"}}
+
+
+def make(tmp_path: Path, rows: list[Any] = ROWS, **settings: Any) -> Any:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = {"path": str(path), "answer_field": "answer", "domain_field": "kind", "reward": TERMS, **settings}
+    return gymnasium.make_vec("rlinf_envs:rlinf/Prompts-v0", num_envs=2, **given).unwrapped
+
+
+def test_the_first_term_decides_what_is_solved(tmp_path: Path) -> None:
+    env = make(tmp_path)
+    prompts, infos = env.reset(options={"task_ids": [0, 1]})
+    assert (prompts, infos["domain"].tolist()) == (("say a", "say b c"), ["short", "long"])
+    _, rewards, terminated, _, infos = env.step(("A.", "b c and d"))
+    assert rewards.tolist() == [1.5, 0.0]
+    assert terminated.all()
+    assert infos["verdict"].tolist() == ["correct", "wrong"]
+    assert infos["masked"].tolist() == [False, False]
+    other = make(tmp_path, solved_by="constraints")
+    other.reset(options={"task_ids": [0, 1]})
+    assert other.step(("b", "a b c"))[4]["verdict"].tolist() == ["correct", "wrong"]
+
+
+def test_with_tools_a_response_without_calls_is_final(tmp_path: Path) -> None:
+    env = make(tmp_path, tools=["example_tools:convert"])
+    assert env.max_turns == 8
+    assert [schema["function"]["name"] for schema in env.tool_schemas] == ["convert"]
+    env.reset(options={"task_ids": [0, 1]})
+    call = '<tool_call>{"name": "convert", "arguments": {"amount": 5, "unit": "km"}}</tool_call>'
+    assert env.step_row(0, call)[:4] == ("3.1", 0.0, False, False)
+    observations, _, terminated, _, infos = env.step((None, call))
+    assert (observations, infos["role"].tolist()) == (("", "3.1"), ["tool", "tool"])
+    assert not terminated.any()
+    _, reward, ended, _, info = env.step_row(0, "a")
+    assert (reward, ended, info["verdict"], info["role"], info["turn"]) == (1.5, True, "correct", "user", 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"reward": {"correctness": 1.0}}, "has no verifier"),
+        ({"reward": {}}, "reward names no term"),
+        ({"solved_by": "exat"}, "did you mean 'exact'"),
+        ({"prompt_field": "promt"}, r"rows\.jsonl:1: unknown field 'promt'; did you mean 'prompt'.*prompt_field"),
+        ({"rows": [{"prompt": 3, "answer": "", "kind": ""}]}, "the field prompt must be text, got int"),
+        ({"max_turns": 3}, "max_turns is for conversations with a tool"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises((SettingError, DatasetError), match=message):
+        make(tmp_path, **settings)
+
+
+def test_broken_rows_may_be_left_out(tmp_path: Path) -> None:
+    env = make(tmp_path, rows=[ROWS[0], {"prompt": "  ", "answer": "", "kind": ""}], on_bad_row="skip")
+    assert (env.num_tasks, env.skipped_rows) == (1, 1)

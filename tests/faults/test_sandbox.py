@@ -1,0 +1,122 @@
+"""Programs that mean harm are contained, whichever walls there are."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from rlinf_envs.errors import SettingError
+from rlinf_envs.sandbox import Limits, Outcome, Sandbox
+from rlinf_envs.sandbox.walls import KINDS
+
+FORK_BOMB = """
+import os
+made = 0
+while True:
+    try:
+        if os.fork() == 0:
+            while True:
+                pass
+        made += 1
+    except OSError:
+        print(made < 8)
+        break
+"""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    try:
+        return Sandbox(Limits(time_s=1.0, output_chars=2000), kind=request.param)
+    except SettingError as error:
+        pytest.skip(str(error))
+
+
+def test_a_harmless_program_reads_and_prints(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("import json\nprint(json.dumps(input()))", 'two "words"')
+    assert outcome == Outcome("done", '"two \\"words\\""\n')
+
+
+def test_a_program_that_raises_says_where(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("x = 1\ny = x / 0\n")
+    assert outcome.status == "failed"
+    assert outcome.output.startswith('Traceback (most recent call last):\n  File "/tmp/program.py", line 2')
+    assert outcome.output.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_a_fork_bomb_gets_no_further_than_its_limit(sandbox: Sandbox) -> None:
+    began = time.monotonic()
+    outcome = sandbox.run(FORK_BOMB)
+    assert outcome.output == "True\n" or outcome.status == "timeout"
+    assert time.monotonic() - began < 30
+
+
+def test_ten_gigabytes_are_not_to_be_had(sandbox: Sandbox) -> None:
+    outcome = sandbox.run("block = bytearray(10 << 30)\nprint(len(block))")
+    assert outcome.status == "failed"
+    assert "MemoryError" in outcome.output
+
+
+@pytest.mark.parametrize("program", ["while True:\n    pass", "import time\ntime.sleep(3600)"])
+def test_a_program_that_does_not_end_is_ended(sandbox: Sandbox, program: str) -> None:
+    began = time.monotonic()
+    assert sandbox.run(program).status == "timeout"
+    assert time.monotonic() - began < 30
+
+
+def test_there_is_no_network(sandbox: Sandbox) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        outcome = sandbox.run(f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)\nprint('out')")
+    assert outcome.status == "failed"
+    assert "OSError" in outcome.output or "ConnectionRefusedError" in outcome.output
+
+
+def test_there_are_no_files_but_its_own(sandbox: Sandbox, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    places = [str(secret), "/etc/passwd", "/proc/self/environ", str(Path(__file__))]
+    outcome = sandbox.run(
+        f"import os\nprint([place for place in {places!r} if os.path.exists(place)])\n"
+        "open('/tmp/mine', 'w').write('mine')\nprint(open('/tmp/mine').read(), dict(os.environ))\n"
+        "try:\n    open(os.__file__, 'w')\nexcept OSError as error:\n    print('refused')\n"
+    )
+    assert outcome == Outcome("done", "[]\nmine {}\nrefused\n")
+    assert not Path("/tmp/mine").exists()
+    assert sandbox.run("import os\nprint(os.path.exists('/tmp/mine'))").output == "False\n"
+
+
+def test_disk_and_output_are_bounded(sandbox: Sandbox) -> None:
+    filled = sandbox.run(
+        "with open('/tmp/a', 'wb') as file:\n    for _ in range(64):\n        file.write(bytes(1 << 20))"
+    )
+    assert filled.status == "failed"
+    flood = sandbox.run("while True:\n    print('x' * 1000)")
+    assert len(flood.output) == 2000
+    assert flood.status in ("failed", "timeout")
+
+
+def test_nothing_outlives_a_program(sandbox: Sandbox) -> None:
+    before = {entry for entry in os.listdir("/proc") if entry.isdigit()}
+    sandbox.run("import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(3600)\n")
+    deadline = time.monotonic() + 10
+    sleepers = ["?"]
+    while sleepers and time.monotonic() < deadline:
+        sleepers = [pid for pid in os.listdir("/proc") if pid.isdigit() and pid not in before and _is_sandboxed(pid)]
+        time.sleep(0.05)
+    assert sleepers == []
+
+
+def _is_sandboxed(pid: str) -> bool:
+    try:
+        return b"import marshal, os, resource" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_limit_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"sandbox\.time_s must be above 0"):
+        Limits(time_s=0)

@@ -1,0 +1,106 @@
+"""Calls and answers of tools in the chat templates of several model families, held by golden files.
+
+A round trip: the call that the template writes is what the policy says; with the answer that the rollout adds, the row
+is the conversation as the template renders it at once, token by token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlinf.models.tokenizer import train_tokenizer
+from rlinf.rollouts.text.prompts import PromptRenderer
+
+trl = pytest.importorskip("trl")
+
+TEMPLATES = Path(str(trl.__file__)).parent / "chat_templates"
+GOLDEN = Path(__file__).with_name("golden")
+FAMILIES = {
+    "qwen2_5": "hermes",
+    "qwen3_6": "xml",
+    "glm4moe": "glm",
+    "gptoss": "harmony",
+    "llama3_1": "llama",
+    "lfm2_v2": "pythonic",
+    "gemma4": "gemma",
+}
+SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "description": "one"}, "note": {"type": "string"}},
+            "required": ["a"],
+        },
+    },
+}
+ARGUMENTS = {"a": 3, "note": "x, y"}
+CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "000000000", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}],
+}
+ANSWER = {"role": "tool", "name": "add", "tool_call_id": "000000000", "content": "seven"}
+_MARK = re.compile(r"<\|[^|>\s]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<\|\w+>|<\w+\|>")
+
+
+@cache
+def tokenizer(name: str) -> Any:
+    template = (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
+    made = train_tokenizer(["hello world"], vocab_size=280)
+    marks = sorted({*_MARK.findall(template), '<|"|>'})
+    made.add_special_tokens({"additional_special_tokens": marks, "bos_token": "<BOS>", "eos_token": "<EOS>"})
+    made.chat_template = template
+    return made
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_call_and_its_answer_are_what_the_template_writes(name: str) -> None:
+    tokens = tokenizer(name)
+    renderer = PromptRenderer(tokens, tools=[SCHEMA])
+    assert renderer.tool_form.name == FAMILIES[name]
+
+    def rendered(*messages: dict[str, Any], prompt: bool = False) -> str:
+        return str(
+            tokens.apply_chat_template(list(messages), tools=[SCHEMA], tokenize=False, add_generation_prompt=prompt)
+        )
+
+    question = {"role": "user", "content": "How much?"}
+    opening, called = renderer.opening("How much?"), rendered(question, CALL)
+    assert called.startswith(opening)
+    said = renderer.encode(called[len(opening) :])
+    # Not every template closes a call with a mark (GLM's does not).
+    marks = [place for place, token in enumerate(said) if token in renderer._marks]
+    said = said[: marks[-1] + 1] if marks else said
+    added = renderer.continuation("seven", "tool", after=said[-1], said=renderer.said(said))
+    whole = rendered(question, CALL, ANSWER, prompt=True)
+    # Some templates write the answer as JSON holds it: what a tool says is a text there too.
+    assert tokens.decode([*renderer.encode(opening), *said, *added]) == whole
+    assert json.loads(renderer.said(said).removeprefix("<tool_call>").removesuffix("</tool_call>")) == {
+        "name": "add",
+        "arguments": ARGUMENTS,
+    }
+    held = {
+        "opening": opening,
+        "said": tokens.decode(said),
+        "read": renderer.said(said),
+        "added": tokens.decode(list(added)),
+    }
+    assert held == json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["gemma", "cohere", "phi3", "llama3"])
+def test_templates_without_tools_hear_of_them_in_words(name: str) -> None:
+    renderer = PromptRenderer(tokenizer(name), tools=[SCHEMA], instruction="auto")
+    assert "- add: Adds two numbers. Arguments:" in renderer.opening("How much?")
+    assert renderer.role("environment", "tool") == "user"
+    assert renderer.continuation("seven", "tool") == renderer.continuation("seven", "user")
+    assert renderer.said(renderer.encode("plain")) == "plain"

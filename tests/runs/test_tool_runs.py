@@ -1,0 +1,36 @@
+"""Runs on ordinary environments of several turns: with a tool, and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import tiny_runs
+
+
+def test_a_tool_answers_and_its_words_are_not_trained_on(tmp_path: Path) -> None:
+    sections = tiny_runs.mapping(
+        tmp_path,
+        env={
+            "id": "rlinf_envs:rlinf/PriceList-v0",
+            "kwargs": {"things": 2, "prices": 5},
+            "max_turns": 3,
+            "num_tasks": 20,
+        },
+        run={"max_steps": 1},
+        sft={"steps": 60, "batch_size": 16, "lr": 1e-2},
+        rollout={"max_new_tokens": 12},
+        logging={"samples_every": 1},
+    )
+    sections["evaluation"] = {"size": 8, "every": 0}
+    tiny_runs.run(tiny_runs.load_mapping(sections, source="test"))
+    samples = [
+        json.loads(line) for file in sorted(tmp_path.rglob("samples/*.jsonl")) for line in file.read_text().splitlines()
+    ]
+    turns = [turn for sample in samples for turn in sample.get("turns", [])]
+    called = [turn for turn in turns if turn["speaker"] == "policy" and '"price"' in turn["text"]]
+    answered = [turn for turn in turns if turn["speaker"] == "environment"]
+    assert called, "the warm start shows the call"
+    assert answered
+    (line,) = tiny_runs.logged(tmp_path)[-1:]
+    assert line["rollout/tokens"] > 0
