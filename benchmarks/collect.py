@@ -17,6 +17,8 @@ ORDER = (
     "weight_update",
     "learner_parity",
     "robots",
+    "tabletop_words",
+    "libero_steps",
     "isolation",
     "sim_recipes",
     "sim_vs_sb3",

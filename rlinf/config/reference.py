@@ -85,15 +85,16 @@ def _table(section: type, prefix: str) -> list[str]:
 
 
 def field_docs(section: type) -> dict[str, str]:
-    """The string under each field of a dataclass."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(section)))
-    body = typing.cast(ast.ClassDef, tree.body[0]).body
-    documented = {}
-    for statement, following in itertools.pairwise(body):
-        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
-            continue
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            documented[statement.target.id] = str(following.value.value)
+    """The string under each field of a dataclass, where it or one that it extends declares it."""
+    documented: dict[str, str] = {}
+    for kind in reversed([one for one in section.__mro__ if is_dataclass(one)]):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+        body = typing.cast(ast.ClassDef, tree.body[0]).body
+        for statement, following in itertools.pairwise(body):
+            if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+                continue
+            if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+                documented[statement.target.id] = str(following.value.value)
     return {item.name: documented[item.name] for item in fields(section) if item.name in documented}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from rlinf.config import load
-from rlinf.config.schema import EnvConfig
+from rlinf.config.schema import EnvConfig, TaskConfig
 from rlinf.granularity import Granularity
 from rlinf.inputs import ObservationInputs
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
@@ -95,6 +96,23 @@ def test_random_decisions_are_not_imitated_and_failures_are_left_out() -> None:
     again = demonstrate(perturbation=0.5, count=20)
     assert np.array_equal(again.actions, thrown_off.actions)
     assert demonstrate(count=3, max_steps=1).solved == 0
+
+
+def test_demonstrations_in_another_interpreter_are_the_same() -> None:
+    """Two tasks in turn, with perturbations and chunks of which only the first observation is drawn."""
+    tasks_of_two = [TaskConfig(kwargs={"task": "touch"}), TaskConfig(kwargs={"task": "push"})]
+    here = EnvConfig(TABLETOP, {"image_size": 16}, tasks=tasks_of_two, num_action_chunks=3)
+    there = replace(here, isolation="process")
+    one, other = (play(options, 6, 0.3, 3) for options in (here, there))
+    assert one.solved == other.solved > 3
+    assert np.array_equal(one.actions, other.actions)
+    for name, leaf in one.observations.items():
+        assert np.array_equal(leaf, other.observations[name]), name
+        assert leaf.reshape(len(leaf), -1).any(axis=1).all()
+    seeds = list(range(6))
+    assert instructions_of(here, seeds) == instructions_of(there, seeds)
+    with pytest.raises(NoDemonstrationsError, match="has no demonstrator"):
+        play(EnvConfig("CartPole-v1", isolation="process"), 1)
 
 
 def test_instructions_are_collected_once_each() -> None:

@@ -1,7 +1,7 @@
 """A scripted demonstrator for LIBERO's tasks that put one thing somewhere: it knows where everything is.
 
-From above it goes over the thing, down, closes its fingers, lifts, goes over the place, and lets go. Where a thing has
-slipped from its fingers it begins again.
+From above it goes over the thing, down, closes its fingers, lifts, goes over the place (and down, onto a plate), and
+lets go. Where a thing has slipped from its fingers it begins again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-Phase = Literal["over", "down", "close", "lift", "carry", "open"]
+Phase = Literal["over", "down", "close", "lift", "carry", "lower", "open"]
 
 _GAIN = 30.0
 """Of an action per metre: full speed until 3 cm are left (LIBERO's controller takes 1 for 5 cm)."""
 _TURN_GAIN = 4.0
 _ABOVE = 0.08
 """Metres between fingers and a thing's top, and between a carried thing's bottom and the place's top."""
+_SET_DOWN = 0.01
+"""Metres between a carried thing's bottom and the place's top where it is let go."""
 _NEAR, _ALMOST = 0.012, 0.02
 _CLOSING, _OPENING, _PATIENCE = 8, 6, 30
 """Steps: fingers close and open, and a phase that gets nowhere goes on to the next."""
@@ -39,7 +41,7 @@ class LiberoExpert:
     def __init__(self, engine: Any) -> None:
         self._engine = engine
         self._model, self._data = engine.sim.model._model, engine.sim.data._data
-        self._thing = self._place = ""
+        self._relation = self._thing = self._place = ""
         self.begin()
 
     def begin(self) -> None:
@@ -51,7 +53,7 @@ class LiberoExpert:
         goals = self._engine.parsed_problem["goal_state"]
         if len(goals) != 1 or goals[0][0] not in ("in", "on") or goals[0][1] not in self._engine.objects_dict:
             raise NoScriptError(f"no script for the goal {goals}: it must put one thing in or on something")
-        _, self._thing, self._place = goals[0]
+        self._relation, self._thing, self._place = goals[0]
         self._site = self._engine.robots[0].eef_site_id
 
     def action(self) -> np.ndarray:
@@ -81,8 +83,8 @@ class LiberoExpert:
             return grasp
         if self._phase in ("close", "open"):
             return self._held_at
-        _, place = self._place_at()
-        carried = place[2] + _ABOVE + (fingers[2] - low[2])
+        place = self._place_at()
+        carried = place[2] + (_SET_DOWN if self._phase == "lower" else _ABOVE) + (fingers[2] - low[2])
         if self._phase == "lift":
             return np.array([*self._held_at[:2], carried])
         middle = 0.5 * (low[:2] + high[:2])
@@ -92,7 +94,7 @@ class LiberoExpert:
         """To the next phase, where this one is done."""
         left = np.abs(target - fingers)
         stuck = self._steps > _PATIENCE
-        if self._phase in ("lift", "carry") and np.linalg.norm(grasp - fingers) > self._reach + _LOST:
+        if self._phase in ("lift", "carry", "lower") and np.linalg.norm(grasp - fingers) > self._reach + _LOST:
             self._enter("over")
         elif self._phase == "over":
             if left[:2].max() < _NEAR and left[2] < 0.03:
@@ -108,8 +110,11 @@ class LiberoExpert:
         elif self._phase == "lift":
             if left[2] < _ALMOST or stuck:
                 self._enter("carry")
-        elif self._phase == "carry":
+        elif self._phase == "carry" and self._relation == "on":
             if left[:2].max() < _NEAR or stuck:
+                self._enter("lower")
+        elif self._phase in ("carry", "lower"):  # into a basket it may fall
+            if left.max() < _ALMOST or stuck:
                 self._held_at = fingers
                 self._enter("open")
         elif self._steps >= _OPENING:
@@ -126,14 +131,14 @@ class LiberoExpert:
             return np.array([*middle[:2], high[2] - 0.02])
         return np.array([*middle[:2], max(high[2] - _DEPTH, middle[2] if high[2] - low[2] < 0.04 else low[2] + 0.02)])
 
-    def _place_at(self) -> tuple[np.ndarray, np.ndarray]:
-        """The place's lowest corner, and its middle at the height of its top."""
+    def _place_at(self) -> np.ndarray:
+        """The place's middle at the height of its top [3]."""
         sites = self._engine.object_sites_dict
         name = self._place
         if name in sites:
             name = sites[name].parent_name
         low, high = self._extent(name)
-        return low, np.array([*(0.5 * (low[:2] + high[:2])), high[2]])
+        return np.array([*(0.5 * (low[:2] + high[:2])), high[2]])
 
     def _extent(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """The lowest and the highest corner [3] of what a thing touches with."""

@@ -101,6 +101,9 @@ def _check_tasks(context: Context) -> None:
     if len({task.instruction is None for task in tasks}) > 1:
         message = "env.tasks: some tasks have an instruction and others have none, so their observations differ."
         context.error("env.tasks", message, "Write an instruction for each of them, or for none.")
+    if "other_goal" in context.config.evaluation.words and any(task.instruction is not None for task in tasks):
+        message = "evaluation.words: other_goal has the environment name another goal, and env.tasks fixes the words."
+        context.error("evaluation.words", message, "Take one of the two out.", reads=("env.tasks",))
 
 
 def _check_layout(context: Context) -> None:

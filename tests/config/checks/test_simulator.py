@@ -94,6 +94,12 @@ def test_a_key_without_a_reader_is_refused_once(
     assert message in str(output)
 
 
+def test_another_goal_cannot_be_named_where_the_words_are_fixed() -> None:
+    fixed = {"env.tasks": [{"instruction": "go"}], "evaluation.words": ["other_goal"]}
+    with pytest.raises(ConfigErrors, match=r"env\.tasks fixes the words"):
+        load_mapping(simulator(PPO, **fixed), source="test")
+
+
 def test_stages_and_samplers_need_a_policy_that_acts_in_samplers() -> None:
     for key in ("rollout.pipeline_stages", "rollout.num_samplers"):
         load_mapping(simulator(PPO, **{key: 2}), source="test")
