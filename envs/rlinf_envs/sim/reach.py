@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+
 class SparseReachEnv(gymnasium.Env):
     """A point moves in [-1, 1]^3 towards a goal that each episode draws.
 
