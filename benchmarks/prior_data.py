@@ -49,10 +49,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         data = folder / "reach"
-        rlinf(["record", str(RECIPE), "--out", str(data), "--episodes", str(options.episodes)])
+        rlinf(["record", str(RECIPE), "--out", str(data), "--episodes", str(options.episodes), "--to-the-end"])
         prior = [f"algorithm.prior_data={data}", "policy.critic_layer_norm=true"]
         for seed in options.seeds:
-            for name, keys in (("rlpd", prior), ("sac", [])):
+            for name, keys in (("rlpd", [*prior, "run.max_steps=80"]), ("sac", [])):
                 began = cpu_seconds()
                 steps, best = steps_to(folder / f"{name}_{seed}", seed, options.success, [*keys, *options.overrides])
                 spent = cpu_seconds() - began

@@ -31,6 +31,7 @@ MODULES: Mapping[str, str] = {
     "robotics": "gymnasium_robotics",
     "box2d": "Box2D",
     "atari": "ale_py",
+    "gymnax": "gymnax",
     "hdf5": "h5py",
     "serve": "websockets",
     "onnx": "onnxruntime",
@@ -48,6 +49,7 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "games": ("rlinf_envs:rlinf/TextArena-",),
     "maniskill": ("rlinf_envs:rlinf/ManiSkill-",),
     "robotics": ("gymnasium_robotics:",),
+    "gymnax": ("rlinf_envs.sim.gymnax:",),
     "atari": ("ale_py:",),
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip

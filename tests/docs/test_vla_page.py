@@ -36,6 +36,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_every_command_of_the_page_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

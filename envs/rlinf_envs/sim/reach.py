@@ -8,22 +8,19 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-_REACH = 0.05
-"""Of one action, in box lengths."""
-
 
 class SparseReachEnv(gymnasium.Env):
     """A point moves in [-1, 1]^3 towards a goal that each episode draws.
 
     Observation: float32 [6], the point and the way from it to the goal. Action: the move, [-1, 1] a side. Reward: 0
     within ``tolerance`` of the goal, else -1; nothing ends an episode before ``max_steps``. ``info["success"]`` says
-    whether the point is there.
+    whether the point is there. A move is ``reach`` long at most, a side.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, max_steps: int = 50, tolerance: float = 0.05) -> None:
-        self.max_steps, self.tolerance = max_steps, tolerance
+    def __init__(self, max_steps: int = 25, reach: float = 0.1, tolerance: float = 0.1) -> None:
+        self.max_steps, self.reach, self.tolerance = max_steps, reach, tolerance
         self.action_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
         self.observation_space = spaces.Box(-2.0, 2.0, (6,), np.float32)
         self._point = self._goal = np.zeros(3)
@@ -36,7 +33,7 @@ class SparseReachEnv(gymnasium.Env):
         return self._observation(), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        move = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0) * _REACH
+        move = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0) * self.reach
         self._point = np.clip(self._point + move, -1.0, 1.0)
         self._steps += 1
         success = bool(np.linalg.norm(self._goal - self._point) < self.tolerance)
@@ -44,7 +41,7 @@ class SparseReachEnv(gymnasium.Env):
 
     def expert_action(self) -> np.ndarray:
         """Straight to the goal: float32 [3]."""
-        return np.clip((self._goal - self._point) / _REACH, -1.0, 1.0).astype(np.float32)
+        return np.clip((self._goal - self._point) / self.reach, -1.0, 1.0).astype(np.float32)
 
     def _observation(self) -> np.ndarray:
         return np.concatenate([self._point, self._goal - self._point]).astype(np.float32)

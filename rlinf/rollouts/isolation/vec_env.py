@@ -38,6 +38,7 @@ class IsolatedVecEnv:
 
     def __init__(self, options: EnvConfig, num_envs: int, *, processes: int = 1, draws: bool = False) -> None:
         self._options, self._draws = options, draws
+        self._shared: SharedArrays | None = None
         self.num_envs = num_envs
         self.last_failure = ""
         edges = np.linspace(0, num_envs, processes + 1).round().astype(int)
@@ -59,7 +60,6 @@ class IsolatedVecEnv:
         self.observation_space, self.action_space = (
             rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
         )
-        self._shared: SharedArrays | None = None
         self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
         self._share_memory()
 

@@ -95,7 +95,7 @@ def test_critics_with_layer_norm_are_bounded_by_their_last_layer() -> None:
 def test_a_run_learns_from_a_recorded_folder_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     data = tmp_path / "reach"
     assert main(["record", str(RECIPE), "--out", str(data), "--episodes", "3", "--to-the-end"]) == 0
-    assert read_dataset(data).lengths.tolist() == [50, 50, 50]
+    assert read_dataset(data).lengths.tolist() == [25, 25, 25]
     assert read_dataset(data).columns["next.reward"].max() == 0.0
     keys = [*QUIET, f"algorithm.prior_data={data}", "policy.critic_layer_norm=true", "algorithm.replay_start=50"]
     keys += ["rollout.num_steps=30", "evaluation.size=2", "algorithm.replay_batch_size=8", "policy.hidden_sizes=[8]"]
