@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sim_vs_sb3 import _step, _trainer
@@ -126,9 +126,12 @@ def main() -> None:
     parser.add_argument("--task", choices=sorted(TASKS), required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", choices=("rlinf", "peer"))
+    parser.add_argument("--steps", type=int, help="environment steps of a run (default: the task's)")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     task = TASKS[wanted.task]
+    if wanted.steps is not None:
+        task = replace(task, steps=wanted.steps)
     if wanted.one is not None:
         print(json.dumps((ours if wanted.only == "rlinf" else peers)(task, wanted.one)))
         return
@@ -137,6 +140,7 @@ def main() -> None:
         rows = []
         for seed in range(wanted.seeds):
             command = [sys.executable, __file__, "--task", wanted.task, "--only", side, "--one", str(seed)]
+            command += [] if wanted.steps is None else ["--steps", str(wanted.steps)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rows.append(json.loads(done.stdout.strip().splitlines()[-1]))
             print(side, "seed", seed, {name: round(value, 2) for name, value in rows[-1].items()}, flush=True)

@@ -25,7 +25,7 @@ from rlinf.train.workers.simulator_workers import SimulatorWorker
 WORKERS = 2
 pytestmark = pytest.mark.usefixtures("ray_session")
 # How the other collectors go on in one process, every commit's tests show without Ray.
-AT_NIGHT = ("grpo", "sac_chunks", "sac", "chunks", "chunked_episodes")
+AT_NIGHT = ("grpo", "sac_chunks", "sac", "td3", "dqn", "discrete_sac", "crossq", "chunks", "chunked_episodes")
 
 
 @pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])

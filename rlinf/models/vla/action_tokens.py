@@ -41,7 +41,8 @@ class ActionTokens(nn.Module):
             raise SpaceError(f"no action tokens for actions of type {type(space).__name__} ({space})")
         self.per_action = len(sizes)
         self.count = self.per_action * chunk
-        self.noise_size, self.action_shape = self.count, (self.count,)
+        self.noise_size = self.count
+        self.action_shape: tuple[int, ...] = (self.count,)
         values = int(sizes.max())
         # Where dimensions differ in size, the tokens that a smaller one does not have can't be drawn.
         forbidden = np.tile(np.arange(values)[None, :] >= sizes[:, None], (chunk, 1))

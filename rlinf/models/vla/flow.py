@@ -147,7 +147,7 @@ class ActionFlow(nn.Module):
         self.numbers = chunk * bounds.per_action
         self.chain = FlowChain(self.numbers, steps=steps, noise_level=noise_level)
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
-        self.action_shape = (self.noise_size,)
+        self.action_shape: tuple[int, ...] = (self.noise_size,)
         self.project = nn.Linear(width, _CONTEXT)
         inputs = self.numbers + chunk * _CONTEXT + 2 * _FREQUENCIES
         self.velocity = nn.Sequential(

@@ -68,7 +68,7 @@ class Pi0Head(nn.Module):
             self.horizon * self.width, steps=options.flow_steps, noise_level=options.flow_noise_level
         )
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
-        self.action_shape = (self.noise_size,)
+        self.action_shape: tuple[int, ...] = (self.noise_size,)
 
     def _taken(self, numbers: Tensor) -> Tensor:
         """[N, H M] to the [N, K A] that are carried out."""
@@ -231,9 +231,10 @@ def load_pi0(path: str) -> Any:
     from transformers import PI0ForConditionalGeneration
 
     try:
-        model, info = PI0ForConditionalGeneration.from_pretrained(path, dtype=torch.float32, output_loading_info=True)
+        loaded: Any = PI0ForConditionalGeneration.from_pretrained(path, dtype=torch.float32, output_loading_info=True)
     except Exception as error:
         raise PolicyError(f"no PI0 could be loaded from {path!r}: {error}") from error
+    model, info = loaded
     wrong = sorted([*info["missing_keys"], *info["unexpected_keys"]])
     if wrong:
         raise PolicyError(
