@@ -171,6 +171,11 @@ class _Spelling(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         options = dict(kwargs or {})
+        if func is Tensor.backward:
+            # Layers that are computed again in there need this mode, which is off while it answers.
+            gradient = options.pop("gradient", None) if len(args) == 1 else args[1]
+            with self:
+                return torch.autograd.backward(args[0], gradient, *args[2:], **options)
         if func is Tensor.cuda:
             return args[0].to(_META)
         if func in _PRODUCTS and torch.is_autocast_enabled("cuda"):
