@@ -78,6 +78,8 @@ def pretended_gpu() -> Iterator[None]:
         stack.enter_context(_exchanged(DTensor, "device", property(lambda tensor: tensor._local_tensor.device)))
         spelling = _Spelling()
         stack.enter_context(_exchanged(torch, "clear_autocast_cache", spelling.copies.clear))
+        run = _under(spelling, torch.autograd._engine_run_backward)
+        stack.enter_context(_exchanged(torch.autograd, "_engine_run_backward", run))
         stack.enter_context(spelling)
         yield
 
@@ -138,6 +140,16 @@ def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool 
     return module
 
 
+def _under(mode: TorchFunctionMode, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with ``mode`` in force: a mode is off while it answers, and layers may be computed again in there."""
+
+    def running(*args: Any, **options: Any) -> Any:
+        with mode:
+            return run(*args, **options)
+
+    return running
+
+
 class _Numbers(TorchFunctionMode):
     """``torch.tensor`` of a list with fake tensors in it, whose memory C++ would read."""
 
@@ -171,11 +183,6 @@ class _Spelling(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         options = dict(kwargs or {})
-        if func is Tensor.backward:
-            # Layers that are computed again in there need this mode, which is off while it answers.
-            gradient = options.pop("gradient", None) if len(args) == 1 else args[1]
-            with self:
-                return torch.autograd.backward(args[0], gradient, *args[2:], **options)
         if func is Tensor.cuda:
             return args[0].to(_META)
         if func in _PRODUCTS and torch.is_autocast_enabled("cuda"):
