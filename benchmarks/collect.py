@@ -15,6 +15,7 @@ ORDER = (
     "reward_model",
     "generation",
     "weight_update",
+    "driver",
     "learner_parity",
     "robots",
     "tabletop_words",

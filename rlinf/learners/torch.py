@@ -58,6 +58,11 @@ class TorchLearner(Offloadable):
         # Of adapters: what is new is made in training mode. Base models come without.
         self._dropouts = [part for part in module.modules() if isinstance(part, nn.Dropout) and part.training]
         module.eval()
+        for part in module.modules():
+            # transformers computes a layer again only where the layer believes to be in training. What is random in it
+            # asks modules of its own, which stay as they are.
+            if getattr(part, "gradient_checkpointing", False):
+                part.training = True
         self.seed, self.micro_batch_tokens = seed, micro_batch_tokens
         self.rank, self.size, self.ranks = rank, size, ranks
         self.reference: Any = None

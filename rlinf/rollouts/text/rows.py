@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
@@ -214,7 +215,7 @@ class Row:
         if ends is None or scores is None or not len(ends):
             return
         turn = self.tokens[self._turn_start :]
-        whole = renderer.text(turn)
+        whole, reached = renderer.text(turn), _token_ends(turn, renderer)
         for order, (end, score) in enumerate(zip(ends, scores, strict=True)):
             if math.isnan(score):
                 continue
@@ -223,9 +224,39 @@ class Row:
                 return renderer.text(turn[: count + 1]).startswith(prefix)
 
             last = order == len(ends) - 1
-            position = len(turn) - 1 if last else bisect.bisect_left(range(len(turn) - 1), True, key=complete)
+            guess = min(bisect.bisect_left(reached, end), len(turn) - 1)
+            position = len(turn) - 1 if last else _first_true(complete, guess, len(turn) - 1)
             place = self._turn_start + position
             self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
+
+
+def _token_ends(tokens: Sequence[int], renderer: PromptRenderer) -> list[int]:
+    """How many characters of the text are there after each token, decoded one by one.
+
+    Tokens that share a character, and what a decoder does between two, make it a little wrong.
+    """
+    lengths = {token: len(renderer.text((token,))) for token in set(tokens)}
+    return list(itertools.accumulate(lengths[token] for token in tokens))
+
+
+def _first_true(holds: Callable[[int], bool], guess: int, size: int) -> int:
+    """The first of ``size`` numbers that ``holds``, or ``size``; all after it do too. Looks near ``guess`` first.
+
+    >>> [_first_true(lambda number: number >= 70, guess, 100) for guess in (0, 69, 70, 72, 99, 100)]
+    [70, 70, 70, 70, 70, 70]
+    """
+    guess, step = min(guess, size - 1), 1
+    if size and holds(guess):
+        high = guess
+        while high and holds(max(0, high - step)):
+            high, step = max(0, high - step), 2 * step
+        low = max(0, high - step) + 1 if high else 0
+    else:
+        low = guess + 1
+        while low + step - 1 < size and not holds(low + step - 1):
+            low, step = low + step, 2 * step
+        high = min(low + step - 1, size)
+    return low + bisect.bisect_left(range(low, high), True, key=holds)
 
 
 def _state_id(observation: str) -> int:

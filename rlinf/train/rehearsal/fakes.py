@@ -33,7 +33,9 @@ _INDEXING = frozenset(
 )
 _GATHERING = ("allgather", "reduce_scatter", "gather", "scatter", "alltoall")
 # Kernels that mix two precisions are refused by PyTorch in words like these.
-_DTYPE_WORDS = ("same dtype", "to have the same dtype", "expected scalar type", "must have the same dtype")
+_DTYPE_WORDS = ("same dtype", "expected scalar type", "dtypes match")
+# Those whose shape functions do not look at dtypes, which their kernels do.
+_PRODUCTS = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
 
 
 class UnknownValue(RuntimeError):
@@ -66,6 +68,12 @@ class Observed:
     calls: Counter[tuple[str, int]] = field(default_factory=Counter)
     read_by_host: Counter[str] = field(default_factory=Counter)
     """How often the host waited for a value of the device, by line."""
+
+    def forget_counts(self) -> None:
+        """Starts the counts at zero; mistakes stay."""
+        self.sent.clear()
+        self.calls.clear()
+        self.read_by_host.clear()
 
 
 class Fakes(FakeTensorMode):
@@ -216,6 +224,10 @@ class Fakes(FakeTensorMode):
             return self._shape_of(func, types, args, kwargs)
 
     def _shape_of(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func in _PRODUCTS:
+            dtypes = list(dict.fromkeys(str(leaf.dtype) for leaf in args if isinstance(leaf, Tensor)))
+            if len(dtypes) > 1:
+                raise RuntimeError(f"all factors must have the same dtype, not {' and '.join(dtypes)}")
         self._within = True
         try:
             return super().dispatch(func, types, args, kwargs)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from rlinf.train.rehearsal.memory import Ledger
 
@@ -30,9 +31,17 @@ def movable_fakes(ledger: Ledger) -> Iterator[None]:
         stack.enter_context(_exchanged(nn.Module, "_apply", _apply))
         stack.enter_context(_exchanged(torch.UntypedStorage, "resize_", _counted(torch.UntypedStorage.resize_, ledger)))
         stack.enter_context(_exchanged(dist, "new_group", _fake_groups(dist.new_group)))
+        stack.enter_context(_exchanged(dist, "all_gather_object", _as_mine))
+        stack.enter_context(_exchanged(dist, "broadcast_object_list", _nothing))
+        stack.enter_context(_Numbers())
         # The ledger asks whether a backward pass is under way, which only its own thread knows.
         stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         yield
+
+
+def _as_mine(objects: list[Any], mine: object, group: object = None) -> None:
+    """The other ranks have what this one has."""
+    objects[:] = [mine] * len(objects)
 
 
 def _fake_groups(new_group: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,7 +76,11 @@ def pretended_gpu() -> Iterator[None]:
             stack.enter_context(_exchanged(torch.cuda, name, answer))
         # C++ makes distributed tensors, and asks their parts where they are.
         stack.enter_context(_exchanged(DTensor, "device", property(lambda tensor: tensor._local_tensor.device)))
-        stack.enter_context(_Spelling())
+        spelling = _Spelling()
+        stack.enter_context(_exchanged(torch, "clear_autocast_cache", spelling.copies.clear))
+        run = _under(spelling, torch.autograd._engine_run_backward)
+        stack.enter_context(_exchanged(torch.autograd, "_engine_run_backward", run))
+        stack.enter_context(spelling)
         yield
 
 
@@ -127,8 +140,44 @@ def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool 
     return module
 
 
+def _under(mode: TorchFunctionMode, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run`` with ``mode`` in force: a mode is off while it answers, and layers may be computed again in there."""
+
+    def running(*args: Any, **options: Any) -> Any:
+        with mode:
+            return run(*args, **options)
+
+    return running
+
+
+class _Numbers(TorchFunctionMode):
+    """``torch.tensor`` of a list with fake tensors in it, whose memory C++ would read."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is torch.tensor and args and isinstance(args[0], list):
+            args = (tree_map(lambda leaf: leaf.item() if isinstance(leaf, FakeTensor) else leaf, args[0]), *args[1:])
+        return func(*args, **(kwargs or {}))
+
+
+_functional = torch.nn.functional
+_PRODUCTS = frozenset(
+    {
+        *(_functional.linear, torch.matmul, torch.mm, torch.bmm, torch.addmm, torch.baddbmm),
+        *(Tensor.matmul, Tensor.__matmul__, Tensor.__rmatmul__, Tensor.mm, Tensor.bmm),
+    }
+)
+"""What autocast computes in 16 bits (of PyTorch's list, those that language models use)."""
+
+
 class _Spelling(TorchFunctionMode):
-    """Says "meta" to C++ where Python says "cuda", and chooses the kernel of attention as a GPU would."""
+    """Says "meta" to C++ where Python says "cuda", and does what PyTorch then can't: autocast, and choosing kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies: dict[int, Tensor] = {}
+        """Weights in 16 bits, which autocast keeps until its context ends."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -136,7 +185,11 @@ class _Spelling(TorchFunctionMode):
         options = dict(kwargs or {})
         if func is Tensor.cuda:
             return args[0].to(_META)
-        if func is torch.nn.functional.scaled_dot_product_attention and _on_gpu(args[0]):
+        if func in _PRODUCTS and torch.is_autocast_enabled("cuda"):
+            return func(
+                *map(self._in_16_bits, args), **{name: self._in_16_bits(value) for name, value in options.items()}
+            )
+        if func is _functional.scaled_dot_product_attention and _on_gpu(args[0]):
             return attention(*args, **options)
         if func in (torch.tensor, torch.as_tensor) and "device" in options:
             device = _spelled(options.pop("device"))
@@ -145,6 +198,16 @@ class _Spelling(TorchFunctionMode):
             args = tuple(_spelled(value) for value in args)
             options = {name: _spelled(value) for name, value in options.items()}
         return func(*args, **options)
+
+    def _in_16_bits(self, value: Any) -> Any:
+        dtype = torch.get_autocast_dtype("cuda")
+        if not _on_gpu(value) or value.dtype in (dtype, torch.float64) or not value.is_floating_point():
+            return value
+        if not (value.requires_grad and value.is_leaf):
+            return value.to(dtype)
+        if id(value) not in self.copies:
+            self.copies[id(value)] = value.to(dtype)
+        return self.copies[id(value)]
 
 
 def _on_gpu(tensor: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -60,7 +61,7 @@ class Ledger:
                 self._change(known, storage.nbytes(), known.part)
             return
         block = self._blocks[key] = _Block(0, part)
-        self._alive[key] = weakref.ref(storage, lambda _gone, key=key: self._forget(key))
+        self._alive[key] = weakref.ref(storage, functools.partial(self._forget, key))
         self._change(block, storage.nbytes(), part)
 
     def resized(self, storage: torch.UntypedStorage) -> None:
@@ -89,7 +90,7 @@ class Ledger:
             self.peak = self._total
             self.peak_parts = {part: size for part, size in self.now.items() if size}
 
-    def _forget(self, key: int) -> None:
+    def _forget(self, key: int, _gone: object) -> None:
         block = self._blocks.pop(key)
         self._alive.pop(key, None)
         self.now[block.part] -= block.size

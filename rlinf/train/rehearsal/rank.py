@@ -67,14 +67,20 @@ class _Rehearsal:
     def phase(self, name: str, part: str) -> Iterator[None]:
         """Runs what is in it as one phase; new tensors are for ``part``."""
         observed = self.report.observed
-        counts = (observed.sent, observed.calls, observed.read_by_host)
-        for count in counts:
-            count.clear()
+        observed.forget_counts()
         self.ledger.restart()
         with self.ledger.making(part):
             yield
-        sent, calls, reads = map(dict, counts)
-        self.report.phases.append(Phase(name, self.ledger.peak, self.ledger.peak_parts, sent, calls, reads))
+        self.report.phases.append(
+            Phase(
+                name,
+                self.ledger.peak,
+                self.ledger.peak_parts,
+                dict(observed.sent),
+                dict(observed.calls),
+                dict(observed.read_by_host),
+            )
+        )
 
 
 def rehearse_rank(config: Config, tokenizer_path: str, *, rank: int) -> RankReport:
@@ -159,6 +165,10 @@ def _label_state(learner: Any, ledger: Ledger) -> None:
     if getattr(learner, "reference", None) is not None:
         ledger.relabel(_fakes(map(_local, learner.reference.parameters())), "reference")
     ledger.relabel(_fakes(learner.resident_state()), "optimiser")
+    if hasattr(learner, "chunks"):
+        from rlinf.learners.megatron.optimizer import gradient_buffers
+
+        ledger.relabel(_fakes(gradient_buffers(learner.chunks)), "gradients")
     ledger.relabel(_fakes(_local(p.grad) for p in _parameters(learner) if p.grad is not None), "gradients")
 
 

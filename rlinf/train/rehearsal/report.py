@@ -47,7 +47,7 @@ def planned_parts(planned: Memory) -> Mapping[str, int]:
 
 
 def _memory(phases: Sequence[Phase], planned: Memory) -> list[str]:
-    rows = [("phase", "peak", *_KEPT, PASSING, "of which")]
+    rows: list[tuple[str, ...]] = [("phase", "peak", *_KEPT, PASSING, "of which")]
     for phase in phases:
         parts = parts_of(phase)
         passing = {name: size for name, size in phase.parts.items() if name not in _KEPT}
@@ -65,7 +65,7 @@ def _memory(phases: Sequence[Phase], planned: Memory) -> list[str]:
 def _collectives(phase: Phase) -> list[str]:
     if not phase.calls:
         return ["  none"]
-    rows = [("kind", "ranks", "calls", "bytes")]
+    rows: list[tuple[str, ...]] = [("kind", "ranks", "calls", "bytes")]
     for (kind, size), calls in sorted(phase.calls.items()):
         rows.append((kind, str(size), str(calls), size_text(phase.sent.get((kind, size), 0))))
     return _table(rows)

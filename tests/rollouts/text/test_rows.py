@@ -8,7 +8,7 @@ import torch
 from rlinf.algorithms import compute_advantages
 from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of
+from rlinf.rollouts.text.rows import Row, _first_true, anchor_ids, batch_of
 from rlinf.types import Completion
 
 NAN = math.nan
@@ -161,3 +161,18 @@ def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
     assert [timestep for timestep, anchor in enumerate(one) if anchor >= 0] == [0, 5]
     assert one[0] == other[0]
     assert one[5] != other[5]
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 20])
+def test_the_first_that_holds_is_found_from_any_guess_within_the_range(size: int) -> None:
+    for first in range(size + 1):
+        for guess in range(size + 2):
+            asked = []
+
+            def holds(number: int, first: int = first, asked: list[int] = asked) -> bool:
+                asked.append(number)
+                return number >= first
+
+            assert _first_true(holds, guess, size) == first
+            assert all(0 <= number < size for number in asked)
+            assert len(asked) <= 2 or guess != first, "a right guess is confirmed at once"

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from rlinf.config import Config, resolve
+from rlinf.config.plan.architecture import decoder_of
+from rlinf.config.plan.memory import estimate
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import make_tokenizer
-from rlinf.train.rehearsal.rank import RankReport, rehearse_rank
+from rlinf.train.rehearsal.rank import Phase, RankReport, rehearse_rank
+from rlinf.train.rehearsal.report import rehearsal_text
 from rlinf.types import PolicyOutput
 
 YAML = """
@@ -27,6 +30,17 @@ rollout: {sampler: hf, batch_size: 4, max_new_tokens: 24}
 algorithm: {group_size: 4, kl_beta: 0.01}
 learner: {micro_batch_tokens: 64}
 cluster: {backend: local}
+"""
+MEDIUM = """
+run: {name: medium}
+env: {id: "rlinf_envs:rlinf/ReasoningGym-v0", kwargs: {task: chain_sum}}
+data: {max_prompt_length: 256}
+policy:
+  architecture: {model_type: qwen2, hidden_size: 1024, intermediate_size: 4096, num_hidden_layers: 4,
+    num_attention_heads: 16, num_key_value_heads: 4, vocab_size: 32000}
+rollout: {sampler: hf, batch_size: 32, max_new_tokens: 768}
+algorithm: {group_size: 8}
+learner: {micro_batch_tokens: 8192}
 """
 PARAMETERS = 64 * 320 * 2 + 64 + 2 * (2 * 64 * 64 + 2 * 64 * 32 + 64 + 2 * 32 + 3 * 64 * 128 + 2 * 64)
 
@@ -52,17 +66,21 @@ def configured(file: Path, *changes: str) -> Config:
 def kept(report: RankReport, phase: str = "update") -> Mapping[str, int]:
     found = report.phase(phase)
     assert found is not None
-    return {part: found.parts.get(part, 0) for part in ("weights", "gradients", "optimiser", "reference")}
+    return kept_of(found)
+
+
+def kept_of(phase: Phase) -> Mapping[str, int]:
+    return {part: phase.parts.get(part, 0) for part in ("weights", "gradients", "optimiser", "reference")}
 
 
 def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> None:
     report = rehearse_rank(configured(file), tokenizer, rank=0)
-    steps = 4 * 27  # Adam counts the steps of each parameter apart: 2 x 12 in layers, 3 outside of them
+    # Beside weights there are the frequencies of the positions, and Adam's counters.
     assert kept(report) == {
-        "weights": 4 * PARAMETERS,
+        "weights": pytest.approx(4 * PARAMETERS, rel=0.001),
         "gradients": 4 * PARAMETERS,
-        "optimiser": 8 * PARAMETERS + steps,
-        "reference": 4 * PARAMETERS,
+        "optimiser": pytest.approx(8 * PARAMETERS, rel=0.001),
+        "reference": pytest.approx(4 * PARAMETERS, rel=0.001),
     }
     assert str(report.device) == "cuda:0"
     assert not report.observed.mistakes
@@ -70,10 +88,12 @@ def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> 
 
 
 def test_fsdp_ranks_hold_shares_and_say_what_they_send(file: Path, tokenizer: str) -> None:
-    config = configured(file, "learner.backend=fsdp", "learner.num_workers=4", "algorithm.kl_beta=0")
+    config = configured(
+        file, "learner.backend=fsdp", "learner.num_workers=4", "algorithm.kl_beta=0", "cluster.backend=ray"
+    )
     report = rehearse_rank(config, tokenizer, rank=0)
-    assert kept(report)["weights"] == PARAMETERS
-    assert kept(report)["gradients"] == PARAMETERS
+    assert kept(report)["weights"] == pytest.approx(PARAMETERS, rel=0.001)
+    assert kept(report)["gradients"] == pytest.approx(PARAMETERS, rel=0.001)
     made, update = report.phase("made"), report.phase("update")
     assert made is not None
     assert update is not None
@@ -114,9 +134,52 @@ def test_planted_mistakes_are_found_with_their_lines(file: Path, tokenizer: str)
     assert found == {(f"{word} mismatch", f"{__file__}:{line}") for word, line in places.items()}
 
 
+def test_layers_that_are_computed_again_keep_less(file: Path, tokenizer: str) -> None:
+    """transformers ignores its own switch in layers that are not in training, as a learner's are."""
+    peaks = []
+    for again in ("false", "true"):
+        changes = (
+            "algorithm.kl_beta=0",
+            "policy.architecture.num_hidden_layers=6",
+            "policy.architecture.vocab_size=80",
+        )
+        config = configured(file, *changes, f"policy.gradient_checkpointing={again}", "learner.micro_batch_tokens=256")
+        update = rehearse_rank(config, tokenizer, rank=0).phase("update")
+        assert update is not None
+        peaks.append(update.peak - sum(kept_of(update).values()))
+    assert peaks[1] < 0.6 * peaks[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", ["false", "true"])
+@pytest.mark.parametrize("backend", ["torch", "fsdp"])
+def test_the_plan_is_within_a_tenth_of_a_rehearsal(file: Path, tokenizer: str, backend: str, again: str) -> None:
+    file.write_text(MEDIUM)
+    ranks = 8 if backend == "fsdp" else 1
+    config = configured(
+        file, f"learner.backend={backend}", f"learner.num_workers={ranks}", f"policy.gradient_checkpointing={again}"
+    )
+    decoder = decoder_of(config.policy)
+    assert decoder is not None
+    update = rehearse_rank(config, tokenizer, rank=0).phase("update")
+    assert update is not None
+    assert estimate(config, decoder, gpus=ranks).peak == pytest.approx(update.peak, rel=0.1)
+
+
+def test_the_tables_say_what_differs(file: Path, tokenizer: str) -> None:
+    config = configured(file, "algorithm.kl_beta=0")
+    decoder = decoder_of(config.policy)
+    assert decoder is not None
+    text = rehearsal_text(rehearse_rank(config, tokenizer, rank=0), estimate(config, decoder, gpus=1), 1)
+    assert "Rehearsal of rank 0 of 1, on fake cuda:0" in text
+    assert "The plan is" in text
+    assert "rlinf/learners/torch.py:" in text, "a line at which the host waits"
+    assert text.endswith("No wrong device and no wrong dtype.")
+
+
 def test_megatron_is_driven_on_fake_cpu_tensors(file: Path, tokenizer: str) -> None:
-    pytest.importorskip("megatron.core")
+    pytest.importorskip("rlinf.learners.megatron.learner", exc_type=ImportError)
     config = configured(file, "learner.backend=megatron", "algorithm.kl_beta=0")
     report = rehearse_rank(config, tokenizer, rank=0)
     assert report.device.type == "cpu"
-    assert kept(report)["weights"] == 4 * PARAMETERS
+    assert kept(report)["weights"] == pytest.approx(4 * PARAMETERS, rel=0.001)
