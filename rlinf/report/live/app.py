@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,6 +19,7 @@ from rlinf.report.page import embedded, render
 from rlinf.report.runs import ReportError
 
 _COOKIE = "rlinf"
+_PAGES = ("/", "/run", "/sweep")
 _HOSTS = ("127.0.0.1", "localhost")
 # The pages hold their own scripts; nothing is loaded from, or sent to, anywhere else.
 _POLICY = (
@@ -47,10 +49,12 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         return Response(embedded({**make(), "stamp": stamp}), media_type="application/json")
 
     def index(request: Request) -> Response:
-        return page("Runs", library.index(), "", "/api/index", plotting=False)
+        found = library.index()
+        return page("Runs", found, _digest(found), "/api/index", plotting=False)
 
     def api_index(request: Request) -> Response:
-        return Response(embedded({**library.index(), "stamp": secrets.token_hex(4)}), media_type="application/json")
+        found = library.index()
+        return fresh(request, _digest(found), lambda: found)
 
     def run(request: Request) -> Response:
         names = request.query_params.getlist("id")
@@ -89,6 +93,10 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
     )
 
 
+def _digest(payload: dict[str, Any]) -> str:
+    return hashlib.sha256(embedded(payload).encode()).hexdigest()
+
+
 def _guard(
     token: str,
 ) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
@@ -99,7 +107,10 @@ def _guard(
             return PlainTextResponse("this server answers to 127.0.0.1 only", status_code=403)
         given = request.query_params.get("token")
         if given is not None and secrets.compare_digest(given, token):
-            entry = RedirectResponse("/", headers=_HEADERS)
+            # Without the token, which would stay in the browser's history.
+            asked = request.url.remove_query_params("token")
+            path = asked.path if asked.path in _PAGES else "/"
+            entry = RedirectResponse(f"{path}?{asked.query}".rstrip("?"), headers=_HEADERS)
             entry.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
             return entry
         if not secrets.compare_digest(request.cookies.get(_COOKIE, ""), token):
