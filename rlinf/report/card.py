@@ -192,12 +192,13 @@ def _training(run: RunRecord) -> str:
         if row["changed"] and not row["key"].startswith(_HOW_IT_RAN)
     ]
     versions = ", ".join(f"{name} {version}" for name, version in (run.machine.get("versions") or {}).items())
-    wall = (run.summary or {}).get("wall_s")
+    summary = run.summary or {}
+    wall = summary.get("wall_s")
     facts = [
         f"- seed {run.setting('run.seed')}" + (f"; {wall:.0f} s of training" if wall else ""),
         f"- {versions}" if versions else "",
         f"- commit {run.machine['commit']}" if run.machine.get("commit") else "",
-        f"- weights {run.summary['params_sha256']} (sha256)" if (run.summary or {}).get("params_sha256") else "",
+        f"- weights {summary['params_sha256']} (sha256)" if summary.get("params_sha256") else "",
     ]
     listed = "\n".join(fact for fact in facts if fact)
     settings = "\n".join(["| setting | value |", "|---|---|", *rows])

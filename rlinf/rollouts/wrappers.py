@@ -58,8 +58,9 @@ class Instruct(gymnasium.ObservationWrapper):
     def __init__(self, env: gymnasium.Env, instruction: str, max_length: int) -> None:
         super().__init__(env)
         self.instruction = instruction
-        self._is_dict = isinstance(env.observation_space, spaces.Dict)
-        parts = dict(env.observation_space.spaces) if self._is_dict else {"observation": env.observation_space}
+        space = env.observation_space
+        self._is_dict = isinstance(space, spaces.Dict)
+        parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {"observation": space}
         self.observation_space = spaces.Dict({**parts, "instruction": _any_text(max_length)})
 
     def observation(self, observation: Any) -> dict[str, Any]:
@@ -78,8 +79,9 @@ class BlankWords(gymnasium.ObservationWrapper):
         if not self.text_keys:
             raise TypeError(f"BlankWords wants a Dict observation with text in it, got {space}")
         for key in self.text_keys:
-            if isinstance(parts[key], spaces.Text):
-                parts[key] = _any_text(parts[key].max_length)
+            part = parts[key]
+            if isinstance(part, spaces.Text):
+                parts[key] = _any_text(part.max_length)
         self.observation_space = spaces.Dict(parts)
 
     def observation(self, observation: dict[str, Any]) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _stamp(run: Path) -> str:
 def _row(path: Path) -> dict[str, Any]:
     """What the list shows of a run."""
     changed = max((path / name).stat().st_mtime for name in _WATCHED if (path / name).exists())
-    empty = {
+    empty: dict[str, Any] = {
         "name": path.name,
         "step": None,
         "metric": None,

@@ -107,8 +107,8 @@ class EpisodeTally:
         self.has_success[env_indices] |= result.has_success[acted]
 
     def finish(self, env_index: int, key: int, success_now: bool, task: str) -> EpisodeRecord:
-        success = (bool(self.succeeded[env_index]), success_now) if self.has_success[env_index] else (None, None)
-        record = EpisodeRecord(key, float(self.totals[env_index]), int(self.lengths[env_index]), *success, task)
+        once, at_end = (bool(self.succeeded[env_index]), success_now) if self.has_success[env_index] else (None, None)
+        record = EpisodeRecord(key, float(self.totals[env_index]), int(self.lengths[env_index]), once, at_end, task)
         self.clear(env_index)
         return record
 
