@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -91,7 +92,8 @@ def _signature(name: str, function: Any) -> str:
 def _parameter(one: inspect.Parameter) -> str:
     stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     kind = "" if one.annotation is one.empty else f": {one.annotation}"
-    default = "" if one.default is one.empty else f" = {one.default!r}" if kind else f"={one.default!r}"
+    shown = _shown(one.default)
+    default = "" if one.default is one.empty else f" = {shown}" if kind else f"={shown}"
     return f"{stars}{one.name}{kind}{default}"
 
 
@@ -123,3 +125,8 @@ def _prose(found: Any) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def _shown(default: object) -> str:
+    """A default value as the formatter writes it: text in double quotes."""
+    return json.dumps(default, ensure_ascii=False) if isinstance(default, str) else repr(default)
