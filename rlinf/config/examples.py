@@ -141,6 +141,7 @@ EXAMPLES: Mapping[str, object] = {
     "cluster.gpu_memory_gb": 80,
     "cluster.env": {"NCCL_DEBUG": "INFO"},
     "evaluation.temperature": 0.6,
+    "evaluation.words": ["other_goal", "blank"],
     "evaluation.env_kwargs": {"path": "test.jsonl"},
     "evaluation.reset_state_ids": [100, 101],
     "checkpoint.best_metric": "eval/accuracy",
