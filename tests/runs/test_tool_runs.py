@@ -18,10 +18,11 @@ def test_a_tool_answers_and_its_words_are_not_trained_on(tmp_path: Path) -> None
             "num_tasks": 20,
         },
         run={"max_steps": 1},
-        sft={"steps": 60, "batch_size": 16, "lr": 1e-2},
-        rollout={"max_new_tokens": 12},
+        sft={"steps": 80, "batch_size": 16, "lr": 1e-2},
+        rollout={"max_new_tokens": 20},
         logging={"samples_every": 1},
     )
+    sections["policy"]["tokenizer"] = {"vocab_size": 400}  # a call is then a few tokens
     sections["evaluation"] = {"size": 8, "every": 0}
     tiny_runs.run(tiny_runs.load_mapping(sections, source="test"))
     samples = [
