@@ -21,7 +21,7 @@ from rlinf.rollouts.envs.vectorize import make_vec_env
 
 RESULTS = Path(__file__).resolve().parent / "results" / "libero_steps.md"
 CHUNKS = (1, 4, 8)
-"""Actions a decision: pictures are drawn for one of so many steps."""
+"""Actions a decision: pictures are drawn once in each N steps."""
 PICTURES: Sequence[tuple[str, dict[str, object]]] = (
     ("both cameras, 128 px, with shadows as LIBERO's own", {"image_size": 128, "shadows": True}),
     ("both cameras, 128 px", {"image_size": 128}),

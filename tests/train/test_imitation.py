@@ -83,7 +83,7 @@ def test_chunks_hold_consecutive_actions_and_what_fills_them_up_is_not_imitated(
     flat = chunked.actions.reshape(-1, 2)
     assert np.array_equal(flat[: len(single.actions)], single.actions)
     assert chunked.executed.sum() == len(single.actions)
-    batch = imitation_batch(chunked, np.arange(len(chunked.actions)))
+    batch = imitation_batch(chunked, np.arange(len(chunked.actions)), np.zeros((len(chunked.actions), 0)))
     assert torch.equal(batch.inputs.executed[:, 0], torch.from_numpy(chunked.executed))
 
 
@@ -153,7 +153,7 @@ def test_imitation_makes_the_demonstrated_actions_likelier() -> None:
     state = gymnasium.spaces.Dict({"state": space["state"]})
     torch.manual_seed(0)
     policy = ActorCritic(state, gymnasium.spaces.Box(-1, 1, (2,)), ActorCriticOptions(hidden_sizes=(16,)))
-    batch = imitation_batch(pool, np.arange(len(pool.actions)))
+    batch = imitation_batch(pool, np.arange(len(pool.actions)), np.zeros((len(pool.actions), 0)))
     optimizer = torch.optim.Adam(policy.parameters(), lr=0.02)
     said = [policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs.mean()]
     for _ in range(60):

@@ -20,8 +20,11 @@ _ABOVE = 0.08
 _SET_DOWN = 0.01
 """Metres between a carried thing's bottom and the place's top where it is let go."""
 _NEAR, _ALMOST = 0.012, 0.02
-_CLOSING, _OPENING, _PATIENCE = 8, 6, 30
-"""Steps: fingers close and open, and a phase that gets nowhere goes on to the next."""
+_CLOSING, _OPENING = 8, 6
+"""Steps until fingers are closed, and open."""
+_PATIENCE = {"lift": 80, "carry": 80}
+_STUCK = 30
+"""Steps after which a phase that does not arrive ends, of :data:`_PATIENCE` where it names more: a basket is far."""
 _LOST = 0.05
 """A thing that is so much farther from the fingers than when it was taken has slipped."""
 _DEPTH = 0.035
@@ -93,7 +96,7 @@ class LiberoExpert:
     def _advance(self, fingers: np.ndarray, target: np.ndarray, grasp: np.ndarray) -> None:
         """To the next phase, where this one is done."""
         left = np.abs(target - fingers)
-        stuck = self._steps > _PATIENCE
+        stuck = self._steps > _PATIENCE.get(self._phase, _STUCK)
         if self._phase in ("lift", "carry", "lower") and np.linalg.norm(grasp - fingers) > self._reach + _LOST:
             self._enter("over")
         elif self._phase == "over":

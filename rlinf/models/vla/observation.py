@@ -78,7 +78,7 @@ class ImageTokens(nn.Module):
         self.film = Film(tower, width) if options.conditioning == "film" else None
 
     def forward(self, inputs: Mapping[str, Tensor], words: Tensor) -> Tensor:
-        """``words`` [N, width]: what the instruction comes to, for a tower that hears it."""
+        """``words`` [N, width]: the code of the instruction, for a tower that hears it."""
         pixels = torch.stack([self._pixels(name, inputs[name]) for name in self.names], dim=1)
         heard: AbstractContextManager[None] = nullcontext()
         if self.film is not None:
