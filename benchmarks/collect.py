@@ -21,6 +21,7 @@ ORDER = (
     "tabletop_words",
     "libero_steps",
     "isolation",
+    "robot_data",
     "sim_recipes",
     "sim_vs_sb3",
     "sweeps",

@@ -7,6 +7,7 @@ the vector implementations that it knows).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,9 @@ class NativeVecEnv:
             observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
             self._take(observations)
             self._started = True
+            if not all(leaf.flags.writeable for leaf in self.observations.values()):
+                # JAX's arrays are not; policies only read them.
+                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         elif self._mode is AutoresetMode.DISABLED and len(env_indices):
             mask = np.zeros(self.num_envs, dtype=bool)
             mask[list(env_indices)] = True
