@@ -23,6 +23,7 @@ ORDER = (
     "isolation",
     "sim_recipes",
     "sim_vs_sb3",
+    "off_policy_vs_sb3",
     "sweeps",
 )
 HEAD = """# What was measured
