@@ -24,6 +24,7 @@ ORDER = (
     "robot_data",
     "sim_recipes",
     "sim_vs_sb3",
+    "off_policy_vs_sb3",
     "sweeps",
 )
 HEAD = """# What was measured
