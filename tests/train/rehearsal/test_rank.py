@@ -173,7 +173,7 @@ def test_the_tables_say_what_differs(file: Path, tokenizer: str) -> None:
     text = rehearsal_text(rehearse_rank(config, tokenizer, rank=0), estimate(config, decoder, gpus=1), 1)
     assert "Rehearsal of rank 0 of 1, on fake cuda:0" in text
     assert "The plan is" in text
-    assert "rlinf/learners/torch.py:" in text, "a line at which the host waits"
+    assert "rlinf/models/packing.py:" in text, "a line at which the host waits"
     assert text.endswith("No wrong device and no wrong dtype.")
 
 
