@@ -2,7 +2,7 @@
 
 Rows are made up (lengths lognormal, mean about half of T); everything else is the code of a training step. Seconds are
 CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows (`--sample`), since all
-parts are linear in rows. Ranks are simulated: each cut is what one of R ranks does at every optimiser step.
+parts are linear in rows. Ranks are simulated: each cut is what one of N ranks does at every optimiser step.
 """
 
 from __future__ import annotations

@@ -126,10 +126,13 @@ def _drive(rehearsal: _Rehearsal, tokenizer_path: str, info: RankInfo, batch: Ba
         batch = batch.replace(old_logprobs=batch.rollout_logprobs)
     first = batch.select(torch.arange(batch.num_rows // MICRO_BATCHES))
     with _labelled_optimizer(learner, ledger):
-        for name, rows in (("first update", first), ("update", batch)):
-            with rehearsal.phase(name, "activations"):
-                learner.update(rows, step=len(report.phases))
-            _label_state(learner, ledger)
+        # The first makes the optimiser's state. Distributed tensors then learn how operations are split, from tensors
+        # of full size that nobody allocates: it is not measured.
+        learner.update(first, step=0)
+        _label_state(learner, ledger)
+        with rehearsal.phase("update", "activations"):
+            learner.update(batch, step=1)
+        _label_state(learner, ledger)
     if config.learner.backend == "megatron" and config.learner.num_workers > 1:
         return  # it asks the other ranks what they hold
     with rehearsal.phase("weights to samplers", "weights gathered"):
@@ -161,10 +164,11 @@ def _labels(vocabulary: int) -> Callable[[Tensor], str | None]:
 
 def _label_state(learner: Any, ledger: Ledger) -> None:
     """Weights, gradients, reference and optimiser state, as far as they are there."""
+    # In float32 megatron's optimiser holds the weights themselves.
+    ledger.relabel(_fakes(learner.resident_state()), "optimiser")
     ledger.relabel(_fakes(learner.resident_weights()), "weights")
     if getattr(learner, "reference", None) is not None:
         ledger.relabel(_fakes(map(_local, learner.reference.parameters())), "reference")
-    ledger.relabel(_fakes(learner.resident_state()), "optimiser")
     if hasattr(learner, "chunks"):
         from rlinf.learners.megatron.optimizer import gradient_buffers
 
