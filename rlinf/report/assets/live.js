@@ -5,7 +5,8 @@ function startLive() {
   let stamp = DATA.live.stamp;
   let waiting = null;
   const state = el("button", { id: "live", type: "button", title: "live view", onclick: show }, "live");
-  document.getElementById("theme").before(el("a", { href: "/", id: "home" }, "all runs"), state);
+  const home = DATA.kind === "index" ? "" : el("a", { href: "/", id: "home" }, "all runs");
+  document.getElementById("theme").before(home, state);
 
   function show() {
     if (waiting === null) return;

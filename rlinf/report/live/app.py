@@ -99,7 +99,9 @@ def _guard(
             return PlainTextResponse("this server answers to 127.0.0.1 only", status_code=403)
         given = request.query_params.get("token")
         if given is not None and secrets.compare_digest(given, token):
-            entry = RedirectResponse("/", headers=_HEADERS)
+            # Without the token, which would stay in the browser's history.
+            asked = request.url.remove_query_params("token")
+            entry = RedirectResponse(f"{asked.path}?{asked.query}".rstrip("?"), headers=_HEADERS)
             entry.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
             return entry
         if not secrets.compare_digest(request.cookies.get(_COOKIE, ""), token):
