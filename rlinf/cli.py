@@ -42,7 +42,7 @@ DELEGATED = {
     "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "publish": ("rlinf.commands.publish", "the policy of a run with a model card, for the Hugging Face Hub"),
     "ui": ("rlinf.commands.ui", "runs and sweeps in the browser, live"),
-    "new": ("rlinf.commands.new", "a skeleton of an environment, a reward or an algorithm of your own"),
+    "new": ("rlinf.commands.new", "a skeleton of an environment, a reward, an algorithm or a policy of your own"),
     "import": ("rlinf.commands.import_config", "a configuration of TRL, verl, ROLL, RLinf or SB3 as a file of ours"),
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }

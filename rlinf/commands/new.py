@@ -1,4 +1,4 @@
-"""``rlinf new``: a working skeleton of an environment, a reward or an algorithm of one's own, with its test."""
+"""``rlinf new``: a working skeleton of an environment, a reward, an algorithm or a policy, with its test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ KINDS = {
     "tasks": "a text environment: tasks and a judge of the answers",
     "reward": "a reward function for text environments",
     "algorithm": "an advantage estimator and a policy loss",
+    "policy": "a network that acts in simulators",
 }
 
 

@@ -16,7 +16,6 @@ from rlinf.child_process import ChildProcess, die_with_parent
 from rlinf.errors import UserError
 
 _TOKEN = "RLINF_UI_TOKEN"
-_PATIENCE_S = 2.0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,4 +69,4 @@ def beside(run: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        child.close(0.0 if child.wait(0.0) is None else _PATIENCE_S)
+        child.kill()

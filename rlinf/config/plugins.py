@@ -29,6 +29,9 @@ GROUPS: Mapping[str, str] = {
     "rlinf.kl": "algorithm.kl_penalty_type",
     "rlinf.samplers": "rollout.sampler",
     "rlinf.envs": "env.id",
+    "rlinf.policies": "policy.name",
+    "rlinf.encoders": "policy.encoder",
+    "rlinf.distributions": "policy.distribution",
     "rlinf.sinks": "logging.sinks",
     "rlinf.rewards": "env.kwargs.reward.custom",
 }
@@ -65,6 +68,9 @@ def plugins(group: str) -> Mapping[str, Plugin]:
 
 
 OWN_SAMPLERS = ("auto", "hf", "vllm", "server")
+OWN_POLICIES = ("causal_lm", "actor_critic", "vla", "flow")
+OWN_ENCODERS = ("auto", "mlp", "cnn")
+OWN_DISTRIBUTIONS = ("auto", "categorical", "gaussian", "squashed_gaussian", "beta")
 _OWN: Mapping[str, Container[str]] = {
     "rlinf.advantages": catalog.ADVANTAGES,
     "rlinf.losses": (*catalog.LOSSES, *catalog.OFF_POLICY),
@@ -72,6 +78,9 @@ _OWN: Mapping[str, Container[str]] = {
     "rlinf.kl": catalog.KL_PENALTIES,
     "rlinf.samplers": OWN_SAMPLERS,
     "rlinf.envs": (),
+    "rlinf.policies": OWN_POLICIES,
+    "rlinf.encoders": OWN_ENCODERS,
+    "rlinf.distributions": OWN_DISTRIBUTIONS,
 }
 
 

@@ -49,7 +49,7 @@ def test_every_configuration_loads(here: Path) -> None:
 
 def test_the_sweep_loads(here: Path) -> None:
     sweep, plans = checked_sweep(here / "rates.yaml", [])
-    assert (sweep.metric, len(plans)) == ("eval/return", 12)
+    assert (sweep.config.metric, len(plans)) == ("eval/return", 12)
 
 
 def test_the_modules_do_what_the_text_says(here: Path) -> None:

@@ -54,6 +54,9 @@ def test_only_the_token_opens_it_and_only_under_this_machines_name(runs: Path) -
     entered = stranger.get(f"/?token={TOKEN}")
     assert entered.status_code == 200
     assert str(entered.url) == "http://127.0.0.1/"  # the token does not stay in the address
+    page = stranger.get(f"/run?id=first&token={TOKEN}", follow_redirects=False)
+    assert page.headers["location"] == "/run?id=first"
+    assert stranger.get(f"//evil.example?token={TOKEN}", follow_redirects=False).headers["location"] == "/"
     assert "connect-src 'self'" in entered.headers["content-security-policy"]
     assert "httponly" in stranger.get(f"/?token={TOKEN}", follow_redirects=False).headers["set-cookie"].lower()
 
@@ -99,3 +102,25 @@ def test_a_lock_that_nobody_touches_is_no_running_run(client: TestClient, runs: 
     lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "now"}))
     os.utime(lock, (time.time() - 3600,) * 2)
     assert {row["id"]: row["state"] for row in client.get("/api/index").json()["runs"]}["first"] != "running"
+
+
+def test_train_shows_its_run_from_a_process_that_ends_with_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    import urllib.error
+    import urllib.request
+
+    from rlinf.commands.ui import beside
+
+    with beside(tmp_path / "runs" / "mine"):
+        deadline = time.monotonic() + 120
+        printed = ""
+        while "token=" not in printed and time.monotonic() < deadline:
+            time.sleep(0.1)
+            printed += capfd.readouterr().out
+        address = re.search(r"http://\S+/", printed)
+        assert address is not None
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address[0], timeout=60)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address[0], timeout=60)

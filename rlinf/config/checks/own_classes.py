@@ -7,15 +7,16 @@ import typing
 
 from rlinf.config.context import Context
 from rlinf.config.names import nearest
+from rlinf.config.plugins import OWN_DISTRIBUTIONS, OWN_ENCODERS, OWN_POLICIES
 from rlinf.config.problems import Origin
 from rlinf.config.tree import locate
 from rlinf.config.values import Builder, Mismatch
 
 _GIVEN_BY_THE_RUN = ("num_action_chunks",)
 OURS = {
-    "policy.name": ("causal_lm", "actor_critic", "vla", "flow"),
-    "policy.encoder": ("auto", "mlp", "cnn"),
-    "policy.distribution": ("auto", "categorical", "gaussian", "squashed_gaussian", "beta"),
+    "policy.name": OWN_POLICIES,
+    "policy.encoder": OWN_ENCODERS,
+    "policy.distribution": OWN_DISTRIBUTIONS,
 }
 """Keys that take a name of ours or `module:Class`."""
 _OPTIONS = {

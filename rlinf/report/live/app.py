@@ -18,6 +18,7 @@ from rlinf.report.page import embedded, render
 from rlinf.report.runs import ReportError
 
 _COOKIE = "rlinf"
+_PAGES = ("/", "/run", "/sweep")
 _HOSTS = ("127.0.0.1", "localhost")
 # The pages hold their own scripts; nothing is loaded from, or sent to, anywhere else.
 _POLICY = (
@@ -101,7 +102,8 @@ def _guard(
         if given is not None and secrets.compare_digest(given, token):
             # Without the token, which would stay in the browser's history.
             asked = request.url.remove_query_params("token")
-            entry = RedirectResponse(f"{asked.path}?{asked.query}".rstrip("?"), headers=_HEADERS)
+            path = asked.path if asked.path in _PAGES else "/"
+            entry = RedirectResponse(f"{path}?{asked.query}".rstrip("?"), headers=_HEADERS)
             entry.set_cookie(_COOKIE, token, httponly=True, samesite="strict")
             return entry
         if not secrets.compare_digest(request.cookies.get(_COOKIE, ""), token):
