@@ -171,6 +171,20 @@ def test_sharded_learners_read_and_write_them_too(tmp_path: Path, first: str, se
     assert digest(tmp_path / "b") == digest(tmp_path / "a")
 
 
+@pytest.mark.slow
+@pytest.mark.megatron
+@pytest.mark.parametrize("carries_optimizer", [False, True])
+def test_megatron_learners_begin_with_the_weights_of_one_another(tmp_path: Path, carries_optimizer: bool) -> None:
+    pytest.importorskip("megatron.core")
+    train(config(tmp_path / "a", run={"max_steps": 1}, learner={"backend": "megatron"}, sft={"steps": 0}))
+    sections = {"learner": {"backend": "megatron", "optimizer": {"lr": 0.0}}}
+    wanted = {"max_steps": 1, "init_optimizer": carries_optimizer}
+    train(later(tmp_path / "b", tmp_path / "a", run=wanted, **sections))
+    assert digest(tmp_path / "b") == digest(tmp_path / "a")
+    with pytest.raises(UserError, match=r"rlinf export .* OUT --step 1"):
+        train(later(tmp_path / "c", tmp_path / "a"))
+
+
 def test_other_settings_in_the_same_directory_name_the_way_on(earlier: Path) -> None:
     with pytest.raises(RunDirectoryError, match=rf"add run\.init_from={earlier} to it"):
         train(config(earlier, run={"max_steps": 2}, learner={"optimizer": {"lr": 0.5}}, checkpoint=KEEP_ALL))
