@@ -113,7 +113,7 @@ def test_train_shows_its_run_from_a_process_that_ends_with_it(
     from rlinf.commands.ui import beside
 
     with beside(tmp_path / "runs" / "mine"):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         printed = ""
         while "token=" not in printed and time.monotonic() < deadline:
             time.sleep(0.1)
