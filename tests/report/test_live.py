@@ -73,7 +73,9 @@ def test_the_list_names_runs_their_states_and_what_they_came_to(client: TestClie
     lock = RunLock.take(runs / "first")
     assert {row["id"]: row["state"] for row in client.get("/api/index").json()["runs"]}["first"] == "running"
     lock.release()
-    assert data(client.get("/").text)["kind"] == "index"
+    page = data(client.get("/").text)
+    assert page["kind"] == "index"
+    assert client.get("/api/index", params={"stamp": page["live"]["stamp"]}).status_code == 204
 
 
 def test_a_page_asks_for_news_and_gets_them_once(client: TestClient, runs: Path) -> None:

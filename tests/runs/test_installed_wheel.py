@@ -47,7 +47,7 @@ def test_the_wheel_runs_a_recipe_in_an_empty_folder(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=1200,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert (empty / "runs" / "quickstart" / "summary.json").is_file()

@@ -22,8 +22,9 @@ function startLive() {
       if (answer.status === 200) {
         waiting = await answer.json();
         stamp = waiting.stamp;
-        // An overview has nothing that a reader could lose by a change under the eyes.
-        if (["Overview", "Runs"].includes(opened())) show();
+        // An overview has nothing that a reader could lose by a change under the eyes, but for a filter being typed.
+        const filtering = document.querySelector("main input[type=search]")?.value;
+        if (["Overview", "Runs"].includes(opened()) && !filtering) show();
         else {
           state.textContent = "new data: show";
           state.classList.add("news");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -48,10 +49,12 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         return Response(embedded({**make(), "stamp": stamp}), media_type="application/json")
 
     def index(request: Request) -> Response:
-        return page("Runs", library.index(), "", "/api/index", plotting=False)
+        found = library.index()
+        return page("Runs", found, _digest(found), "/api/index", plotting=False)
 
     def api_index(request: Request) -> Response:
-        return Response(embedded({**library.index(), "stamp": secrets.token_hex(4)}), media_type="application/json")
+        found = library.index()
+        return fresh(request, _digest(found), lambda: found)
 
     def run(request: Request) -> Response:
         names = request.query_params.getlist("id")
@@ -88,6 +91,10 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(token))],
         exception_handlers={ReportError: not_there},
     )
+
+
+def _digest(payload: dict[str, Any]) -> str:
+    return hashlib.sha256(embedded(payload).encode()).hexdigest()
 
 
 def _guard(
