@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -91,7 +92,8 @@ def _signature(name: str, function: Any) -> str:
 def _parameter(one: inspect.Parameter) -> str:
     stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     kind = "" if one.annotation is one.empty else f": {one.annotation}"
-    default = "" if one.default is one.empty else f" = {one.default!r}" if kind else f"={one.default!r}"
+    shown = json.dumps(one.default) if isinstance(one.default, str) else repr(one.default)
+    default = "" if one.default is one.empty else f" = {shown}" if kind else f"={shown}"
     return f"{stars}{one.name}{kind}{default}"
 
 
