@@ -149,7 +149,7 @@ def test_masked_positions_cost_nothing_and_say_nothing(tokenizer: Any) -> None:
 
 def test_the_instruction_the_image_and_the_state_are_read(tokenizer: Any) -> None:
     policy, inputs = build(tokenizer), observe(1)
-    logits, _ = policy._read(inputs)
+    logits, _ = policy.read(inputs)
     changes = {
         "observation.instruction": observe(1, words=("touch the blue square",))["observation.instruction"],
         "observation.image": 255 - inputs["observation.image"],
@@ -157,7 +157,7 @@ def test_the_instruction_the_image_and_the_state_are_read(tokenizer: Any) -> Non
         "observation.mode": (inputs["observation.mode"] + 1) % 3,
     }
     for name, changed in changes.items():
-        other, _ = policy._read({**inputs, name: changed})
+        other, _ = policy.read({**inputs, name: changed})
         assert not torch.equal(other, logits), name
 
 
@@ -205,10 +205,10 @@ def test_an_export_comes_back_whole(tokenizer: Any, tmp_path: Path) -> None:
     policy.observe(named_inputs(as_positions(inputs)), torch.ones(5, 1, dtype=torch.bool))
     policy.save_pretrained(str(tmp_path / "out"))
     loaded = VlaPolicy.from_pretrained(str(tmp_path / "out"))
-    mine, theirs = policy._read(inputs), loaded._read(inputs)
+    mine, theirs = policy.read(inputs), loaded.read(inputs)
     assert torch.equal(mine[0], theirs[0])
     warmer = VlaPolicy.from_pretrained(str(tmp_path / "out"), temperature=2.0)
-    torch.testing.assert_close(warmer._read(inputs)[0] * 2, mine[0])
+    torch.testing.assert_close(warmer.read(inputs)[0] * 2, mine[0])
 
 
 def test_an_export_goes_on_in_no_other_environment(tokenizer: Any, tmp_path: Path) -> None:
@@ -294,12 +294,12 @@ def test_film_lets_the_tower_hear_the_instruction(tokenizer: Any) -> None:
         unheard = policy.images(inputs, words)
         assert torch.equal(unheard, plain.images(inputs, words)) if plain.images is not None else False
         for layer in policy.images.film.layers:
-            layer.weight.normal_(std=0.3)  # type: ignore[operator, union-attr]
+            layer.weight.normal_(std=0.3)  # type: ignore[operator]
         heard = policy.images(inputs, words)
         assert not torch.allclose(heard[0], heard[1])
         alone = policy.images({name: leaf[1:2] for name, leaf in inputs.items()}, words[1:2])
         assert torch.allclose(alone[0], heard[1], atol=1e-5)
-        logits, _ = policy._read(inputs)
+        logits, _ = policy.read(inputs)
     assert not torch.allclose(logits[0], logits[1])
 
 
@@ -308,13 +308,13 @@ def test_a_copy_hears_its_own_weights(tokenizer: Any) -> None:
     policy = build(tokenizer, conditioning="film")
     reference, inputs = copy.deepcopy(policy), observe(2)
     with torch.no_grad():
-        before, _ = reference._read(inputs)
+        before, _ = reference.read(inputs)
         assert policy.images is not None
         assert policy.images.film is not None
         for weight in policy.images.film.parameters():
             weight.add_(1.0)
-        assert torch.equal(reference._read(inputs)[0], before)
-        assert not torch.equal(policy._read(inputs)[0], before)
+        assert torch.equal(reference.read(inputs)[0], before)
+        assert not torch.equal(policy.read(inputs)[0], before)
 
 
 def test_a_position_independent_patch_embedding_reads_colour_wherever_it_lies(tokenizer: Any) -> None:
@@ -343,4 +343,4 @@ def test_an_export_from_before_there_was_a_choice_loads(tokenizer: Any, tmp_path
     (tmp_path / "vla.json").write_text(json.dumps(written))
     earlier, inputs = VlaPolicy.from_pretrained(str(tmp_path)).eval(), observe(2)
     with torch.no_grad():
-        assert torch.equal(earlier._read(inputs)[0], policy._read(inputs)[0])
+        assert torch.equal(earlier.read(inputs)[0], policy.read(inputs)[0])
