@@ -92,7 +92,7 @@ def _signature(name: str, function: Any) -> str:
 def _parameter(one: inspect.Parameter) -> str:
     stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
     kind = "" if one.annotation is one.empty else f": {one.annotation}"
-    shown = _shown(one.default)
+    shown = json.dumps(one.default) if isinstance(one.default, str) else repr(one.default)
     default = "" if one.default is one.empty else f" = {shown}" if kind else f"={shown}"
     return f"{stars}{one.name}{kind}{default}"
 
@@ -125,8 +125,3 @@ def _prose(found: Any) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-def _shown(default: object) -> str:
-    """A default value as the formatter writes it: text in double quotes."""
-    return json.dumps(default, ensure_ascii=False) if isinstance(default, str) else repr(default)
