@@ -46,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             door.bind(("127.0.0.1", options.port))
         except OSError as error:
             raise UserError(f"--port {options.port}: {error.strerror}") from error
+        door.listen()  # before the address is shown: who opens it at once waits instead of being refused
         print(f"rlinf ui: http://127.0.0.1:{door.getsockname()[1]}/?token={token}", flush=True)
         settings = uvicorn.Config(make_app(Library(options.folder), token), log_level="warning")
         uvicorn.Server(settings).run([door])
