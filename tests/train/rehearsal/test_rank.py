@@ -141,7 +141,6 @@ def test_layers_that_are_computed_again_keep_less(file: Path, tokenizer: str) ->
         changes = (
             "algorithm.kl_beta=0",
             "policy.architecture.num_hidden_layers=6",
-            "policy.architecture.vocab_size=80",
         )
         config = configured(file, *changes, f"policy.gradient_checkpointing={again}", "learner.micro_batch_tokens=256")
         update = rehearse_rank(config, tokenizer, rank=0).phase("update")
