@@ -12,7 +12,17 @@ ASSETS = Path(rlinf.report.__file__).parent / "assets"
 _STRINGS = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|/\\?[^/\n ]+/[a-z]*(?=\.test)", re.DOTALL)
 _NAME = r"[A-Za-z_$][\w$]*"
 _KEYWORDS = {"if", "for", "while", "switch", "return", "function", "catch", "typeof", "of"}
-_BROWSER = {"String", "Number", "Boolean", "getComputedStyle", "parseInt", "setTimeout", "encodeURIComponent", "rgba"}
+_BROWSER = {
+    "String",
+    "Number",
+    "Boolean",
+    "getComputedStyle",
+    "parseInt",
+    "setTimeout",
+    "encodeURIComponent",
+    "rgba",
+    "fetch",
+}
 _CSS = {"gradient"}  # linear-gradient(...) in a template string
 
 

@@ -136,6 +136,6 @@ def test_rows_drawn_in_blocks_are_those_drawn_together(monkeypatch: pytest.Monke
     logits, uniforms = torch.randn(13, 700), torch.rand(13, dtype=torch.float64)
     params = SamplingParams(max_new_tokens=1, top_p=top_p)
     whole = draw(logits, params, uniforms)
-    monkeypatch.setattr("rlinf.models.distribution._CACHED", 4 * 700)
+    monkeypatch.setattr("rlinf.models.distribution.ROWS_OF_VOCABULARY", 4 * 700)
     for one, other in zip(draw(logits, params, uniforms), whole, strict=True):
         assert torch.equal(one, other)

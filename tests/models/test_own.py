@@ -21,6 +21,7 @@ PARTS = ["policy.encoder=mine:FourierFeatures", "policy.distribution=mine:Laplac
 
 @pytest.fixture(autouse=True)
 def mine(monkeypatch):
+    sys.modules.pop("mine", None)  # that of another test
     monkeypatch.syspath_prepend(str(EXAMPLE))
     yield
     sys.modules.pop("mine", None)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.learners.off_policy.objective import Target
-from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.sac import SacObjective
 
 

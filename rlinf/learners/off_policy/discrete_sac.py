@@ -16,7 +16,7 @@ from rlinf.learners.off_policy.objective import (
     Trained,
     td_errors,
 )
-from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
 from rlinf.models.off_policy.discrete_soft import DiscreteSoftActorCritic
 

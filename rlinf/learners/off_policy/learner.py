@@ -19,7 +19,7 @@ from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
-from rlinf.learners.off_policy.replay import ReplayBuffer, Transitions
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.streams import torch_generator

@@ -14,7 +14,7 @@ from torch.nn import functional
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
-from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
 from rlinf.learners.ranks import ONE_RANK, Ranks
 from rlinf.models.off_policy.networks import OffPolicyNetworks

@@ -12,7 +12,7 @@ import torch
 from torch import Generator
 
 from rlinf.config.schema import AlgorithmConfig
-from rlinf.learners.off_policy.replay import ReplayBuffer, Transitions
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
 from rlinf.types import Batch
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
-from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.spaces import SpaceError
 
 

@@ -8,7 +8,7 @@ from transitions import networks, played
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.learner import OffPolicyLearner
-from rlinf.learners.off_policy.replay import ReplayBuffer
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
 from rlinf.models.off_policy.crossq import BatchRenorm
 from rlinf.streams import torch_generator
 

@@ -10,7 +10,7 @@ from transitions import networks, played
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.learner import OffPolicyLearner
-from rlinf.learners.off_policy.replay import Transitions
+from rlinf.learners.off_policy.replay_buffer import Transitions
 
 STATE = {"observation": torch.zeros(2, 3)}
 

@@ -8,7 +8,7 @@ import torch
 from transitions import fragment
 
 from rlinf.learners.off_policy.priorities import Priorities
-from rlinf.learners.off_policy.replay import ReplayBuffer
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
 
 
 def test_probabilities_and_weights_by_hand():

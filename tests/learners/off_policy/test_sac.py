@@ -10,7 +10,7 @@ from transitions import fragment, soft_actor_critic
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.inputs import named_inputs
 from rlinf.learners.off_policy.learner import OffPolicyLearner
-from rlinf.learners.off_policy.replay import ReplayBuffer
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
 from rlinf.streams import torch_generator
 
 

@@ -11,7 +11,7 @@ from transitions import fragment, networks, played
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.learner import OffPolicyLearner
-from rlinf.learners.off_policy.replay import ReplayBuffer, Transitions
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
 from rlinf.streams import torch_generator
 
 

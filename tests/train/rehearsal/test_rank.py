@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from rlinf.config import Config, resolve
@@ -18,6 +19,14 @@ from rlinf.models.loading import make_tokenizer
 from rlinf.train.rehearsal.rank import Phase, RankReport, rehearse_rank
 from rlinf.train.rehearsal.report import rehearsal_text
 from rlinf.types import PolicyOutput
+
+
+@pytest.fixture(autouse=True)
+def without_process_group() -> None:
+    """Learners of other tests may have left theirs in this process."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
 
 YAML = """
 run: {name: small}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from transitions import fragment
 
-from rlinf.learners.off_policy.replay import ReplayBuffer
+from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
 
 
 def test_n_step_returns_stop_at_ends_and_bootstrap_after_truncation_only():
@@ -57,7 +57,7 @@ def test_a_buffer_is_saved_piece_by_piece_and_comes_back(tmp_path, monkeypatch):
         32, folder=tmp_path / "replay", memory_bytes=0
     )  # 16 rows of 2 sub-environments: the ring wraps
     buffer.add(fragment())
-    monkeypatch.setattr("rlinf.learners.off_policy.replay._COPIED_BYTES", 100)
+    monkeypatch.setattr("rlinf.learners.off_policy.replay_buffer._COPIED_BYTES", 100)
     (tmp_path / "saved").mkdir()
     buffer.save(tmp_path / "saved")
     back = ReplayBuffer(32)
