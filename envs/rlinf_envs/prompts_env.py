@@ -12,7 +12,7 @@ from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import in_split
 from rlinf_envs.suggest import unknown
-from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
@@ -88,7 +88,7 @@ class PromptsEnv(TextTaskEnv):
             raise DatasetError(f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)")
         super().__init__(
             num_envs,
-            _Listed(tasks[:limit]),
+            ListedTasks(tasks[:limit]),
             _Ungraded(),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
@@ -103,19 +103,6 @@ class PromptsEnv(TextTaskEnv):
     def skipped_rows(self) -> int:
         """Broken rows that were left out; ``complaints`` says why, with file and line."""
         return len(self.complaints)
-
-
-class _Listed:
-    """Tasks in memory; the id is the position."""
-
-    def __init__(self, tasks: list[Task]) -> None:
-        self._tasks = tasks
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def task(self, task_id: int) -> Task:
-        return self._tasks[task_id]
 
 
 class _Ungraded:

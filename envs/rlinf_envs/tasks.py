@@ -47,6 +47,19 @@ class TaskSource(Protocol):
         """The task of ``task_id`` in [0, len)."""
 
 
+class ListedTasks:
+    """Tasks in memory; the id is the position."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self._tasks = tasks
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def task(self, task_id: int) -> Task:
+        return self._tasks[task_id]
+
+
 class Judge(Protocol):
     """Grades whole batches, so that it may spread them over processes."""
 

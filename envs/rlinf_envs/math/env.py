@@ -21,7 +21,7 @@ from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import in_split
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
-from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import Infos, TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
@@ -123,7 +123,7 @@ class MathEnv(TextTaskEnv):
         self.pool = VerifierPool(workers=verify_workers, timeout_s=verify_timeout)
         super().__init__(
             num_envs,
-            _Listed([_demonstrable(task, chosen) for task in tasks[:limit]]),
+            ListedTasks([_demonstrable(task, chosen) for task in tasks[:limit]]),
             MathJudge(self.pool, chosen, extraction=where, cut_responses=cut),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
@@ -156,19 +156,6 @@ class MathEnv(TextTaskEnv):
     def skipped_rows(self) -> int:
         """Broken rows that were left out; ``complaints`` says why, with file and line."""
         return len(self.complaints)
-
-
-class _Listed:
-    """Tasks in memory; the id is the position."""
-
-    def __init__(self, tasks: list[Task]) -> None:
-        self._tasks = tasks
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    def task(self, task_id: int) -> Task:
-        return self._tasks[task_id]
 
 
 class MathJudge:
