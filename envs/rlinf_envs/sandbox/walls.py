@@ -56,7 +56,9 @@ pivot_root . old
 cd /tmp
 # umount reads /proc, which only the old root has: it takes away the ground that it stands on.
 /bin/chroot /old umount -l /
-exec /bin/setpriv $privileges --no-new-privs --inh-caps=-all --bounding-set=-all "$@"
+# Not exec: as the first process of its namespace the program would not get SIGXCPU.
+/bin/setpriv $privileges --no-new-privs --inh-caps=-all --bounding-set=-all "$@"
+exit $?
 """
 
 
