@@ -47,6 +47,7 @@ def test_ray_overlaps_and_gives_what_one_process_gives(finished: Path, tmp_path:
     assert _hash(tmp_path / "ray") == _hash(finished)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_simulators_run_ahead_too_and_give_the_same_in_one_process(tmp_path: Path) -> None:
     ahead = ["rollout.ahead=1", "algorithm.loss_type=decoupled"]

@@ -143,6 +143,7 @@ def test_planted_mistakes_are_found_with_their_lines(file: Path, tokenizer: str)
     assert found == {(f"{word} mismatch", f"{__file__}:{line}") for word, line in places.items()}
 
 
+@pytest.mark.slow
 def test_layers_that_are_computed_again_keep_less(file: Path, tokenizer: str) -> None:
     """transformers ignores its own switch in layers that are not in training, as a learner's are."""
     peaks = []
