@@ -77,7 +77,10 @@ WRONG = [
     (["env.kwargs.answer_format=bxed"], "'bxed'; did you mean 'boxed'?"),
     (["env.kwargs.question_field=frage"], "sums.jsonl:1: no question field ('frage')"),
     (["env.kwargs.path=broken.jsonl"], "broken.jsonl:2: no valid JSON"),
-    (["env.kwargs.reward={corectness: 1}"], "unknown reward term 'corectness'; did you mean 'correctness', 'code_tests', 'choice'?"),
+    (
+        ["env.kwargs.reward={corectness: 1}"],
+        "unknown reward term 'corectness'; did you mean 'correctness', 'code_tests', 'choice'?",
+    ),
     (["env.kwargs.reward={custom: {'nomodule:f': 1}}"], "cannot import 'nomodule'"),
     (["env.kwargs.reward={custom: {'check_rewards:nof': 1}}"], "'check_rewards' has no function 'nof'"),
     (["evaluation.env_kwargs={splt: eval}"], "knows no splt. Did you mean split?"),

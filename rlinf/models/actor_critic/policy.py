@@ -10,7 +10,7 @@ A decision may have several positions (`rlinf.granularity`): T = C times `granul
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Self
 
@@ -21,18 +21,20 @@ from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
-from rlinf.models.actor_critic.distributions import action_head
+from rlinf.models.actor_critic.distributions import ActionHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.policy_of_head import PolicyOfHead
 from rlinf.types import BatchError, Costs, Inputs, ObservationInputs, PolicyOutput
 
 
-class ActorCritic(nn.Module):
+class ActorCritic(PolicyOfHead):
     """An `interfaces.ActorCriticPolicy`; built from the two spaces of an environment. It always has a critic."""
 
     imitation_noise = 0
+    head: ActionHead
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions | None = None
@@ -74,24 +76,6 @@ class ActorCritic(nn.Module):
     def positions_independent(self) -> bool:
         """Whether a position can be evaluated without the positions before it."""
         return self.cell is None
-
-    @property
-    def noise_kind(self) -> str:
-        """Of the numbers that a decision consumes: "uniform" on [0, 1) or standard "normal"."""
-        return self.head.noise_kind
-
-    @property
-    def noise_size(self) -> int:
-        return self.head.noise_size
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        """Of one action of this policy (which may differ from the environment's)."""
-        return self.head.action_shape
-
-    @property
-    def action_dtype(self) -> type[np.generic]:
-        return self.head.action_dtype
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -169,11 +153,6 @@ class ActorCritic(nn.Module):
         count = decided.sum(dim=1) if self.positions_independent else torch.full((len(mask),), decided.shape[1])
         return Costs(count.clamp(min=1))
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight and every running statistic, by name."""
-        for name, tensor in self.state_dict().items():
-            yield name, tensor.detach()
-
     def save_pretrained(self, folder: str) -> None:
         """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
         save_policy(self, folder, (self._observation_space, self._action_space), self.options)
@@ -203,10 +182,6 @@ class ActorCritic(nn.Module):
         joint = self.head.to_env(actions)
         chunk = self.options.num_action_chunks
         return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)
-
-    def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What this policy would have had to do for environment actions [N, ...], with chunks [N, K, ...]."""
-        return self.head.from_env(actions)
 
     def _features(
         self, flat: Mapping[str, Tensor], inputs: ObservationInputs, shape: torch.Size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 from gymnasium import spaces
 from torch import Tensor, nn
 
@@ -21,7 +20,6 @@ class DiscreteSoftActorCritic(OffPolicyNetworks):
 
     loss_type = "discrete_sac"
     action_spaces = spaces.Discrete
-    action_dtype = np.int64
     head: CategoricalHead
 
     def __init__(

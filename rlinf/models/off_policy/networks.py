@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
@@ -16,11 +16,12 @@ from rlinf.models.actor_critic.distributions import ActionHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder, image_axes, is_image
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.policy_of_head import PolicyOfHead
 from rlinf.spaces import SpaceError, observation_leaves
 from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 
-class OffPolicyNetworks(nn.Module):
+class OffPolicyNetworks(PolicyOfHead):
     """An `interfaces.ActingPolicy` without a critic of states. Subclasses make their encoders and layers.
 
     A subclass's ``head`` turns what :meth:`distribution` gives into actions.
@@ -28,7 +29,6 @@ class OffPolicyNetworks(nn.Module):
 
     state_size = 0
     positions_independent = True
-    action_dtype: type[np.generic] = np.float32
     loss_type: ClassVar[str]
     """What is said of them in errors."""
     action_spaces: ClassVar[type[spaces.Space]] = spaces.Box
@@ -62,18 +62,6 @@ class OffPolicyNetworks(nn.Module):
         joint = space if chunk == 1 else chunked_space(space, chunk)
         assert isinstance(joint, spaces.Box)
         return joint
-
-    @property
-    def noise_kind(self) -> str:
-        return self.head.noise_kind
-
-    @property
-    def noise_size(self) -> int:
-        return self.head.noise_size
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        return self.head.action_shape
 
     def encoders(self) -> list[ObservationEncoder]:
         """All encoders, which see the same observations."""
@@ -121,11 +109,6 @@ class OffPolicyNetworks(nn.Module):
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         return Costs(mask.sum(dim=1).clamp(min=1))
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight and every running statistic, by name."""
-        for name, tensor in self.state_dict().items():
-            yield name, tensor.detach()
-
     def save_pretrained(self, folder: str) -> None:
         """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
         save_policy(self, folder, self._spaces, self.options, self.loss_type)
@@ -137,10 +120,6 @@ class OffPolicyNetworks(nn.Module):
         policy = cls(observation_space, action_space, options)
         policy.load_state_dict(weights)
         return policy
-
-    def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What this policy would have had to do for environment actions [N, ...], with chunks [N, K, ...]."""
-        return self.head.from_env(actions)
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """What the environment takes for actions [N, A] of this policy; with chunks [N, K, ...]."""

@@ -28,6 +28,7 @@ class EpsilonGreedyHead(ActionHead):
     noise_kind = "uniform"
     noise_size = 2
     action_shape: tuple[int, ...] = ()
+    action_dtype = np.int64
     epsilon: Tensor
 
     def __init__(self, features: int, space: spaces.Discrete, *, dueling: bool) -> None:
@@ -71,7 +72,6 @@ class QNetwork(OffPolicyNetworks):
 
     loss_type = "dqn"
     action_spaces = spaces.Discrete
-    action_dtype = np.int64
     head: EpsilonGreedyHead
 
     def __init__(

@@ -7,7 +7,7 @@ Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
+from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers
@@ -27,13 +28,9 @@ from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
 
-class ActionHeadOfContext(Protocol):
+class ActionHeadOfContext(DecidingHead, Protocol):
     """From what a policy knows of a decision (its own kind of context) to actions, in the head's own units [N, Q]."""
 
-    noise_kind: str
-    noise_size: int
-    action_shape: tuple[int, ...]
-    action_dtype: type[np.generic]
     imitation_noise: int
 
     def sample(self, context: Any, noise: Tensor) -> Tensor: ...
@@ -48,10 +45,8 @@ class ActionHeadOfContext(Protocol):
 
     def to_env(self, actions: np.ndarray) -> np.ndarray: ...
 
-    def from_env(self, actions: np.ndarray) -> np.ndarray: ...
 
-
-class VisionLanguageAction(nn.Module):
+class VisionLanguageAction(PolicyOfHead):
     """An `interfaces.ActorCriticPolicy`. A subclass makes what is named here, and writes :meth:`read`."""
 
     state_size = 0
@@ -69,22 +64,6 @@ class VisionLanguageAction(nn.Module):
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
         """With random weights."""
         raise NotImplementedError
-
-    @property
-    def noise_kind(self) -> str:
-        return self.head.noise_kind
-
-    @property
-    def noise_size(self) -> int:
-        return self.head.noise_size
-
-    @property
-    def action_shape(self) -> tuple[int, ...]:
-        return self.head.action_shape
-
-    @property
-    def action_dtype(self) -> type[np.generic]:
-        return self.head.action_dtype
 
     @property
     def imitation_noise(self) -> int:
@@ -165,18 +144,9 @@ class VisionLanguageAction(nn.Module):
         """Tokens of the true decisions of each row."""
         return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
 
-    def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight and every running statistic, by name."""
-        for name, tensor in self.state_dict().items():
-            yield name, tensor.detach()
-
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """What the environment takes for tokens [N, Q]: [N, ...], with chunks [N, K, ...]."""
         return self.head.to_env(actions)
-
-    def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """The tokens [N, Q] nearest to environment actions: what a demonstration is learned as."""
-        return self.head.from_env(actions)
 
     def save_pretrained(self, folder: str) -> None:
         """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
