@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from rlinf.cluster import Resources
-from rlinf.config.facts import RunKind, gpus_per_learner, shares_gpus
-from rlinf.config.schema import Config, RolloutConfig
+from rlinf.config.facts import RunKind, SettledConfig, gpus_per_learner, shares_gpus
+from rlinf.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Devices:
         bundle = "policy" if self.shared else None
         return Resources(cpus=self.cpus, gpus=gpus, bundle=bundle, bundle_gpus=widest)
 
-    def samplers_sleep(self, rollout: RolloutConfig) -> bool:
+    def samplers_sleep(self, config: SettledConfig) -> bool:
         """Whether text samplers free their memory for the learner."""
-        in_turns = self.all_on_gpus and self.shared and not (rollout.ahead or rollout.staleness)
-        return rollout.sleep == "always" or (rollout.sleep == "auto" and in_turns)
+        in_turns = self.all_on_gpus and self.shared and not config.facts.overlaps
+        return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and in_turns)
 
 
 def _engine_gpus(config: Config, device: str) -> int:

@@ -65,7 +65,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         make_batch, notes = supervised.train.batch, supervised.notes
         evaluate = with_held_out_loss(evaluate, learner, supervised.held_out)
     teacher, about_teacher = connect_teacher(config, learner, tokenizer)
-    sleeps = devices.samplers_sleep(config.rollout)
+    sleeps = devices.samplers_sleep(config)
     return Graph(
         rollout=rollout,
         learner=learner,
