@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from rlinf.errors import RunFailed
 from rlinf.models.distribution import draw
 from rlinf.samplers.kv_cache import RowCache
+from rlinf.samplers.requests import limit_of
 from rlinf.samplers.streams import stream_key, uniforms
 from rlinf.types import Completion, SampleRequest, SamplingParams
 
@@ -59,6 +60,21 @@ class Row:
             finish_reason=finish_reason,
             policy_version=tuple(versions),
         )
+
+
+def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list[Row], list[Completion]]:
+    """The responses to make, and the completions of those that have no room for a token."""
+    rows: list[Row] = []
+    done: list[Completion] = []
+    for request in requests:
+        limit, reason = limit_of(request, max_model_len)
+        for sample_index in range(request.first_sample, request.first_sample + request.n):
+            row = Row(request, sample_index, limit)
+            if reason is None:
+                rows.append(row)
+            else:
+                done.append(row.completion((), (), (), reason))
+    return rows, done
 
 
 class DecodeBatch:

@@ -11,10 +11,10 @@ from transformers import PreTrainedModel
 from rlinf.models.weight_update import copy_weights
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
-from rlinf.samplers.decoding import DecodeBatch, Row
+from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
 from rlinf.samplers.hf_session import HFSession
 from rlinf.samplers.linear import use_weight_first_products
-from rlinf.samplers.requests import check_requests, in_request_order, limit_of
+from rlinf.samplers.requests import check_requests, in_request_order
 from rlinf.samplers.slots import Shapes
 from rlinf.types import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 
@@ -153,15 +153,8 @@ class HFSampler:
     def _plan(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """Fills the waiting list, longest rows first; returns completions of the rows that need no token."""
         check_requests(requests)
-        done: list[Completion] = []
-        for request in requests:
-            limit, reason = limit_of(request, self._max_model_len)
-            for sample_index in range(request.first_sample, request.first_sample + request.n):
-                row = Row(request, sample_index, limit)
-                if reason is None:
-                    self._waiting.append(row)
-                else:
-                    done.append(row.completion((), (), (), reason))
+        rows, done = rows_of(requests, self._max_model_len)
+        self._waiting += rows
         # Rows of one batch share a distribution; equal contexts stay side by side, so a prompt is prefilled once.
         self._waiting.sort(key=lambda row: (len(row.context) + row.limit, row.context), reverse=True)
         self._waiting.sort(key=lambda row: repr(replace(row.request.params, max_new_tokens=0)))

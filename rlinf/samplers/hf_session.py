@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from rlinf.samplers.continuous import RunningRows
-from rlinf.samplers.decoding import Row
-from rlinf.samplers.requests import OpenRequests, limit_of
+from rlinf.samplers.decoding import Row, rows_of
+from rlinf.samplers.requests import OpenRequests
 from rlinf.types import Completion, SampleRequest
 
 
@@ -40,14 +40,9 @@ class HFSession:
     def submit(self, requests: Sequence[SampleRequest]) -> None:
         """Adds requests; those that were added earlier go on."""
         self._requests.add(requests)
-        for request in requests:
-            limit, reason = limit_of(request, self._max_model_len)
-            for sample_index in range(request.first_sample, request.first_sample + request.n):
-                row = Row(request, sample_index, limit)
-                if reason is None:
-                    self._waiting.append(row)
-                else:
-                    self._done.append(row.completion((), (), (), reason))
+        rows, done = rows_of(requests, self._max_model_len)
+        self._waiting += rows
+        self._done += done
 
     def poll(self, max_s: float) -> list[Completion]:
         """What has finished since the last call; decodes for at most ``max_s`` seconds, a token at least."""
