@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.distributions import BoxHead
-from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
 from rlinf.models.off_policy.layers import TwinCritic, body
-from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.spaces import SpaceError
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -65,7 +64,7 @@ class TanhHead(BoxHead):
         return self._from_unit(0.5 * (actions + 1.0))
 
 
-class DeterministicActorCritic(OffPolicyNetworks):
+class DeterministicActorCritic(ActorAndCritics):
     """An `interfaces.ActingPolicy` that acts by its mean and Gaussian noise; critics see actions in [-1, 1]."""
 
     loss_type = "td3"
@@ -75,24 +74,12 @@ class DeterministicActorCritic(OffPolicyNetworks):
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
         super().__init__(observation_space, action_space, options)
-        self.actor_encoder = ObservationEncoder(observation_space, options)
-        self.critic_encoder = ObservationEncoder(observation_space, options)
         self.actor_body = body(self.actor_encoder.out_features, options.hidden_sizes, options.activation)
         self.head = TanhHead(options.hidden_sizes[-1], self.joint_box(), options.exploration_noise)
         chunk = options.num_action_chunks
         self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
         width = self.critic_encoder.out_features + self.head.noise_size
         self.critic = TwinCritic(width, options.hidden_sizes, options.activation)
-
-    def actor_modules(self) -> list[nn.Module]:
-        return [self.actor_encoder, self.actor_body, self.head]
-
-    def critic_modules(self) -> list[nn.Module]:
-        return [self.critic_encoder, self.critic]
-
-    def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """The actor's actions [N, A] in [-1, 1] at observations [N, ...]."""
-        return self.head(self.actor_body(self.actor_encoder(inputs)))
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
         """Both critics' estimates [2, N] for actions [N, A] in [-1, 1]."""

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
-from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
 from rlinf.models.off_policy.layers import TwinCritic, body
-from rlinf.models.off_policy.networks import OffPolicyNetworks
 
 _LOG_STD_RANGE = (-20.0, 2.0)
 
@@ -35,7 +34,7 @@ class StateDependentSquashedHead(SquashedGaussianHead):
         return torch.stack([mean, log_std.clamp(*_LOG_STD_RANGE)], dim=1)
 
 
-class SoftActorCritic(OffPolicyNetworks):
+class SoftActorCritic(ActorAndCritics):
     """An `interfaces.ActingPolicy` whose critics judge actions, not states. Actions are kept unsquashed.
 
     Image observations are encoded for actor and critics separately; the critics see tanh(action), in [-1, 1].
@@ -48,8 +47,6 @@ class SoftActorCritic(OffPolicyNetworks):
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
         super().__init__(observation_space, action_space, options)
-        self.actor_encoder = ObservationEncoder(observation_space, options)
-        self.critic_encoder = ObservationEncoder(observation_space, options)
         self.actor_body = self.make_body(self.actor_encoder.out_features)
         self.head = StateDependentSquashedHead(options.hidden_sizes[-1], self.joint_box())
         chunk = options.num_action_chunks
@@ -64,16 +61,6 @@ class SoftActorCritic(OffPolicyNetworks):
         """Both critics, of features and actions with ``inputs`` numbers together."""
         options = self.options
         return TwinCritic(inputs, options.hidden_sizes, options.activation, layer_norm=options.critic_layer_norm)
-
-    def parameters_of_actor(self) -> list[nn.Parameter]:
-        return [*self.actor_encoder.parameters(), *self.actor_body.parameters(), *self.head.parameters()]
-
-    def parameters_of_critic(self) -> list[nn.Parameter]:
-        return [*self.critic_encoder.parameters(), *self.critic.parameters()]
-
-    def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
-        """Parameters [N, 2, A] of the actor at observations [N, ...]."""
-        return self.head(self.actor_body(self.actor_encoder(inputs)))
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
