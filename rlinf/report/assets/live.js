@@ -23,7 +23,9 @@ function startLive() {
         waiting = await answer.json();
         stamp = waiting.stamp;
         // An overview has nothing that a reader could lose by a change under the eyes, but for a filter being typed.
-        const filtering = document.querySelector("main input[type=search]")?.value;
+        /** @type {HTMLInputElement | null} */
+        const filter = document.querySelector("main input[type=search]");
+        const filtering = filter?.value;
         if (["Overview", "Runs"].includes(opened()) && !filtering) show();
         else {
           state.textContent = "new data: show";
