@@ -7,6 +7,7 @@ starts once; every other file is a unit of its own. The long units come first, a
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from rlinf.config.schema.cluster import ClusterConfig
 
 _HERE = Path(__file__).parent
 _FIRST = ("ray", "gang")
+
+# Ray's workers run at niceness 15 otherwise, and wait for every other process of tests on the same two cores.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 @pytest.fixture(scope="session")
