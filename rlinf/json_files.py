@@ -27,9 +27,12 @@ class JsonLines:
 
 
 def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
-    """The objects of ``path``; with ``number`` only those that have a number under that key. Empty without the file."""
+    """The objects of ``path``; with ``number`` only those that have a number under that key. Empty without the file.
+
+    Raises UserError, which names the file, where it cannot be read (a folder has its name).
+    """
     rows, damaged = [], []
-    for place, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), start=1):
+    for place, line in enumerate(_content(path).splitlines() if path.exists() else (), start=1):
         if not line.strip():
             continue
         row = _object(line)
@@ -44,10 +47,17 @@ def read_json_file(path: Path) -> dict[str, Any] | None:
     """The object in ``path``, None without the file. Raises UserError, which names it, where it is damaged."""
     if not path.exists():
         return None
-    found = _object(path.read_bytes())
+    found = _object(_content(path))
     if found is None:
         raise UserError(f"{path} is damaged (not a JSON object): restore it from a copy, or remove it")
     return found
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}): restore it from a copy, or remove it") from error
 
 
 def _object(text: bytes) -> dict[str, Any] | None:

@@ -42,12 +42,17 @@ def load_tokenizer(path: str) -> Any:
         kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
         tokenizer = kind.from_pretrained(path)
     except Exception as error:
-        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {error}") from error
+        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {_in_one_line(error)}") from error
     if tokenizer.eos_token_id is None:
         raise PolicyError(f"the tokenizer in {path!r} has no end-of-sequence token")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
+
+
+def _in_one_line(error: Exception) -> str:
+    """transformers lists what it tried on lines of their own."""
+    return " ".join(str(error).split())
 
 
 def _is_generic(path: str) -> bool:
@@ -101,7 +106,7 @@ def checkpoint_config(path: str) -> Any:
         return AutoConfig.from_pretrained(path)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        raise PolicyError(f"policy.path: {path!r} holds no model configuration{hint}: {error}") from error
+        raise PolicyError(f"{path!r} holds no model configuration{hint}: {_in_one_line(error)}") from error
 
 
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
@@ -122,7 +127,9 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {error}") from error
+        raise PolicyError(
+            f"no causal language model could be loaded from {path!r}{hint}: {_in_one_line(error)}"
+        ) from error
     return model.eval()
 
 
@@ -143,7 +150,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
             )
         model, report = kind.from_pretrained(path, dtype=dtype, attn_implementation=attention, output_loading_info=True)
     except Exception as error:
-        raise PolicyError(f"no reward model could be loaded from {path!r}: {error}") from error
+        raise PolicyError(f"no reward model could be loaded from {path!r}: {_in_one_line(error)}") from error
     outputs = model.score.out_features if isinstance(getattr(model, "score", None), torch.nn.Linear) else 0
     if report["missing_keys"] or outputs not in (1, 2):
         missing = ", ".join(sorted(report["missing_keys"])) or f"a score head of 1 or 2 outputs (it has {outputs})"

@@ -46,10 +46,10 @@ class WeightLayout:
     @classmethod
     def of_folder(cls, folder: str) -> WeightLayout:
         """Of the causal language model whose transformers configuration is in ``folder``; no weights are read."""
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from rlinf.models.loading import empty_causal_lm
 
+        model = empty_causal_lm(folder, {})
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
             model.tie_weights()
         return cls.of_model(model)
 

@@ -134,7 +134,8 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_bytes())
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: {error}") from error
+        why = str(error).splitlines()[0]
+        raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: {why}") from error
     if not isinstance(content, dict) or not isinstance(content.get("run"), dict):
         raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: it holds no sections")
     return masked(content)

@@ -33,14 +33,17 @@ class SamplerSpec:
 def sampler_spec(config: SettledConfig, tokenizer: Any, folder: Path, *, device: str) -> SamplerSpec:
     """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
     from rlinf.models.gguf import model_folder
-    from rlinf.models.loading import architecture_config, checkpoint_config
+    from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
 
     if config.policy.path is None:
         model = str(folder / "architecture")
         architecture = architecture_config(config.policy.architecture, tokenizer)
         architecture.architectures = [_causal_class(architecture)]
-        architecture.save_pretrained(model)
+        try:
+            architecture.save_pretrained(model)
+        except (IsADirectoryError, NotADirectoryError) as error:
+            raise PolicyError(f"the model's configuration cannot be written, {error}: remove what is there") from error
     else:
         model = model_folder(config.policy.path)
         architecture = checkpoint_config(model)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rlinf.models.loading import PolicyError, architecture_config
+from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
 from rlinf.models.vla.options import PatchInit
 
 SMALL_LANGUAGE: Mapping[str, Any] = {
@@ -43,7 +43,7 @@ _MEAN_COLOUR_GAIN = 1.0
 def language_config(path: str | None, architecture: Mapping[str, Any], tokenizer: Any) -> Any:
     """The transformers configuration of the language model."""
     if path is not None:
-        config = _config(path)
+        config = checkpoint_config(path)
         return getattr(config, "text_config", config)
     return architecture_config(architecture or SMALL_LANGUAGE, tokenizer)
 
@@ -51,7 +51,7 @@ def language_config(path: str | None, architecture: Mapping[str, Any], tokenizer
 def vision_config(path: str | None, architecture: Mapping[str, Any], image_size: int) -> Any:
     """The transformers configuration of the vision tower; built from nothing, it takes the camera's own size."""
     if path is not None:
-        config = _config(path)
+        config = checkpoint_config(path)
         config = getattr(config, "vision_config", config)
         if not hasattr(config, "patch_size"):
             raise PolicyError(f"{path!r} holds a {config.model_type}, which has no vision tower of image patches")
@@ -137,12 +137,3 @@ def _patch_embedding(tower: Any, config: Any) -> nn.Conv2d:
     raise PolicyError(
         f"a {config.model_type} has no convolution over patches: set policy.vla.vision.patch_init: random"
     )
-
-
-def _config(path: str) -> Any:
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(path)
-    except Exception as error:
-        raise PolicyError(f"no configuration could be read from {path!r}: {error}") from error
