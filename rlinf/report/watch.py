@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,32 +13,13 @@ from rlinf.config.facts import is_text
 from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
 from rlinf.report.runs import is_run
+from rlinf.report.watch_options import WatchOptions
 
 if TYPE_CHECKING:
     from rlinf.train.checkpoints import Checkpoint
     from rlinf.train.run_dir import RunDirectory
 
 _POLL_S = 1.0
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """What the command line says; None leaves a choice to the run's evaluation."""
-
-    run: Path
-    step: int | None = None
-    episodes: int = 4
-    seed: int | None = None
-    deterministic: bool | None = None
-    out: Path | None = None
-    follow: bool = False
-    patience_s: float = 3600.0
-
-    def greedy(self, config: Config) -> bool:
-        return config.evaluation.temperature == 0.0 if self.deterministic is None else self.deterministic
-
-    def start_seed(self, config: Config) -> int:
-        return config.evaluation.seed if self.seed is None else self.seed
 
 
 class Show(Protocol):

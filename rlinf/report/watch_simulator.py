@@ -17,7 +17,7 @@ from rlinf.config.facts import evaluation_env
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.learners.stored_policy import load_policy
-from rlinf.report.watch import WatchOptions
+from rlinf.report.watch_options import WatchOptions
 from rlinf.rollouts.envs.make_env import make_env
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import has_display, offscreen

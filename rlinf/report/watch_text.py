@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rlinf.cluster import connect
 from rlinf.config import Config
-from rlinf.report.watch import WatchOptions
+from rlinf.report.watch_options import WatchOptions
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.train.build.setup import Setup

@@ -66,6 +66,10 @@ def _relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("envs.")
+
+
 @functools.cache
 def _imports(path: Path) -> list[str]:
     """The modules that a file imports, wherever in it the import stands, type checking included."""
@@ -118,6 +122,21 @@ def test_imports_go_downwards() -> None:
             if there < here or (there == here and here not in OPEN_LAYERS):
                 offenders.append(f"{_relative(path)} imports {module}")
     assert offenders == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Wherever an import stands, for type checkers too. The faces of packages, which hand names on, are left out."""
+    modules = {_module(path): path for path in FILES if path.name != "__init__.py"}
+    left = {module: modules.keys() & set(_imports(path)) for module, path in modules.items()}
+    found = len(left) + 1
+    while len(left) < found:
+        found = len(left)
+        imported = set().union(*left.values())
+        left = {
+            module: uses & left.keys() for module, uses in left.items() if uses & left.keys() and module in imported
+        }
+    # A group of workers, and how its calls are waited for.
+    assert sorted(left) == ["rlinf.cluster.ray_group", "rlinf.cluster.waiting"]
 
 
 def test_a_run_derives_its_facts_once() -> None:

@@ -15,7 +15,8 @@ from tiny_runs import config
 from rlinf import cli
 from rlinf.config import load
 from rlinf.errors import UserError
-from rlinf.report.watch import WatchOptions, checkpoints
+from rlinf.report.watch import checkpoints
+from rlinf.report.watch_options import WatchOptions
 from rlinf.train import run
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import simulator_runs
+from run_callbacks import Halve, StopAt, Watch
 
 import rlinf
 from rlinf.config import load
@@ -14,32 +15,11 @@ from rlinf.train.run import RunResult
 NUMBERS = ("train/loss", "train/lr", "own/double_loss", "eval/return")
 
 
-class Meddle(rlinf.Callback):
-    """Logs, halves the learning rate after the first step, and stops after the second."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def on_start(self, start: rlinf.RunStart) -> None:
-        self.calls.append(f"start after {len(start.history)}")
-
-    def on_step(self, step: rlinf.Step) -> None:
-        self.calls.append(f"step {step.number}")
-        step.log("own/double_loss", 2 * step.metrics["train/loss"])
-        if step.number == 1:
-            step.set_lr(step.config.learner.optimizer.lr / 2)
-        else:
-            step.stop("enough")
-
-    def on_end(self, metrics: dict[str, float]) -> None:
-        self.calls.append("end")
-
-
 def trained(folder: Path, backend: str) -> tuple[RunResult, list[str]]:
-    meddle = Meddle()
+    watch = Watch()
     overrides = [*simulator_runs.overrides(folder, 3), f"cluster.backend={backend}"]
-    result = rlinf.train(load(simulator_runs.recipe(folder, "ppo"), overrides), callbacks=[meddle])
-    return result, meddle.calls
+    result = rlinf.train(load(simulator_runs.recipe(folder, "ppo"), overrides), callbacks=[watch, Halve(), StopAt(2)])
+    return result, watch.calls
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
-from rlinf.algorithms.losses.clip import clipped_surrogate
+from rlinf.algorithms.losses.actor import clipped_surrogate
 from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 
 

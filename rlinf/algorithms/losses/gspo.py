@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
-from rlinf.algorithms.losses.clip import clipped_surrogate
+from rlinf.algorithms.losses.actor import clipped_surrogate
 from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped, row_mean
 
 

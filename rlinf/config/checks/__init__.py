@@ -15,8 +15,7 @@ from rlinf.config.checks.evaluation import check_evaluation
 from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
-from rlinf.config.checks.own_classes import check_own_classes
-from rlinf.config.checks.plugins import check_plugins
+from rlinf.config.checks.own import check_own_functions, check_own_policy
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
@@ -33,10 +32,10 @@ from rlinf.config.context import Context
 CHECKS: tuple[Callable[[Context], None], ...] = (
     check_ranges,
     check_run,
-    check_own_classes,
+    check_own_policy,
     check_kind,
     check_agents,
-    check_plugins,
+    check_own_functions,
     check_policy,
     check_files,
     check_batch,

@@ -26,7 +26,6 @@ ACTION, REWARD, DONE, TERMINATED, SUCCESS, DEMONSTRATED = (
     "next.success",
     "demonstrated",
 )
-HDF5_SUFFIXES = (".hdf5", ".h5")
 Statistics = dict[str, dict[str, np.ndarray]]
 """By column: mean, std, min, max, count and quantiles (q01 to q99)."""
 
@@ -75,60 +74,3 @@ class Episode:
     @property
     def length(self) -> int:
         return len(self.columns[ACTION])
-
-
-def read_dataset(path: str | Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """The dataset at ``path``, or some of its episodes by their numbers.
-
-    ``path`` is a LeRobotDataset v3 folder, or an HDF5 file of LIBERO or ManiSkill. Anything else is a DatasetError.
-    """
-    place = _place(path)
-    if place.suffix in HDF5_SUFFIXES:
-        from rlinf.rollouts.robot_data.hdf5 import read_hdf5
-
-        return read_hdf5(place, episodes)
-    from rlinf.rollouts.robot_data.lerobot_reader import read_lerobot
-
-    return read_lerobot(place, episodes)
-
-
-def count_episodes(path: str | Path) -> int:
-    """How many episodes the dataset at ``path`` has; little of it is read."""
-    place = _place(path)
-    if place.suffix in HDF5_SUFFIXES:
-        from rlinf.rollouts.robot_data.hdf5 import episode_names
-
-        return len(episode_names(place))
-    from rlinf.rollouts.robot_data.lerobot_format import read_info
-
-    return read_info(place).total_episodes
-
-
-def dataset_instructions(path: str | Path) -> list[str]:
-    """The different instructions of the dataset at ``path``."""
-    place = _place(path)
-    if place.suffix in HDF5_SUFFIXES:
-        return list(read_dataset(place, [0]).instructions)
-    from rlinf.rollouts.robot_data.lerobot_reader import read_tasks
-
-    return read_tasks(place)
-
-
-def dataset_statistics(path: str | Path) -> Statistics:
-    """The normalisation statistics of the dataset at ``path``."""
-    place = _place(path)
-    if place.suffix in HDF5_SUFFIXES:
-        return read_dataset(place).statistics
-    from rlinf.rollouts.robot_data.lerobot_reader import read_statistics
-
-    return read_statistics(place)
-
-
-def _place(path: str | Path) -> Path:
-    place = Path(path).expanduser()
-    if place.is_file() and place.suffix in HDF5_SUFFIXES:
-        return place
-    if (place / "meta" / "info.json").is_file():
-        return place
-    wanted = "a LeRobotDataset v3 folder (with meta/info.json) or an HDF5 file (.hdf5, .h5) of LIBERO or ManiSkill"
-    raise DatasetError(f"{place} is no robot dataset: {wanted} is needed")

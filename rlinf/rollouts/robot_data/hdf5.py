@@ -13,15 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.rollouts.robot_data.dataset import (
-    ACTION,
-    DONE,
-    REWARD,
-    SUCCESS,
-    TERMINATED,
-    DatasetError,
-    RobotDataset,
-)
+from rlinf.rollouts.robot_data.dataset import ACTION, DONE, REWARD, SUCCESS, TERMINATED, DatasetError, RobotDataset
 from rlinf.rollouts.robot_data.statistics import column_statistics
 
 _LIBERO_HZ, _MANISKILL_HZ = 20.0, 20.0

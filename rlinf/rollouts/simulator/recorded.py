@@ -24,11 +24,11 @@ from rlinf.rollouts.robot_data.dataset import (
     TERMINATED,
     DatasetError,
     Episode,
-    read_dataset,
 )
 from rlinf.rollouts.robot_data.decisions import decisions
 from rlinf.rollouts.robot_data.leaves import column_of, environment_actions, observation_arrays
 from rlinf.rollouts.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.rollouts.robot_data.reading import read_dataset
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, Step, expert_steps
 from rlinf.spaces import empty_leaves, observation_leaves, write_observation

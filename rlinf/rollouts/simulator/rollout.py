@@ -17,7 +17,7 @@ from rlinf.config.schema.run import Words
 from rlinf.errors import UserError
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
-from rlinf.rollouts.robot_data.dataset import count_episodes
+from rlinf.rollouts.robot_data.reading import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.failures import too_many_failures

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rlinf.config.facts import SettledConfig, prior_transitions
-from rlinf.rollouts.robot_data.dataset import read_dataset
 from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
 from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
+from rlinf.rollouts.robot_data.reading import read_dataset
 
 if TYPE_CHECKING:
     from rlinf.learners.off_policy.prior import PriorTransitions

@@ -10,7 +10,7 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import Learner
-from rlinf.rollouts.robot_data.dataset import dataset_instructions, dataset_statistics
+from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner

@@ -17,8 +17,9 @@ from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.models.off_policy.layers import TwinCritic
-from rlinf.rollouts.robot_data.dataset import RobotDataset, read_dataset
+from rlinf.rollouts.robot_data.dataset import RobotDataset
 from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
+from rlinf.rollouts.robot_data.reading import read_dataset
 from rlinf.streams import torch_generator
 from rlinf.train.run import run
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlinf.rollouts.robot_data.dataset import DatasetError, count_episodes, dataset_instructions, read_dataset
+from rlinf.rollouts.robot_data.dataset import DatasetError
 from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
+from rlinf.rollouts.robot_data.reading import count_episodes, dataset_instructions, read_dataset
 
 h5py = pytest.importorskip("h5py", reason="pip install 'rlinf[robots]'")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_lerobot_writer import episode, write
 
-from rlinf.rollouts.robot_data.dataset import read_dataset
+from rlinf.rollouts.robot_data.reading import read_dataset
 
 LEROBOT = Path(os.environ.get("RLINF_LEROBOT_PYTHON", "venvs/lerobot/bin/python"))
 pytestmark = [

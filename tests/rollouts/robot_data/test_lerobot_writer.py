@@ -8,15 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlinf.rollouts.robot_data.dataset import (
-    DatasetError,
-    Episode,
-    count_episodes,
-    dataset_instructions,
-    dataset_statistics,
-    read_dataset,
-)
+from rlinf.rollouts.robot_data.dataset import DatasetError, Episode
 from rlinf.rollouts.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.rollouts.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
 
 
 def episode(length: int, seed: int, instruction: str = "touch the red cube", size: int = 16) -> Episode:

@@ -16,8 +16,9 @@ from rlinf.config import load
 from rlinf.config.schema import EnvConfig
 from rlinf.granularity import Granularity
 from rlinf.models.policy_requests import PolicyFacts, drive
-from rlinf.rollouts.robot_data.dataset import DatasetError, read_dataset
+from rlinf.rollouts.robot_data.dataset import DatasetError
 from rlinf.rollouts.robot_data.decisions import decisions
+from rlinf.rollouts.robot_data.reading import read_dataset
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.experts import NoDemonstrationsError, expert_of

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rlinf.config.compat.importers.written import Source, document
 from rlinf.config.tree import Branch, Located, get, merge, put
+
+
+def read_yaml(path: Path) -> Source:
+    """A YAML file of any vocabulary, with the files of a Hydra ``defaults`` list that lie beside it."""
+    remarks: list[str] = []
+    tree = with_defaults(document(path), path, remarks)
+    return Source(path, tree, remarks)
 
 
 def with_defaults(tree: Branch, path: Path, remarks: list[str]) -> Branch:
@@ -30,8 +38,6 @@ def with_defaults(tree: Branch, path: Path, remarks: list[str]) -> Branch:
         if found is None:
             remarks.append(f"{given.origin}: the file of `{name}` is not here: what it sets is not read")
             continue
-        from rlinf.config.compat.importers.written import document
-
         layer = with_defaults(document(found), found, remarks)
         target = above if own_first else below
         merged = merge(target, _placed(layer, package, given))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, verl
 from rlinf.config.compat.importers.batches import rows_fit
+from rlinf.config.compat.importers.hydra import read_yaml
 from rlinf.config.compat.importers.python_calls import Script
 from rlinf.config.compat.importers.sheet import Options, Sheet
 from rlinf.config.compat.importers.shell import words_of
-from rlinf.config.compat.importers.written import Source, override, read_yaml, resolve, scalar
+from rlinf.config.compat.importers.written import Source, override, resolve, scalar
 from rlinf.config.compat.names.meaning import Meaning
 from rlinf.config.compat.names.rlinf import RLINF
 from rlinf.config.compat.names.roll import ROLL

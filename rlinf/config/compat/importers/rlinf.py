@@ -75,12 +75,6 @@ NAMES: Mapping[str, Meaning] = {
 }
 """Beside :data:`rlinf.config.compat.names.rlinf.RLINF`."""
 
-_OPTIMISER: Mapping[str, str] = {
-    "actor.optim.lr": "learner.optimizer.lr",
-    "actor.optim.weight_decay": "learner.optimizer.weight_decay",
-    "actor.optim.clip_grad": "learner.optimizer.grad_clip",
-    "actor.optim.adam_eps": "learner.optimizer.eps",
-}
 _PRECISIONS = {"fp32": "float32", "32": "float32", "bf16": "bfloat16"}
 
 
@@ -100,7 +94,7 @@ def translate(sheet: Sheet) -> None:
 
 
 def _run(sheet: Sheet) -> None:
-    sheet.copy("runner.experiment_name", "run.name")
+    sheet.copy("runner.experiment_name")
     name = sheet.take("runner.logger.experiment_name")
     if "run.name" not in sheet.settings and name is not None:
         sheet.put("run.name", name, "runner.logger.experiment_name")
@@ -109,7 +103,7 @@ def _run(sheet: Sheet) -> None:
         sheet.put("run.dir", f"{directory}/{{name}}", "runner.output_dir")
     backends = sheet.take("runner.logger.logger_backends")
     if isinstance(backends, list) and "wandb" in backends:
-        sheet.copy("runner.logger.project_name", "logging.wandb_project")
+        sheet.copy_as("runner.logger.project_name", "logging.wandb_project")
     sheet.ignore("runner.logger", "metrics are in the run directory")
     steps = sheet.count("runner.max_steps")
     if steps is not None and steps > 0:
@@ -131,21 +125,19 @@ def _reasoning(sheet: Sheet) -> None:
             sheet.put(ours, {"path": names[0]} if ours.startswith("evaluation") else names[0], key)
         if len(names) > 1:
             sheet.ask("one file or folder is read: put these into one folder, or one file", key)
-    sheet.copy_all(
-        {
-            "data.prompt_key": "env.kwargs.question_field",
-            "data.answer_key": "env.kwargs.answer_field",
-            "data.rollout_batch_size": "rollout.batch_size",
-            "data.num_workers": "env.num_workers",
-            "actor.seed": "run.seed",
-            "actor.model.model_path": "policy.path",
-            "algorithm.n_minibatches": "algorithm.num_minibatches",
-            "rollout.gpu_memory_utilization": "rollout.vllm.gpu_memory_utilization",
-            "rollout.tensor_parallel_size": "rollout.vllm.tensor_parallel_size",
-            "rollout.enforce_eager": "rollout.vllm.enforce_eager",
-            "rollout.max_running_requests": "rollout.vllm.max_num_seqs",
-        }
+    sheet.copy(
+        "data.prompt_key",
+        "data.answer_key",
+        "data.rollout_batch_size",
+        "data.num_workers",
+        "actor.seed",
+        "algorithm.n_minibatches",
+        "rollout.gpu_memory_utilization",
+        "rollout.tensor_parallel_size",
+        "rollout.enforce_eager",
+        "rollout.max_running_requests",
     )
+    sheet.copy_as("actor.model.model_path", "policy.path")
     template = sheet.take("data.apply_chat_template")
     if template is not None:
         sheet.put("data.chat_template", "always" if template else "never", "data.apply_chat_template")
@@ -164,7 +156,7 @@ def _reasoning(sheet: Sheet) -> None:
     sheet.ignore("actor.global_batch_size", "algorithm.num_minibatches says how a step is cut")
     epochs(sheet, "runner.max_epochs", sheet.count("data.rollout_batch_size"))
     if sheet.take("actor.model.is_lora") is True:
-        sheet.copy("actor.model.lora_rank", "policy.lora.rank")
+        sheet.copy("actor.model.lora_rank")
     if sheet.take("actor.enable_offload") is True:
         sheet.put("learner.offload.weights", True, "actor.enable_offload")
         sheet.put("learner.offload.optimizer", True, "actor.enable_offload")
@@ -175,17 +167,11 @@ def _embodied(sheet: Sheet) -> None:
     _environment(sheet, task)
     envs = sheet.count("env.train.total_num_envs") or 1
     sheet.put("env.num_envs", envs, "env.train.total_num_envs")
-    sheet.copy_all(
-        {
-            "env.train.max_episode_steps": "env.max_episode_steps",
-            "env.train.auto_reset": "env.auto_reset",
-            "env.train.ignore_terminations": "env.ignore_terminations",
-            "env.eval.total_num_envs": "evaluation.num_envs",
-            "actor.model.num_action_chunks": "env.num_action_chunks",
-            "actor.seed": "run.seed",
-            "algorithm.update_epoch": "algorithm.update_epochs",
-        }
-    )
+    sheet.copy("env.train.max_episode_steps", "env.eval.total_num_envs", "actor.seed")
+    sheet.copy_as("env.train.auto_reset", "env.auto_reset")
+    sheet.copy_as("env.train.ignore_terminations", "env.ignore_terminations")
+    sheet.copy_as("actor.model.num_action_chunks", "env.num_action_chunks")
+    sheet.copy_as("algorithm.update_epoch", "algorithm.update_epochs")
     if sheet.take("env.eval.video_cfg.save_video") is True:
         period = sheet.count("runner.val_check_interval")
         sheet.put("evaluation.video_every", max(0, period or 0), "env.eval.video_cfg.save_video")
@@ -253,7 +239,7 @@ def _policy(sheet: Sheet) -> None:
 
 
 def _optimiser(sheet: Sheet) -> None:
-    sheet.copy_all(_OPTIMISER)
+    sheet.copy("actor.optim.lr", "actor.optim.weight_decay", "actor.optim.clip_grad", "actor.optim.adam_eps")
     first, second = sheet.number("actor.optim.adam_beta1"), sheet.number("actor.optim.adam_beta2")
     if first is not None and second is not None:
         sheet.put("learner.optimizer.betas", [first, second], "actor.optim.adam_beta1", "actor.optim.adam_beta2")

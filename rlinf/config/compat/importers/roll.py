@@ -107,15 +107,14 @@ def _workers(sheet: Sheet) -> None:
         if strategy not in _BACKENDS:
             sheet.differ(f"{_TRAIN}strategy_args.strategy_name", "learners are torch, fsdp or megatron")
     if strategy == "megatron_train":
-        sheet.copy_all(
-            {
-                f"{_MEGATRON}tensor_model_parallel_size": "learner.megatron.tensor_parallel",
-                f"{_MEGATRON}pipeline_model_parallel_size": "learner.megatron.pipeline_parallel",
-                f"{_MEGATRON}expert_model_parallel_size": "learner.megatron.expert_parallel",
-                f"{_MEGATRON}context_parallel_size": "learner.megatron.context_parallel",
-                f"{_MEGATRON}use_distributed_optimizer": "learner.megatron.distributed_optimizer",
-                f"{_MEGATRON}recompute_granularity": "learner.megatron.recompute",
-            }
+        sheet.copy(
+            "tensor_model_parallel_size",
+            "pipeline_model_parallel_size",
+            "expert_model_parallel_size",
+            "context_parallel_size",
+            "use_distributed_optimizer",
+            "recompute_granularity",
+            under=_MEGATRON,
         )
     learners = _devices(sheet, f"{_TRAIN}device_mapping")
     if learners is not None:
@@ -126,14 +125,7 @@ def _workers(sheet: Sheet) -> None:
         if engine not in ("vllm", "hf_infer"):
             sheet.differ(f"{_INFER}strategy_args.strategy_name", "samplers are hf, vllm or a server: vllm is set")
     if engine != "hf_infer":
-        sheet.copy_all(
-            {
-                f"{_ENGINE}gpu_memory_utilization": "rollout.vllm.gpu_memory_utilization",
-                f"{_ENGINE}max_model_len": "rollout.vllm.max_model_len",
-                f"{_ENGINE}tensor_parallel_size": "rollout.vllm.tensor_parallel_size",
-                f"{_ENGINE}enforce_eager": "rollout.vllm.enforce_eager",
-            }
-        )
+        sheet.copy("gpu_memory_utilization", "max_model_len", "tensor_parallel_size", "enforce_eager", under=_ENGINE)
     devices = _devices(sheet, f"{_INFER}device_mapping")
     if devices is not None:
         parallel = sheet.count(f"{_ENGINE}tensor_parallel_size") or 1
@@ -155,10 +147,6 @@ def _evaluation(sheet: Sheet) -> None:
     if names:
         sheet.put("evaluation.env_kwargs", {"path": names[0]}, f"{_VALIDATION}data_args.file_name")
     sampling = f"{_VALIDATION}generating_args."
-    sheet.copy_all(
-        {
-            f"{sampling}temperature": "evaluation.temperature",
-            f"{sampling}num_return_sequences": "evaluation.samples",
-        }
-    )
+    sheet.copy_as(f"{sampling}temperature", "evaluation.temperature")
+    sheet.copy_as(f"{sampling}num_return_sequences", "evaluation.samples")
     sheet.ignore(f"{sampling}max_new_tokens", "evaluations have the length limit of training (rollout.max_new_tokens)")

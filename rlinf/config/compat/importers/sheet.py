@@ -93,16 +93,19 @@ class Sheet:
         translated = VALUES.get(ours, {}).get(value, value) if isinstance(value, str | int) else value
         self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys))
 
-    def copy(self, key: str, ours: str) -> None:
+    def copy(self, *keys: str, under: str = "") -> None:
+        """Take over values as they are, each under its only name in the table, or its own where it has none there.
+
+        ``under``: what the peer's keys begin with.
+        """
+        for key in (under + name for name in keys):
+            self.copy_as(key, self.names[key].keys[0] if key in self.names else key)
+
+    def copy_as(self, key: str, ours: str) -> None:
         """Take over one value as it is, where the file or the peer's defaults have one."""
         value = self.take(key)
         if value is not None:
             self.put(ours, value, key)
-
-    def copy_all(self, pairs: Mapping[str, str]) -> None:
-        """:meth:`copy` for a table of keys."""
-        for key, ours in pairs.items():
-            self.copy(key, ours)
 
     def said(self, key: str) -> str:
         """``key: value`` as the report shows it."""

@@ -155,7 +155,7 @@ def translate(sheet: Sheet) -> None:
             sheet.differ(key, f"a training iteration is {steps} environment steps here")
     if "run.max_steps" not in sheet.settings:
         sheet.ask(f"run.max_steps: of {steps} environment steps each")
-    sheet.copy("seed", "run.seed")
+    sheet.copy("seed")
 
 
 def _ppo(sheet: Sheet, envs: int) -> int:
@@ -163,17 +163,8 @@ def _ppo(sheet: Sheet, envs: int) -> int:
     sheet.put("rollout.num_steps", each, "n_steps")
     sheet.put("algorithm.adv_type", "gae")
     sheet.put("algorithm.loss_type", "actor_critic")
-    sheet.copy_all(
-        {
-            "gamma": "algorithm.gamma",
-            "gae_lambda": "algorithm.gae_lambda",
-            "n_epochs": "algorithm.update_epochs",
-            "normalize_advantage": "algorithm.normalize_advantages",
-            "ent_coef": "algorithm.entropy_bonus",
-            "vf_coef": "algorithm.value_coef",
-            "max_grad_norm": "learner.optimizer.grad_clip",
-        }
-    )
+    sheet.copy("gamma", "gae_lambda", "n_epochs", "normalize_advantage", "vf_coef", "max_grad_norm")
+    sheet.copy_as("ent_coef", "algorithm.entropy_bonus")
     sheet.put("learner.optimizer.eps", 1e-5)
     size = sheet.count("batch_size") or 64
     minibatches(sheet, envs * each, min(size, envs * each), "batch_size", "n_steps", "n_envs")
@@ -193,16 +184,9 @@ def _ppo(sheet: Sheet, envs: int) -> int:
 
 def _sac(sheet: Sheet, envs: int) -> int:
     sheet.put("algorithm.loss_type", "sac")
-    sheet.copy_all(
-        {
-            "gamma": "algorithm.gamma",
-            "buffer_size": "algorithm.replay_capacity",
-            "learning_starts": "algorithm.replay_start",
-            "batch_size": "algorithm.replay_batch_size",
-            "tau": "algorithm.target_tau",
-            "n_steps": "algorithm.n_step",
-        }
-    )
+    sheet.copy("gamma", "buffer_size", "learning_starts", "tau")
+    sheet.copy_as("batch_size", "algorithm.replay_batch_size")
+    sheet.copy_as("n_steps", "algorithm.n_step")
     frequency, updates = sheet.take("train_freq"), sheet.count("gradient_steps")
     if isinstance(frequency, int):
         ratio = 1.0 if updates == -1 else (updates or 1) / (frequency * envs)
@@ -282,7 +266,7 @@ def _layers(sheet: Sheet, arch: object) -> None:
 
 
 def _wrappers(sheet: Sheet) -> None:
-    sheet.copy("frame_stack", "env.frame_stack")
+    sheet.copy_as("frame_stack", "env.frame_stack")
     located = sheet.written("env_wrapper")
     if located is None:
         return

@@ -94,21 +94,14 @@ def _model(sheet: Sheet) -> None:
     else:
         sheet.ask("policy.path: the model")
     sheet.put("policy.gradient_checkpointing", sheet.take("gradient_checkpointing"), "gradient_checkpointing")
-    sheet.copy("attn_implementation", "policy.attention")
+    sheet.copy("attn_implementation")
     if sheet.written("dtype") or sheet.written("torch_dtype"):
         sheet.put("policy.dtype", sheet.take("dtype") or sheet.take("torch_dtype"), "dtype")
         sheet.ignore("bf16", "policy.dtype decides")
     else:
         sheet.put("policy.dtype", "bfloat16" if sheet.take("bf16") else "float32", "bf16")
     if sheet.take("use_peft") is True:
-        sheet.copy_all(
-            {
-                "lora_r": "policy.lora.rank",
-                "lora_alpha": "policy.lora.alpha",
-                "lora_dropout": "policy.lora.dropout",
-                "lora_target_modules": "policy.lora.target_modules",
-            }
-        )
+        sheet.copy("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
 
 
 def _data(sheet: Sheet) -> None:
@@ -129,8 +122,8 @@ def _data(sheet: Sheet) -> None:
             sheet.put("env.kwargs.answer_format", "boxed", "reward_funcs")
     else:
         sheet.ask("env.kwargs.reward: nothing says what is rewarded")
-    sheet.copy("max_prompt_length", "data.max_prompt_length")
-    sheet.copy("shuffle_dataset", "data.shuffle")
+    sheet.copy("max_prompt_length")
+    sheet.copy("shuffle_dataset")
 
 
 def _reward(sheet: Sheet) -> dict[str, object]:
@@ -168,16 +161,7 @@ def _path(function: object) -> str:
 
 
 def _sampling(sheet: Sheet) -> None:
-    sheet.copy_all(
-        {
-            "max_completion_length": "rollout.max_new_tokens",
-            "num_generations": "algorithm.group_size",
-            "temperature": "rollout.temperature",
-            "top_p": "rollout.top_p",
-            "top_k": "rollout.top_k",
-            "repetition_penalty": "rollout.repetition_penalty",
-        }
-    )
+    sheet.copy("max_completion_length", "num_generations", "temperature", "top_p", "top_k", "repetition_penalty")
     if sheet.take("use_vllm") is not True:
         for key in ("vllm_mode", "vllm_gpu_memory_utilization", "vllm_tensor_parallel_size"):
             sheet.ignore(key, "without use_vllm nothing reads it")
@@ -189,8 +173,8 @@ def _sampling(sheet: Sheet) -> None:
         sheet.differ(
             "vllm_mode", "there is no server to start: samplers are processes of the run, on GPUs of their own"
         )
-    sheet.copy("vllm_gpu_memory_utilization", "rollout.vllm.gpu_memory_utilization")
-    sheet.copy("vllm_tensor_parallel_size", "rollout.vllm.tensor_parallel_size")
+    sheet.copy("vllm_gpu_memory_utilization")
+    sheet.copy("vllm_tensor_parallel_size")
     if sheet.take("vllm_importance_sampling_correction") is True:
         _correction(sheet)
 
@@ -222,12 +206,7 @@ def _loss(sheet: Sheet) -> None:
         sheet.differ("loss_type", "advantages keep their own key: scale_rewards says whether the deviation divides")
     _clip(sheet, loss)
     if loss == "sapo":
-        sheet.copy_all(
-            {
-                "sapo_temperature_pos": "algorithm.sapo_tau_positive",
-                "sapo_temperature_neg": "algorithm.sapo_tau_negative",
-            }
-        )
+        sheet.copy("sapo_temperature_pos", "sapo_temperature_neg")
     _scale(sheet)
     beta = sheet.number("beta")
     if beta:
@@ -235,7 +214,7 @@ def _loss(sheet: Sheet) -> None:
         sheet.put("algorithm.kl_penalty_type", "low_var_kl", "beta")
     if sheet.take("mask_truncated_completions") is True:
         sheet.put("algorithm.max_len_mask", True, "mask_truncated_completions")
-    sheet.copy_all({"entropy_coef": "algorithm.entropy_bonus", "num_iterations": "algorithm.update_epochs"})
+    sheet.copy("entropy_coef", "num_iterations")
 
 
 def _clip(sheet: Sheet, loss: str) -> None:
@@ -299,19 +278,14 @@ def _batches(sheet: Sheet) -> int:
 
 
 def _optimizer(sheet: Sheet, updates: int) -> None:
-    sheet.copy("learning_rate", "learner.optimizer.lr")
+    sheet.copy("learning_rate")
     schedule = str(sheet.take("lr_scheduler_type"))
     if schedule in ("linear", "cosine", "constant", "constant_with_warmup"):
         sheet.put("learner.optimizer.schedule", schedule, "lr_scheduler_type")
     else:
         sheet.ask("schedules are constant, linear and cosine", "lr_scheduler_type")
-    sheet.copy_all(
-        {
-            "weight_decay": "learner.optimizer.weight_decay",
-            "max_grad_norm": "learner.optimizer.grad_clip",
-            "adam_epsilon": "learner.optimizer.eps",
-        }
-    )
+    sheet.copy("weight_decay", "adam_epsilon")
+    sheet.copy_as("max_grad_norm", "learner.optimizer.grad_clip")
     first, second = sheet.number("adam_beta1"), sheet.number("adam_beta2")
     if first is not None or second is not None:
         betas = [0.9 if first is None else first, 0.999 if second is None else second]

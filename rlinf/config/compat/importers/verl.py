@@ -118,14 +118,7 @@ def _data(sheet: Sheet) -> None:
             "reward_model.ground_truth: write a question and an answer column (docs/environments.md), and name them "
             "with env.kwargs.question_field and answer_field"
         )
-    sheet.copy_all(
-        {
-            "data.max_prompt_length": "data.max_prompt_length",
-            "data.max_response_length": "rollout.max_new_tokens",
-            "data.train_batch_size": "rollout.batch_size",
-            "data.shuffle": "data.shuffle",
-        }
-    )
+    sheet.copy("data.max_prompt_length", "data.max_response_length", "data.train_batch_size", "data.shuffle")
     if sheet.take("data.truncation") in ("left", "right", "middle"):
         sheet.differ("data.truncation", "longer prompts are dropped and counted here, never cut")
 
@@ -136,10 +129,10 @@ def _files(sheet: Sheet, key: str) -> list[str]:
 
 
 def _model(sheet: Sheet) -> None:
-    sheet.copy_all({f"{_MODEL}path": "policy.path"})
+    sheet.copy("path", under=_MODEL)
     if "policy.path" not in sheet.settings:
         sheet.ask("policy.path: the model (actor_rollout_ref.model.path)")
-    sheet.copy(f"{_MODEL}enable_gradient_checkpointing", "policy.gradient_checkpointing")
+    sheet.copy("enable_gradient_checkpointing", under=_MODEL)
     rank = sheet.count(f"{_MODEL}lora_rank")
     if rank:
         sheet.put("policy.lora.rank", rank, f"{_MODEL}lora_rank")
@@ -157,15 +150,15 @@ def _rollout(sheet: Sheet) -> None:
         sheet.put("rollout.sampler", _SAMPLERS.get(str(name), "vllm"), f"{_ROLLOUT}name")
         if name not in _SAMPLERS:
             sheet.differ(f"{_ROLLOUT}name", "samplers are hf, vllm or a server: vllm is set")
-    sheet.copy(f"{_ROLLOUT}n", "algorithm.group_size")
+    sheet.copy("n", under=_ROLLOUT)
     temperature = sheet.number(f"{_ROLLOUT}temperature")
     if sheet.take(f"{_ROLLOUT}do_sample") is False:
         temperature = 0.0
     if temperature is not None:
         sheet.put("rollout.temperature", temperature, f"{_ROLLOUT}temperature")
-    sheet.copy_all({f"{_ROLLOUT}top_p": "rollout.top_p", f"{_ROLLOUT}top_k": "rollout.top_k"})
+    sheet.copy("top_p", "top_k", under=_ROLLOUT)
     if sheet.settings.get("rollout.sampler") is not None and sheet.settings["rollout.sampler"].value == "vllm":
-        sheet.copy(f"{_ROLLOUT}gpu_memory_utilization", "rollout.vllm.gpu_memory_utilization")
+        sheet.copy("gpu_memory_utilization", under=_ROLLOUT)
         _samplers(sheet)
     free = sheet.take(f"{_ROLLOUT}free_cache_engine")
     if free is not None:
@@ -194,20 +187,14 @@ def _algorithm(sheet: Sheet) -> None:
     else:
         sheet.put("algorithm.adv_type", estimator, "algorithm.adv_estimator")
     _loss(sheet, estimator)
-    sheet.copy_all(
-        {
-            f"{_ACTOR}loss_agg_mode": "algorithm.loss_agg_func",
-            f"{_ACTOR}ppo_epochs": "algorithm.update_epochs",
-            f"{_ACTOR}entropy_coeff": "algorithm.entropy_bonus",
-            "algorithm.gamma": "algorithm.gamma",
-        }
-    )
+    sheet.copy("loss_agg_mode", "ppo_epochs", "entropy_coeff", under=_ACTOR)
+    sheet.copy("algorithm.gamma")
     if estimator == "gae":
-        sheet.copy("algorithm.lam", "algorithm.gae_lambda")
+        sheet.copy("algorithm.lam")
     else:
         sheet.ignore("algorithm.lam", "only adv_type: gae reads it")
     if estimator in ("grpo", "grpo_passk"):
-        sheet.copy("algorithm.norm_adv_by_std_in_grpo", "algorithm.normalize_by_std")
+        sheet.copy("algorithm.norm_adv_by_std_in_grpo")
     _kl(sheet)
     if sheet.take("algorithm.filter_groups.enable") is True:
         sheet.put("algorithm.dynamic_sampling", True, "algorithm.filter_groups.enable")
@@ -234,9 +221,9 @@ def _loss(sheet: Sheet, estimator: str | None) -> None:
         )
     sheet.put("algorithm.loss_type", loss, f"{_ACTOR}policy_loss.loss_mode")
     if loss in _DUAL_CLIPPED:
-        sheet.copy(f"{_ACTOR}clip_ratio_c", "algorithm.clip_ratio_c")
+        sheet.copy("clip_ratio_c", under=_ACTOR)
     low, high = (sheet.number(f"{_ACTOR}clip_ratio_{side}") for side in ("low", "high"))
-    sheet.copy(f"{_ACTOR}clip_ratio", "algorithm.ratio_clip_eps")
+    sheet.copy("clip_ratio", under=_ACTOR)
     if low is not None:
         sheet.put("algorithm.clip_ratio_low", low, f"{_ACTOR}clip_ratio_low")
     if high is not None:
@@ -254,10 +241,10 @@ def _kl(sheet: Sheet) -> None:
             )
     if sheet.take("algorithm.use_kl_in_reward") is True:
         sheet.put("algorithm.add_token_level_kl", True, "algorithm.use_kl_in_reward")
-        sheet.copy("algorithm.kl_ctrl.kl_coef", "algorithm.kl_coef")
-        sheet.copy("algorithm.kl_ctrl.type", "algorithm.kl_controller")
+        sheet.copy("algorithm.kl_ctrl.kl_coef")
+        sheet.copy("algorithm.kl_ctrl.type")
         if sheet.settings.get("algorithm.kl_beta") is None:
-            sheet.copy("algorithm.kl_penalty", "algorithm.kl_penalty_type")
+            sheet.copy("algorithm.kl_penalty")
     for key in ("kl_ctrl.kl_coef", "kl_ctrl.type", "kl_penalty"):
         if f"algorithm.{key}" not in sheet.used:
             sheet.ignore(f"algorithm.{key}", "without use_kl_in_reward nothing reads it")
@@ -267,7 +254,7 @@ def _correction(sheet: Sheet) -> None:
     level = sheet.take("algorithm.rollout_correction.rollout_is")
     if level in ("token", "sequence"):
         sheet.put("algorithm.rollout_correction.level", level, "algorithm.rollout_correction.rollout_is")
-        sheet.copy("algorithm.rollout_correction.rollout_is_threshold", "algorithm.rollout_correction.cap")
+        sheet.copy("algorithm.rollout_correction.rollout_is_threshold")
 
 
 def _learner(sheet: Sheet) -> None:
@@ -280,22 +267,14 @@ def _learner(sheet: Sheet) -> None:
         sheet.differ(f"{_ACTOR}strategy", "learners are torch, fsdp or megatron: fsdp is set")
     sheet.put("learner.num_workers", _gpus(sheet), "trainer.nnodes", "trainer.n_gpus_per_node")
     for theirs, ours in (("tensor_model", "tensor"), ("pipeline_model", "pipeline"), ("context", "context")):
-        sheet.copy(f"{_MEGATRON}{theirs}_parallel_size", f"learner.megatron.{ours}_parallel")
-    sheet.copy(f"{_MEGATRON}expert_model_parallel_size", "learner.megatron.expert_parallel")
-    sheet.copy_all(
-        {
-            f"{_ACTOR}optim.lr": "learner.optimizer.lr",
-            f"{_ACTOR}optim.weight_decay": "learner.optimizer.weight_decay",
-            f"{_ACTOR}optim.betas": "learner.optimizer.betas",
-            f"{_ACTOR}optim.lr_scheduler_type": "learner.optimizer.schedule",
-            f"{_ACTOR}grad_clip": "learner.optimizer.grad_clip",
-        }
-    )
+        sheet.copy_as(f"{_MEGATRON}{theirs}_parallel_size", f"learner.megatron.{ours}_parallel")
+    sheet.copy_as(f"{_MEGATRON}expert_model_parallel_size", "learner.megatron.expert_parallel")
+    sheet.copy("optim.lr", "optim.weight_decay", "optim.betas", "optim.lr_scheduler_type", "grad_clip", under=_ACTOR)
     warmup = sheet.count(f"{_ACTOR}optim.lr_warmup_steps")
     if warmup is not None and warmup > 0:
         sheet.put("learner.optimizer.warmup_steps", warmup, f"{_ACTOR}optim.lr_warmup_steps")
     if sheet.take(f"{_ACTOR}use_dynamic_bsz") is True:
-        sheet.copy(f"{_ACTOR}ppo_max_token_len_per_gpu", "learner.micro_batch_tokens")
+        sheet.copy("ppo_max_token_len_per_gpu", under=_ACTOR)
     for part in ("param", "optimizer"):
         value = sheet.take(f"{_FSDP}{part}_offload")
         if value is not None:
@@ -308,8 +287,8 @@ def _learner(sheet: Sheet) -> None:
             f"{_FSDP}model_dtype", "policy.dtype is that of weights and activations; master weights stay float32"
         )
     if "policy.value_head" in sheet.settings:
-        sheet.copy("critic.optim.lr", "learner.optimizer.critic_lr")
-        sheet.copy("critic.cliprange_value", "algorithm.value_clip")
+        sheet.copy("critic.optim.lr")
+        sheet.copy("critic.cliprange_value")
 
 
 def _run(sheet: Sheet) -> None:
@@ -328,7 +307,7 @@ def _run(sheet: Sheet) -> None:
     every(sheet, "trainer.test_freq", "evaluation.every")
     loggers = sheet.take("trainer.logger")
     if loggers is not None and "wandb" in (loggers if isinstance(loggers, list) else [loggers]):
-        sheet.copy("trainer.project_name", "logging.wandb_project")
+        sheet.copy("trainer.project_name")
     else:
         sheet.ignore("trainer.project_name", "without the wandb logger nothing reads it")
     directory = sheet.take("trainer.default_local_dir")

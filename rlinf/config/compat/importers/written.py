@@ -41,15 +41,6 @@ def _leaves(tree: Branch, prefix: str) -> Iterator[tuple[str, Located]]:
             yield f"{prefix}{name}", located
 
 
-def read_yaml(path: Path) -> Source:
-    """A YAML file of any vocabulary, with the files of a Hydra ``defaults`` list that lie beside it."""
-    from rlinf.config.compat.importers.hydra import with_defaults
-
-    remarks: list[str] = []
-    tree = with_defaults(document(path), path, remarks)
-    return Source(path, tree, remarks)
-
-
 def document(path: Path) -> Branch:
     """One YAML file as a tree with lines; raises UserError where it is no YAML."""
     reader = Reader()
