@@ -122,6 +122,7 @@ EXAMPLES: Mapping[str, object] = {
     "teacher.model": "Qwen/Qwen2.5-7B-Instruct",
     "reward_model.path": "models/judge",
     "reward_model.weight": 0.5,
+    "reward_model.verified_fraction": 0.25,
     "reward_model.replay_fraction": 0.2,
     "learner.optimizer.lr": 3e-6,
     "learner.optimizer.betas": [0.9, 0.95],

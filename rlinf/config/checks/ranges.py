@@ -74,6 +74,8 @@ AT_LEAST: Mapping[str, float] = {
     "reward_model.weight": 0,
     "reward_model.fit_batches": 0,
     "reward_model.refresh_every": 0,
+    "reward_model.fresh_batches": 0,
+    "reward_model.verified_fraction": 0,
     "reward_model.replay_fraction": 0,
     "reward_model.history_rows": 1,
     "reward_model.epochs": 1,
@@ -154,6 +156,7 @@ AT_MOST: Mapping[str, float] = {
     "learner.optimizer.min_lr_ratio": 1,
     "policy.lora.dropout": 0.9,
     "reward_model.weight": 1,
+    "reward_model.verified_fraction": 1,
     "reward_model.replay_fraction": 0.9,
     "sft.perturbation": 0.9,
 }

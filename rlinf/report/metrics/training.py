@@ -275,8 +275,26 @@ _SCORES = {
         "above 0.8",
         "more reward_model.epochs",
     ),
+    "auc": Metric(
+        "chance that a right response scores above a wrong one",
+        "mean [s_right > s_wrong], ties 1/2",
+        SHARE,
+        "above 0.8",
+        "more reward_model.fresh_batches",
+    ),
     "gap": Metric(
-        "score of right minus wrong responses", "mean correct - mean wrong", "", "above 0.2", "more fit_batches"
+        "what the scores promise more than the labels hold",
+        "mean sigmoid(score) - mean label",
+        "",
+        "-0.1 to 0.1",
+        "a smaller reward_model.refresh_every",
+    ),
+    "pairs_in_order": Metric(
+        "pairs of answers to one prompt that the scores order as their labels do",
+        "mean [s_better > s_worse]",
+        SHARE,
+        "above 0.8",
+        "more reward_model.fresh_batches",
     ),
     "label": Metric(
         "share of right responses among the labels", "mean verdict", SHARE, "0.1 to 0.9", "easier or harder tasks"
