@@ -121,7 +121,7 @@ class LearnedReward:
     def examples(self, batch: Batch) -> Batch:
         """The responses with a valid position where a score is asked for, and what the environment says there as
         label: a verdict, or what the answer or step is worth."""
-        graded = self.options.learn_from != "verdicts"
+        graded, rewards = self.options.learn_from != "verdicts", batch.rewards
         if self.options.supervision == "process":
             if batch.step_rewards is None:
                 raise ValueError("reward_model.supervision: process needs scores of steps from the environment")
@@ -131,10 +131,8 @@ class LearnedReward:
             asked = batch.mask & (batch.mask.cumsum(dim=1) == batch.mask.sum(dim=1, keepdim=True))
             if batch.correct is None and not graded:
                 raise ValueError("a learned reward needs the verdicts of a verifier")
-            worths = (
-                (batch.rewards if batch.rewards.ndim == 1 else batch.rewards.sum(dim=1)) if graded else batch.correct
-            )
-            assert worths is not None
+            outcomes = rewards if rewards.ndim == 1 else rewards.sum(dim=1)
+            worths = outcomes if graded or batch.correct is None else batch.correct
             labels = worths[:, None].float().expand(asked.shape)
         known = labels[asked]
         if self.options.learn_from == "scores" and bool(((known < 0) | (known > 1)).any()):

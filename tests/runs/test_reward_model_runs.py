@@ -148,7 +148,8 @@ def test_a_graded_reward_is_learned_as_it_is_and_refused_outside_its_scale() -> 
     reward.score(batch().replace(rewards=torch.tensor([0.25, 0.5, 1.0, 0.0])), 0)
     reward.refresh(1, NoRollout())  # type: ignore[arg-type]
     labels = TextInputs.of(learner.trained[-1].inputs).labels
-    assert labels is not None and labels[learner.trained[-1].mask].tolist() == [0.25, 0.5, 1.0, 0.0]
+    assert labels is not None
+    assert labels[learner.trained[-1].mask].tolist() == [0.25, 0.5, 1.0, 0.0]
     with pytest.raises(ValueError, match=r"between 0 and 1, and there is one of 3"):
         reward.score(batch().replace(rewards=torch.full((4,), 3.0)), 0)
 

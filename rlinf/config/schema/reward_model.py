@@ -15,9 +15,9 @@ class RewardModelConfig:
     """A Hugging Face folder with a `score` head (`*ForSequenceClassification`, `*ForTokenClassification`) for the
     policy's tokenizer; null starts from the policy's own weights, with a head that knows nothing."""
     learn_from: Literal["verdicts", "scores", "pairs"] = "verdicts"
-    """`verdicts`: right or wrong (cross-entropy). `scores`: the environment's reward, or a step's score, anywhere between
-    0 and 1. `pairs`: of two answers to one prompt the one with more reward scores higher (Bradley-Terry); what the
-    reward's zero and unit are is then left open."""
+    """`verdicts`: right or wrong (cross-entropy). `scores`: the environment's reward, or a step's score, anywhere
+    between 0 and 1. `pairs`: of two answers to one prompt the one with more reward scores higher (Bradley-Terry); what
+    the reward's zero and unit are is then left open."""
     output: Literal["probability", "logit"] = "probability"
     """What a score is worth: its sigmoid, in [0, 1], or itself."""
     weight: float = 1.0
