@@ -180,6 +180,8 @@ class Trainer:
         every = self.config.algorithm.ref_update_every
         if every and (step + 1) % every == 0:
             self.graph.learner.refresh_reference()
+        if self.config.teacher.past_policy == "average":
+            self.graph.learner.refresh_reference(keep=self.config.teacher.average_decay)
         metrics = {f"train/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/update_s": time.perf_counter() - began}
 

@@ -244,6 +244,20 @@ SFT: Mapping[str, Metric] = {
         "falls",
         "a larger sft.lr (smaller if it jumps)",
     ),
+    "sft/dpo_accuracy": Metric(
+        "pairs whose chosen answer DPO prefers",
+        "mean [margin > 0]",
+        SHARE,
+        "rises above 0.6",
+        "a larger sft.lr, or a smaller sft.dpo_beta",
+    ),
+    "sft/dpo_margin": Metric(
+        "by how much it prefers them",
+        "mean beta ((log p - log p_ref)_chosen - (log p - log p_ref)_rejected)",
+        NATS,
+        "rises",
+        "a larger sft.lr",
+    ),
     **{
         name.replace("train/", "sft/"): metric
         for name, metric in TRAIN.items()
