@@ -144,7 +144,7 @@ def test_a_run_and_its_export_are_evaluated_alike_and_compared(
         assert evaluate([str(model), "--data", str(sums), "--samples", "3", "--temperature", "1", *out, *LOCAL]) == 0
     ours = read_evaluation(trained / "evaluations" / "step_000001_sums.json")
     bare = read_evaluation(tmp_path / "bare")
-    assert ours.outcomes[0].answers == bare.outcomes[0].answers or ours.content["settings"] != bare.output["settings"]
+    assert ours.outcomes[0].answers == bare.outcomes[0].answers or ours.content["settings"] != bare.content["settings"]
     assert len(ours.outcomes) == 6
     assert {"eval/avg@3", "eval/pass@2", "eval/pass@3", "eval/maj@3"} <= ours.content["metrics"].keys()
     capsys.readouterr()
