@@ -14,6 +14,7 @@ ORDER = (
     "recipes_whole",
     "reward_model",
     "distillation",
+    "lm_eval",
     "generation",
     "conversations",
     "weight_update",

@@ -1,9 +1,10 @@
 """A recipe of ``config/smollm2/``, one seed after the other: accuracy before and after, steps and CPU-seconds.
 
-    python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--folder runs/smollm2] [--write]
+    python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--write] [KEY=VALUE ...]
 
 Every run is `rlinf train FILE cluster.backend=local cluster.threads_per_worker=1 run.seed=S`, in a process of its own
-whose CPU-seconds are counted (user and system, start and evaluations included). Runs that the folder holds whole are
+whose CPU-seconds are counted (user and system, start and evaluations included); ``KEY=VALUE`` words are added to it
+(``run.max_steps=12``) and stand above the table. Runs that the folder holds whole are
 not made again, so a second call completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
 """
 
@@ -23,12 +24,12 @@ _LIMIT = 0.9
 """The accuracy whose first evaluation is reported."""
 
 
-def train(recipe: str, seed: int, folder: Path) -> None:
+def train(recipe: str, seed: int, folder: Path, changes: list[str]) -> None:
     """Trains unless ``folder`` has the finished run; what was cut short goes on."""
     if (folder / "summary.json").exists():
         return
     before = _children()
-    words = [f"run.seed={seed}", f"run.dir={folder}", *_SHARED]
+    words = [f"run.seed={seed}", f"run.dir={folder}", *_SHARED, *changes]
     file = ROOT / "config" / "smollm2" / f"{recipe}.yaml"
     subprocess.run([sys.executable, "-m", "rlinf.cli", "train", str(file), *words], cwd=ROOT, check=True)
     kept = folder / _CPU
@@ -61,10 +62,10 @@ def _share(line: dict[str, float]) -> str:
     return f"{line['eval/accuracy']:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def table(recipe: str, seeds: list[int], folder: Path) -> str:
+def table(recipe: str, seeds: list[int], folder: Path, changes: list[str]) -> str:
     """The section of `benchmarks/results/` about a recipe."""
     rows = "\n".join(row(seed, folder / f"{recipe}_{seed}") for seed in seeds)
-    return f"""### `config/smollm2/{recipe}.yaml`
+    return f"""### `config/smollm2/{" ".join((f"{recipe}.yaml", *changes))}`
 
 Greedy accuracy on held-out tasks with 95% Wilson intervals, accuracy of the sampled responses of the first and the last
 step, mean tokens of a greedy response; CPU-seconds of the whole command on one thread.
@@ -82,12 +83,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "smollm2")
     parser.add_argument("--report", action="store_true", help="make no run: tell of those that are there")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/smollm2_RECIPE.md")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="of the configuration, for all seeds")
     options = parser.parse_args()
     seeds = [int(seed) for seed in options.seeds.split(",")]
     if not options.report:
         for seed in seeds:
-            train(options.recipe, seed, options.folder / f"{options.recipe}_{seed}")
-    text = table(options.recipe, seeds, options.folder)
+            train(options.recipe, seed, options.folder / f"{options.recipe}_{seed}", options.changes)
+    text = table(options.recipe, seeds, options.folder, options.changes)
     print(text)
     if options.write:
         (ROOT / "benchmarks" / "results" / f"smollm2_{options.recipe}.md").write_text(text)

@@ -77,7 +77,7 @@ class TextInputs(Inputs):
     response_lengths: Tensor
     """[B] int64."""
     labels: Tensor | None = None
-    """[B, T] float32 in [0, 1], for a reward model: what its scores are to say."""
+    """[B, T] float32, for a reward model: what its scores are to say."""
 
     def named(self) -> dict[str, Tensor]:
         tensors = {item.name: getattr(self, item.name) for item in fields(self)}

@@ -207,8 +207,8 @@ class Learner(Protocol):
     def scale_lr(self, factor: float) -> None:
         """Multiplies the learning rates that the schedule gives, from the next update on; 1 is the configuration's."""
 
-    def refresh_reference(self) -> None:
-        """Makes the current policy the reference policy."""
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
+        """Makes the current policy the reference policy; with ``keep``, keep * reference + (1 - keep) * policy."""
 
     def weight_parts(self, bucket_bytes: int) -> int:
         """The number of parts of at most ``bucket_bytes`` (one parameter at least) that :meth:`weights` cuts into."""

@@ -25,6 +25,8 @@ class Task:
     """The source's own record; reward functions read it."""
     response: str | None = None
     """A whole response to imitate as it is, where the source has one."""
+    other_answers: tuple[str, ...] = ()
+    """Further answers that are right."""
 
 
 @dataclass(frozen=True)

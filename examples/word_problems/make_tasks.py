@@ -2,8 +2,8 @@
 
 Training and evaluation share no pair of numbers: a fifth of all pairs (a, b) with a and b from 2 to 9 is kept for
 evaluation, so that a policy cannot pass by remembering sums that it was rewarded for. ``worked`` is a worked solution,
-for supervised training. The same seed writes the same
-files; those beside this script are what its defaults write.
+for supervised training. The same seed writes the same files; those beside this script are what its defaults write.
+``--pairs N`` writes preferences too: worked solutions beside ones with another result.
 """
 
 from __future__ import annotations
@@ -82,6 +82,17 @@ def eval_tasks(count: int, operations: Sequence[str], seed: int) -> list[dict[st
     return list(found.values())
 
 
+def preference_pairs(count: int, operations: Sequence[str], seed: int) -> list[dict[str, str]]:
+    """``count`` training questions with a right worked solution (chosen) and one that is off by up to 3 (rejected)."""
+    draw = random.Random(f"{seed} pairs")
+    made = []
+    for task in train_tasks(count, operations, seed):
+        left, _, right = task["worked"].rpartition(" ")
+        wrong = int(right) + draw.choice((-3, -2, -1, 1, 2, 3))
+        made.append({"prompt": task["question"], "chosen": task["worked"], "rejected": f"{left} {wrong}"})
+    return made
+
+
 def _pairs() -> list[tuple[int, int]]:
     """All pairs of numbers in an order that is the same for every seed: the first ones are kept for evaluation."""
     return random.Random(0).sample(_PAIRS, len(_PAIRS))
@@ -103,19 +114,27 @@ def _task(draw: random.Random, name: str, pairs: Sequence[tuple[int, int]], *, s
 
 
 def main() -> None:
-    """Writes OUT/train.jsonl and OUT/eval.jsonl."""
+    """Writes OUT/train.jsonl, OUT/eval.jsonl and, if asked, OUT/pairs.jsonl."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder (default: that of this script)")
     parser.add_argument("--operations", nargs="+", choices=sorted(OPERATIONS), default=["add"])
     parser.add_argument("--train", type=int, default=1000, help="training tasks")
     parser.add_argument("--eval", type=int, default=300, help="tasks on held-out pairs of numbers")
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of a right and a wrong solution, for sft.loss: dpo")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, make, count in (("train", train_tasks, options.train), ("eval", eval_tasks, options.eval)):
+    files = (
+        ("train", train_tasks, options.train),
+        ("eval", eval_tasks, options.eval),
+        ("pairs", preference_pairs, options.pairs),
+    )
+    for name, make, count in files:
+        if not count:
+            continue
         made = make(count, options.operations, options.seed)
         (options.out / f"{name}.jsonl").write_text("".join(json.dumps(task) + "\n" for task in made), encoding="utf-8")
-        print(f"{options.out / name}.jsonl: {count} tasks")
+        print(f"{options.out / name}.jsonl: {count} {'pairs' if name == 'pairs' else 'tasks'}")
 
 
 if __name__ == "__main__":

@@ -68,12 +68,14 @@ def examine_text(config: Config) -> TextReport:
 
 def _examine_conversations(config: Config, report: TextReport) -> None:
     """Reads `sft.data` as training does, and shows the first conversations with what is imitated."""
-    from rlinf.rollouts.text.conversation_files import read_conversations
+    from rlinf.rollouts.text.conversation_files import read_answers
     from rlinf.rollouts.text.imitation import ConversationEncoder
 
     try:
-        conversations = read_conversations(str(config.sft.data))
-        report.lines.append(f"Supervised training: {len(conversations)} conversations of {config.sft.data}")
+        pairs = config.sft.loss == "dpo"
+        rows = read_answers(str(config.sft.data), pairs=pairs)
+        kind = "pairs" if pairs else "conversations"
+        report.lines.append(f"Supervised training: {len(rows)} {kind} of {config.sft.data}")
         path = config.policy.tokenizer.path or config.policy.path
         if path is None or local_files(path) is None:
             return
@@ -83,7 +85,7 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
         encoder = ConversationEncoder(
             tokenizer, chat_template=config.data.chat_template, system_prompt=config.data.system_prompt
         )
-        encoded = [encoder.encode(one) for one in conversations[:_MEASURED]]
+        encoded = [encoder.encode(one) for row in rows[:_MEASURED] for one in row]
         long = sum(len(one) > config.sft.max_tokens for one in encoded)
         if long:
             message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {config.sft.max_tokens}."

@@ -102,6 +102,18 @@ def needs_reference(config: Config) -> bool:
     return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
 
 
+def keeps_reference(config: Config) -> bool:
+    """Whether the learner keeps a copy of its weights for reinforcement learning: for a KL term, or as a teacher."""
+    return needs_reference(config) or config.teacher.past_policy != "none"
+
+
+def teacher_name(config: Config) -> str | None:
+    """Who teaches, in words; None where nobody does."""
+    teacher = config.teacher
+    past = {"none": None, "start": "the policy of the first step", "average": "the average of the policy's weights"}
+    return teacher.path or teacher.base_url or past[teacher.past_policy]
+
+
 def prior_transitions(config: Config) -> int:
     """Transitions of `algorithm.prior_data` in each off-policy update."""
     algorithm = config.algorithm
@@ -232,6 +244,7 @@ class Facts:
     holds_fragments: bool
     needs_values: bool
     needs_reference: bool
+    keeps_reference: bool
     conversation_tokens: int
     row_tokens: int
     training_env: EnvConfig
@@ -249,6 +262,7 @@ class Facts:
             holds_fragments=holds_fragments(config),
             needs_values=needs_values(config),
             needs_reference=needs_reference(config),
+            keeps_reference=keeps_reference(config),
             conversation_tokens=conversation_tokens(config),
             row_tokens=row_tokens(config),
             training_env=training_env(config),

@@ -27,6 +27,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from rlinf.config.schema.learner import OffloadConfig
+from rlinf.learners.host_reference import moved_towards
 from rlinf.learners.minibatch import Minibatch, require_finite
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
@@ -75,9 +76,9 @@ class FSDPLearner(TorchLearner):
         self._host_reference = None
         super().start(stage)
 
-    def refresh_reference(self) -> None:
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
         """The reference becomes what the policy is now; this rank's part of it waits on the host."""
-        self._host_reference = {name: part.to("cpu", copy=True) for name, part in self._parts()}
+        self._host_reference = moved_towards(self._parts(), self._host_reference, keep=keep)
 
     def _parts(self) -> Iterator[tuple[str, Tensor]]:
         """This rank's part of each parameter."""

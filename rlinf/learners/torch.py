@@ -94,12 +94,20 @@ class TorchLearner(Offloadable):
         if self.stage.reference:
             self.refresh_reference()
 
-    def refresh_reference(self) -> None:
-        """The reference becomes what the policy is now: of a policy with adapters, a copy of the adapters."""
-        if self._has_adapters:
-            self.reference = self.policy.copied_adapters()
-            return
-        self.reference = copy.deepcopy(self.policy).requires_grad_(False).eval()
+    @torch.no_grad()
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
+        """The reference becomes what the policy is now: of a policy with adapters, a copy of the adapters.
+
+        With ``keep`` it becomes keep * reference + (1 - keep) * policy, parameter by parameter.
+        """
+        current = self.policy.copied_adapters() if self._has_adapters else self.policy
+        if keep and self.reference is not None:
+            for kept, new in zip(self.reference.parameters(), current.parameters(), strict=True):
+                kept.lerp_(new, 1 - keep)
+        elif self._has_adapters:
+            self.reference = current
+        else:
+            self.reference = copy.deepcopy(current).requires_grad_(False).eval()
 
     @property
     def _has_adapters(self) -> bool:

@@ -29,8 +29,8 @@ class RewardModel(ResponseModel):
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """``values``: scores [B, T] float32 after the tokens ``actions`` [B, T], 0 where ``mask`` is false.
 
-        ``inputs`` are :class:`rlinf.types.TextInputs`: ``logprobs`` [B, T] are the log-likelihoods of their labels (0
-        without labels). There is no entropy.
+        ``inputs`` are :class:`rlinf.types.TextInputs`: ``logprobs`` [B, T] are the log-likelihoods of their labels, or
+        the scores themselves without labels: what moves them is then the advantage. There is no entropy.
         """
         # The state after a token is the one that would predict the next: every response gets one more.
         longer = functional.pad(actions, (0, 1))
@@ -46,7 +46,7 @@ class RewardModel(ResponseModel):
         values = torch.zeros(mask.shape, device=mask.device).index_put((rows, columns), scores)
         labels = text.labels
         if labels is None:
-            return PolicyOutput(torch.zeros_like(values), values=values)
+            return PolicyOutput(values, values=values)
         return PolicyOutput(torch.where(mask, labels * values - functional.softplus(values), 0.0), values=values)
 
     def adopt(self, weights: Mapping[str, Tensor]) -> None:

@@ -27,6 +27,7 @@ from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
+from rlinf.samplers.vllm_cache import cpu_cache_mb
 from rlinf.samplers.vllm_session import VllmSession
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
@@ -46,7 +47,6 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 """For a process that samples on a CPU; with a GPU all but ``TORCH_COMPILE_DISABLE`` (see :func:`environment`)."""
 
-_CPU_CACHE_MB = 64
 _CPU_BLOCK = 32
 """Tokens per cache block on a CPU: a group shares whole blocks only, and most prompts are shorter than the default."""
 
@@ -247,13 +247,18 @@ class VllmSampler:
         if cpu and "torch._dynamo.config" in sys.modules:
             # Too late for the environment: without this the first step spends a quarter of a minute compiling.
             sys.modules["torch._dynamo.config"].disable = True  # type: ignore[attr-defined]
-        cache_mb = config.kv_cache_memory_mb or (_CPU_CACHE_MB if cpu else None)
+        dtype = activation_dtype(self._dtype, on_gpu=not cpu)
+        cache_mb = config.kv_cache_memory_mb
+        if cpu and cache_mb is None:
+            # Every response side by side, each in whole blocks.
+            rows = config.max_num_seqs * (self._max_model_len + _CPU_BLOCK)
+            cache_mb = cpu_cache_mb(self._model, tokens=rows, bytes_per_value=2 if dtype == "bfloat16" else 4)
         arguments = EngineArgs(
             model=self._model,
             load_format=self._load_format,
             skip_tokenizer_init=True,
             generation_config="vllm",
-            dtype=activation_dtype(self._dtype, on_gpu=not cpu),
+            dtype=dtype,
             seed=self._seed % 2**31,
             max_model_len=self._max_model_len,
             max_num_seqs=config.max_num_seqs,

@@ -14,6 +14,14 @@ from rlinf.train.reward import EnvironmentReward, Reward
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
+WarmStartPreparation = Callable[[Batch], tuple[Batch, Metrics]]
+"""A supervised batch as the learner is to have it, and what is logged of it, in the place of the update's figures."""
+
+
+def imitated(batch: Batch) -> tuple[Batch, Metrics]:
+    """The batch as it is: its responses are imitated."""
+    return batch, {}
+
 
 def nothing() -> None:
     """Does nothing, for graphs whose samplers have no memory to free."""
@@ -35,6 +43,7 @@ class Graph:
     reward: Reward = field(default_factory=EnvironmentReward)
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
+    warm_start_preparation: WarmStartPreparation = imitated
     continuous: ContinuousGeneration | None = None
     """The rollout, where samplers go on while the learner trains (`rollout.staleness`)."""
     overlaps: bool = False

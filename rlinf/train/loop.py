@@ -140,7 +140,7 @@ class Trainer:
             with held():
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
-                metrics |= graph.hand_over(state.step) | graph.reward.refresh(state.step)
+                metrics |= graph.hand_over(state.step) | graph.reward.refresh(state.step, graph.rollout)
                 metrics |= rates(metrics, time.perf_counter() - began)
                 metrics |= {name: float(count) for name, count in graph.restarts().items()}
                 self.keep_samples(batch)
@@ -164,7 +164,7 @@ class Trainer:
         """Rewards, and what an on-policy learner trains on beside them; a batch with NaN ends the run."""
         began, step = time.perf_counter(), self.run.progress.step
         require_finite(batch, self.run.folder.path, step)
-        batch, judged = self.graph.reward.score(batch)
+        batch, judged = self.graph.reward.score(batch, step)
         batch, prepared = self.graph.preparation.prepare(batch, step)
         return batch, {**prepared, **judged, "time/prepare_s": time.perf_counter() - began}
 
@@ -180,6 +180,8 @@ class Trainer:
         every = self.config.algorithm.ref_update_every
         if every and (step + 1) % every == 0:
             self.graph.learner.refresh_reference()
+        if self.config.teacher.past_policy == "average":
+            self.graph.learner.refresh_reference(keep=self.config.teacher.average_decay)
         metrics = {f"train/{name}": value for name, value in numbers.items()}
         return {**metrics, "time/update_s": time.perf_counter() - began}
 

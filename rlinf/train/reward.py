@@ -16,11 +16,11 @@ class Reward(Protocol):
     def begin(self, rollout: Rollout, policy: LearnerPool) -> Metrics:
         """Before the first iteration."""
 
-    def score(self, batch: Batch) -> tuple[Batch, Metrics]:
-        """The batch with its rewards."""
+    def score(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        """The batch with its rewards, after ``step`` finished iterations."""
 
-    def refresh(self, iteration: int) -> Metrics:
-        """After ``iteration`` finished training iterations."""
+    def refresh(self, iteration: int, rollout: Rollout) -> Metrics:
+        """After ``iteration`` finished training iterations; samplers have their weights."""
 
     def save(self, folder: Path) -> None:
         """Writes what :meth:`load` continues from into ``folder``, which is the reward's alone."""
@@ -35,10 +35,10 @@ class EnvironmentReward:
     def begin(self, rollout: Rollout, policy: LearnerPool) -> Metrics:
         return {}
 
-    def score(self, batch: Batch) -> tuple[Batch, Metrics]:
+    def score(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         return batch, {}
 
-    def refresh(self, iteration: int) -> Metrics:
+    def refresh(self, iteration: int, rollout: Rollout) -> Metrics:
         return {}
 
     def save(self, folder: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.judging import judging_metrics
+from rlinf.algorithms.preferences import pair_weights, pairs_in_order
 from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.interfaces import Rollout
 from rlinf.learners.partition import minibatches
@@ -33,6 +34,8 @@ class LearnedReward:
         self._current: list[Batch] = []
         """Labelled responses since the last training."""
         self._history: Batch | None = None
+        self._groups = 0
+        """Groups that were remembered so far: each has a number of its own."""
 
     def begin(self, rollout: Rollout, policy: LearnerPool) -> Metrics:
         """Before the first step: starts from the policy, if from nothing else, and learns from its responses."""
@@ -41,60 +44,102 @@ class LearnedReward:
             self.learner.group.call(RewardWorker.adopt, weights)
         for number in range(self.options.fit_batches):
             batch, _ = rollout.collect(0, round=-1 - number)
-            self._current.append(self.examples(batch))
+            self._note(self.examples(batch))
         return self.train(0) if self._current else {}
 
-    def score(self, batch: Batch) -> tuple[Batch, Metrics]:
+    def score(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         """The batch with the model's rewards in the environment's place, or beside it, by ``weight``."""
         examples = self.examples(batch)
         scores = self._scores(examples)
-        labels = _labels(examples)
-        metrics = _named("reward_model", judging_metrics(scores[examples.mask], labels))
+        metrics = _named("reward_model", _judged(scores, examples))
         if self.options.refresh_every:
-            self._current.append(examples)
+            self._note(examples)
         worth = scores.sigmoid() if self.options.output == "probability" else scores
-        worth, weight = torch.where(examples.mask, worth, 0.0), self.options.weight
+        worth, weight = torch.where(examples.mask, worth, 0.0), self._weights(batch, step)
         if self.options.supervision == "process":
             assert batch.step_rewards is not None
+            weight = weight[:, None]
             return batch.replace(step_rewards=weight * worth + (1 - weight) * batch.step_rewards), metrics
-        outcome = worth.sum(dim=1) if batch.rewards.ndim == 1 else worth
+        if batch.rewards.ndim == 1:
+            outcome = worth.sum(dim=1)
+        else:
+            outcome, weight = worth, weight[:, None]
         return batch.replace(rewards=weight * outcome + (1 - weight) * batch.rewards), metrics
 
-    def refresh(self, iteration: int) -> Metrics:
-        """Trains on the newest responses, where it is time."""
+    def _weights(self, batch: Batch, step: int) -> Tensor:
+        """[B] of the model's score in the reward: ``weight``, and 0 in the groups that the environment rewards."""
+        groups = batch.group_ids.unique()
+        count = round(self.options.verified_fraction * len(groups))
+        order = torch.randperm(len(groups), generator=torch_generator(self.seed, "verified groups", step))
+        verified = torch.isin(batch.group_ids, groups[order[:count]])
+        return torch.where(verified, 0.0, self.options.weight)
+
+    def refresh(self, iteration: int, rollout: Rollout) -> Metrics:
+        """Trains on the newest responses, and on some that the policy gives to no other end, where it is time."""
         every = self.options.refresh_every
-        return self.train(iteration) if every and iteration % every == 0 else {}
+        if not every or iteration % every:
+            return {}
+        for number in range(self.options.fresh_batches):
+            batch, _ = rollout.collect(iteration, round=-1 - number)
+            self._note(self.examples(batch))
+        return self.train(iteration)
+
+    def _note(self, examples: Batch) -> None:
+        """Keeps examples for the next training, their groups apart from all others."""
+        _, groups = examples.group_ids.unique(return_inverse=True)
+        self._current.append(examples.replace(group_ids=groups + self._groups))
+        self._groups += int(groups.max()) + 1
 
     def train(self, step: int) -> Metrics:
         """On the responses since the last time and some from before; how it judged the new ones before and after."""
         current = concatenate(self._current)
-        before = self._judged(current)
+        before = _judged(self._scores(current), current)
         rows = self._mixed(current, step)
+        groups = rows.group_ids.unique()
         for epoch in range(self.options.epochs):
             parts = math.ceil(rows.num_rows / self.options.batch_rows)
-            for chosen in minibatches(rows.num_rows, parts=parts, seed=self.seed, step=step, epoch=epoch):
-                self.learner.update(rows.select(chosen), step=step)
+            for chosen in minibatches(len(groups), parts=parts, seed=self.seed, step=step, epoch=epoch):
+                self._learn(_of_groups(rows, groups[chosen]), step)
         self._remember(current, step)
         return {
             **_named("reward_model/before", before),
-            **_named("reward_model/after", self._judged(current)),
+            **_named("reward_model/after", _judged(self._scores(current), current)),
             "reward_model/trained_rows": float(rows.num_rows),
             "reward_model/replayed_rows": float(rows.num_rows - current.num_rows),
         }
 
+    def _learn(self, rows: Batch, step: int) -> None:
+        """One optimiser step. Without labels a row's log-likelihood is its score, and its advantage the way to go."""
+        if self.options.learn_from == "pairs":
+            asked, labels = rows.mask, _labels(rows)
+            owner = rows.group_ids[asked.nonzero()[:, 0]]
+            weights = torch.zeros(asked.shape)
+            weights[asked] = pair_weights(self._scores(rows)[asked], labels, owner).float()
+            rows = rows.replace(inputs=replace(TextInputs.of(rows.inputs), labels=None), advantages=weights)
+        self.learner.update(rows, step=step)
+
     def examples(self, batch: Batch) -> Batch:
-        """The responses with a valid position where a score is asked for, and the environment's verdict there as
-        label."""
+        """The responses with a valid position where a score is asked for, and what the environment says there as
+        label: a verdict, or what the answer or step is worth."""
+        graded, rewards = self.options.learn_from != "verdicts", batch.rewards
         if self.options.supervision == "process":
             if batch.step_rewards is None:
                 raise ValueError("reward_model.supervision: process needs scores of steps from the environment")
             asked = batch.mask & ~batch.step_rewards.isnan()
-            labels = (batch.step_rewards > 0).float()
+            labels = batch.step_rewards if graded else (batch.step_rewards > 0).float()
         else:
             asked = batch.mask & (batch.mask.cumsum(dim=1) == batch.mask.sum(dim=1, keepdim=True))
-            if batch.correct is None:
+            if batch.correct is None and not graded:
                 raise ValueError("a learned reward needs the verdicts of a verifier")
-            labels = batch.correct[:, None].float().expand(asked.shape)
+            outcomes = rewards if rewards.ndim == 1 else rewards.sum(dim=1)
+            worths = outcomes if graded or batch.correct is None else batch.correct
+            labels = worths[:, None].float().expand(asked.shape)
+        known = labels[asked]
+        if self.options.learn_from == "scores" and bool(((known < 0) | (known > 1)).any()):
+            raise ValueError(
+                f"reward_model.learn_from: scores needs rewards between 0 and 1, and there is one of "
+                f"{float(known.min() if known.min() < 0 else known.max()):g}: scale the reward, or learn from pairs"
+            )
         return Batch(
             inputs=replace(TextInputs.of(batch.inputs), labels=torch.where(asked, labels, 0.0)),
             actions=batch.actions,
@@ -111,38 +156,51 @@ class LearnedReward:
         assert values is not None
         return values
 
-    def _judged(self, examples: Batch) -> Metrics:
-        return judging_metrics(self._scores(examples)[examples.mask], _labels(examples))
-
     def _mixed(self, current: Batch, step: int) -> Batch:
-        """``current`` joined by remembered rows, which make up ``replay_fraction`` of the result."""
-        if self._history is None:
-            return current
+        """``current`` joined by remembered groups, whose rows make up at most ``replay_fraction`` of the result."""
         share = self.options.replay_fraction
-        count = min(self._history.num_rows, round(current.num_rows * share / (1 - share)))
-        generator = torch_generator(self.seed, "reward replay", step)
-        chosen = torch.randperm(self._history.num_rows, generator=generator)[:count]
-        return concatenate([current, self._history.select(chosen)]) if count else current
+        count = round(current.num_rows * share / (1 - share))
+        old = None if self._history is None else self._some(self._history, count, "reward replay", step)
+        return concatenate([current, old]) if old is not None and old.num_rows else current
 
     def _remember(self, current: Batch, step: int) -> None:
-        """Adds ``current`` to the history; what is too much goes by chance, old and new alike."""
+        """Adds ``current`` to the history; what is too much goes by chance, a group at a time, old and new alike."""
         self._current = []
         if not self.options.refresh_every:
             return
         known = current if self._history is None else concatenate([self._history, current])
-        kept = torch.randperm(known.num_rows, generator=torch_generator(self.seed, "reward history", step))
-        self._history = known.select(kept[: self.options.history_rows].sort().values)
+        self._history = self._some(known, self.options.history_rows, "reward history", step)
+
+    def _some(self, rows: Batch, count: int, stream: str, step: int) -> Batch:
+        """Groups of ``rows`` by chance, as many as have at most ``count`` rows together."""
+        groups, sizes = rows.group_ids.unique(return_counts=True)
+        order = torch.randperm(len(groups), generator=torch_generator(self.seed, stream, step))
+        return _of_groups(rows, groups[order[sizes[order].cumsum(0) <= count]])
 
     def save(self, folder: Path) -> None:
         """Weights and optimiser into ``folder``, which is of this model alone, and what it remembers."""
         self.learner.save(folder)
-        save_plain({"current": self._current, "history": self._history}, folder / "memory.pt")
+        memory = {"current": self._current, "history": self._history, "groups": self._groups}
+        save_plain(memory, folder / "memory.pt")
 
     def load(self, folder: Path) -> None:
         """Continues bit for bit where :meth:`save` stopped."""
         self.learner.load(folder)
         memory: dict[str, Any] = load_plain(folder / "memory.pt")
-        self._current, self._history = memory["current"], memory["history"]
+        self._current, self._history, self._groups = memory["current"], memory["history"], memory["groups"]
+
+
+def _judged(scores: Tensor, examples: Batch) -> Metrics:
+    """What scores [B, T] are worth against the labels of examples."""
+    asked, labels = scores[examples.mask], _labels(examples)
+    ordered = pairs_in_order(asked, labels, examples.group_ids[examples.mask.nonzero()[:, 0]])
+    # Rewards on another scale are no probabilities: only their order can be told.
+    metrics = judging_metrics(asked, labels) if bool(((labels >= 0) & (labels <= 1)).all()) else {}
+    return metrics if math.isnan(ordered) else {**metrics, "pairs_in_order": ordered}
+
+
+def _of_groups(rows: Batch, groups: Tensor) -> Batch:
+    return rows.select(torch.isin(rows.group_ids, groups).nonzero().flatten())
 
 
 def _labels(examples: Batch) -> Tensor:

@@ -34,11 +34,11 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     display.phase("warm start", total=steps, done=state.step)
     run.mark()
     while state.step < steps:
-        batch = make_batch(state.step)
+        batch, prepared = graph.warm_start_preparation(make_batch(state.step))
         _log.debug("step %d of the warm start: update", state.step)
         with held():
             numbers = graph.learner.update(batch, step=state.step)
-            log.write(run.order, metrics | {f"sft/{name}": value for name, value in numbers.items()})
+            log.write(run.order, metrics | {f"sft/{name}": value for name, value in numbers.items()} | prepared)
             metrics = {}
             state.step += 1
             display.warm(state.step, numbers)

@@ -306,6 +306,33 @@ def test_adapters_drop_out_in_updates_alone_and_the_same_ones_again() -> None:
 
 
 @pytest.mark.parametrize("make", [policy, with_adapters])
+def test_an_average_of_the_weights_is_a_reference(make: Any, tmp_path: Path) -> None:
+    if make is with_adapters:
+        pytest.importorskip("peft")
+
+    def learner() -> TorchLearner:
+        return TorchLearner(make(), stages=(stage(reference=True),), seed=0, micro_batch_tokens=1000)
+
+    def trained(one: TorchLearner) -> list[torch.Tensor]:
+        whole = one.policy.copied_adapters() if make is with_adapters else one.policy
+        return [tensor.detach().clone() for tensor in whole.parameters()]
+
+    one, average = learner(), None
+    for step in range(3):
+        average = trained(one) if average is None else average
+        one.update(batch(), step=step)
+        one.refresh_reference(keep=0.75)
+        average = [0.75 * old + 0.25 * new for old, new in zip(average, trained(one), strict=True)]
+    for kept, expected in zip(one.reference.parameters(), average, strict=True):
+        torch.testing.assert_close(kept, expected, rtol=1e-5, atol=1e-7)
+    one.save(tmp_path)
+    again = learner()
+    again.load(tmp_path)
+    for kept, expected in zip(again.reference.parameters(), one.reference.parameters(), strict=True):
+        assert torch.equal(kept, expected)
+
+
+@pytest.mark.parametrize("make", [policy, with_adapters])
 def test_the_reference_is_the_policy_of_its_last_refresh(make: Any, tmp_path: Path) -> None:
     if make is with_adapters:
         pytest.importorskip("peft")

@@ -11,7 +11,7 @@ import tiny_runs
 import torch
 
 from rlinf.config.schema.reward_model import RewardModelConfig
-from rlinf.inputs import named_inputs
+from rlinf.inputs import TextInputs, named_inputs
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.run import run
 from rlinf.types import Batch, PolicyOutput
@@ -34,6 +34,21 @@ class FixedScores:
         return {}
 
 
+class NoRollout:
+    """Nobody answers."""
+
+
+class Answers:
+    """A policy that gives the same answers for every training of the reward model."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, dict[str, float]]:
+        self.asked.append((step, round))
+        return batch(8, first=5000 + 100 * step), {}
+
+
 def batch(rows: int = 4, steps: bool = False, first: int = 0) -> Batch:
     mask = torch.tensor([[True, True, False]]).expand(rows, 3)
     scored = torch.full((rows, 3), torch.nan)
@@ -50,7 +65,7 @@ def batch(rows: int = 4, steps: bool = False, first: int = 0) -> Batch:
         mask=mask,
         rollout_logprobs=torch.zeros(rows, 3),
         rewards=torch.arange(rows) % 2 * 1.0,
-        group_ids=torch.zeros(rows, dtype=torch.int64),
+        group_ids=torch.arange(rows) // 2,
         policy_version=torch.zeros(rows, 3, dtype=torch.int32),
         step_rewards=scored if steps else None,
         correct=torch.arange(rows) % 2 == 1,
@@ -64,32 +79,32 @@ def learned(**options: Any) -> tuple[LearnedReward, FixedScores]:
 
 def test_a_score_replaces_the_reward_or_is_mixed_with_it() -> None:
     sure = float(torch.tensor(2.0).sigmoid())
-    scored, metrics = learned(supervision="outcome")[0].score(batch())
+    scored, metrics = learned(supervision="outcome")[0].score(batch(), 0)
     assert scored.rewards.tolist() == pytest.approx([sure] * 4)
     assert metrics["reward_model/agreement"] == 0.5
     assert metrics["reward_model/gap"] == pytest.approx(sure - 0.5)
-    mixed, _ = learned(supervision="outcome", output="logit", weight=0.25)[0].score(batch())
+    mixed, _ = learned(supervision="outcome", output="logit", weight=0.25)[0].score(batch(), 0)
     assert mixed.rewards.tolist() == pytest.approx([0.5, 1.25, 0.5, 1.25])
 
 
 def test_steps_are_scored_where_they_end() -> None:
     reward, _ = learned(supervision="process", weight=0.5, output="logit")
-    scored, metrics = reward.score(batch(steps=True))
+    scored, metrics = reward.score(batch(steps=True), 0)
     assert scored.step_rewards is not None
     assert scored.step_rewards[0, :2].tolist() == [1.0, 1.5]
     assert bool(scored.step_rewards[:, 2].isnan().all())
     assert metrics["reward_model/label"] == 0.5
     with pytest.raises(ValueError, match="scores of steps"):
-        reward.score(batch())
+        reward.score(batch(), 0)
 
 
 def test_a_tenth_of_what_is_learned_from_is_old() -> None:
     reward, learner = learned(supervision="outcome", refresh_every=1, replay_fraction=0.1, batch_rows=1000)
-    reward.score(batch(90))
-    first = reward.refresh(1)
+    reward.score(batch(90), 0)
+    first = reward.refresh(1, NoRollout())
     assert (first["reward_model/trained_rows"], first["reward_model/replayed_rows"]) == (90, 0)
-    reward.score(batch(90, first=1000))
-    second = reward.refresh(2)
+    reward.score(batch(90, first=1000), 1)
+    second = reward.refresh(2, NoRollout())
     assert (second["reward_model/trained_rows"], second["reward_model/replayed_rows"]) == (100, 10)
     old = learner.trained[-1].actions[:, 0] < 1000
     assert int(old.sum()) == 10
@@ -98,12 +113,55 @@ def test_a_tenth_of_what_is_learned_from_is_old() -> None:
 def test_no_more_is_remembered_than_was_asked_for() -> None:
     reward, _ = learned(supervision="outcome", refresh_every=1, history_rows=50)
     for step in (1, 2, 3):
-        reward.score(batch(40, first=100 * step))
-        reward.refresh(step)
+        reward.score(batch(40, first=100 * step), step)
+        reward.refresh(step, NoRollout())
     assert reward._history is not None
     kept = (reward._history.actions[:, 0] // 100).unique(return_counts=True)
     assert reward._history.num_rows == 50
     assert kept[0].tolist() == [1, 2, 3]
+
+
+def test_a_refresh_asks_the_latest_policy_for_answers_of_its_own() -> None:
+    reward, learner = learned(supervision="outcome", refresh_every=1, fresh_batches=2, batch_rows=1000)
+    policy = Answers()
+    reward.score(batch(90), 0)
+    assert reward.refresh(1, policy)["reward_model/trained_rows"] == 106  # type: ignore[arg-type]
+    assert policy.asked == [(1, -1), (1, -2)]
+    assert learner.trained[-1].group_ids.unique().numel() == 45 + 4 + 4
+
+
+def test_of_two_answers_the_better_one_is_moved_up() -> None:
+    reward, learner = learned(supervision="outcome", learn_from="pairs", refresh_every=1, batch_rows=1000)
+    _, metrics = reward.score(batch(), 0)
+    assert metrics["reward_model/pairs_in_order"] == 0.5  # all scores are the same
+    reward.refresh(1, NoRollout())  # type: ignore[arg-type]
+    (rows,) = learner.trained
+    assert rows.advantages is not None
+    # one pair in each of two groups: sigmoid(0) each way, four rows for two pairs
+    assert rows.advantages[rows.mask].tolist() == pytest.approx([-1.0, 1.0, -1.0, 1.0])
+    assert rows.advantages[~rows.mask].eq(0).all()
+    assert TextInputs.of(rows.inputs).labels is None
+
+
+def test_a_graded_reward_is_learned_as_it_is_and_refused_outside_its_scale() -> None:
+    reward, learner = learned(supervision="outcome", learn_from="scores", refresh_every=1, batch_rows=1000)
+    reward.score(batch().replace(rewards=torch.tensor([0.25, 0.5, 1.0, 0.0])), 0)
+    reward.refresh(1, NoRollout())  # type: ignore[arg-type]
+    labels = TextInputs.of(learner.trained[-1].inputs).labels
+    assert labels is not None
+    assert labels[learner.trained[-1].mask].tolist() == [0.25, 0.5, 1.0, 0.0]
+    with pytest.raises(ValueError, match=r"between 0 and 1, and there is one of 3"):
+        reward.score(batch().replace(rewards=torch.full((4,), 3.0)), 0)
+
+
+def test_verified_groups_keep_the_verdict() -> None:
+    reward, _ = learned(supervision="outcome", verified_fraction=0.25)
+    given = batch(16)
+    scored, _ = reward.score(given, 3)
+    kept = (scored.rewards == given.rewards).reshape(8, 2).all(dim=1)
+    assert int(kept.sum()) == 2
+    again, _ = reward.score(given, 4)
+    assert not again.rewards.equal(scored.rewards)
 
 
 def sections(supervision: str) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_an_epoch_sees_every_conversation_once(tmp_path: Path) -> None:
     rows = [{"prompt": str(n), "response": f"{n}!"} for n in range(6)]
     encoder = ConversationEncoder(made)
     encoded = [encoder.encode(one) for one in read_conversations(written(tmp_path, *rows))]
-    data = ImitationData(encoded, batch_size=4, pad_token_id=made.pad_token_id, seed=3)
+    data = ImitationData([[one] for one in encoded], batch_size=4, pad_token_id=made.pad_token_id, seed=3)
     seen = [task for step in range(3) for task in data.batch(step).metadata["task_id"]]
     assert sorted(seen[:6]) == sorted(seen[6:]) == list(range(6))
     assert seen[:6] != seen[6:]

@@ -74,6 +74,29 @@ def test_a_teacher_beside_grpo(taught: Path, tmp_path: Path) -> None:
     assert "algorithm/teacher_kl" in logged(tmp_path / "run")[-1]
 
 
+def test_the_average_of_its_own_weights_teaches_beside_a_reward(tmp_path: Path) -> None:
+    def made(folder: Path, steps: int) -> Any:
+        sections = {
+            "run": {"max_steps": steps},
+            "teacher": {"past_policy": "average", "average_decay": 0.5},
+            "algorithm": {"adv_type": "grpo", "group_size": 4, "opd_coef": 0.5},
+            "learner": {"optimizer": {"lr": 0.03}},
+            "evaluation": {"size": 0, "env_kwargs": None},
+        }
+        return config(folder, **sections)
+
+    def gaps(folder: Path) -> list[float]:
+        return [line["algorithm/teacher_kl"] for line in logged(folder) if "algorithm/teacher_kl" in line]
+
+    run(made(tmp_path / "straight", 4), report=False)
+    first, *later = gaps(tmp_path / "straight")
+    assert first == pytest.approx(0.0, abs=1e-4)
+    assert max(abs(gap) for gap in later) > 1e-3
+    run(made(tmp_path / "resumed", 2), report=False)
+    run(made(tmp_path / "resumed", 4), report=False)
+    assert gaps(tmp_path / "resumed") == gaps(tmp_path / "straight")
+
+
 class Echo(BaseHTTPRequestHandler):
     """Serves a model as `vllm serve` echoes prompts."""
 
@@ -167,6 +190,15 @@ def test_another_tokenizer_is_refused(
         ({"algorithm": {"adv_type": "grpo", "group_size": 4}}, r"teacher\.path is not read by this algorithm"),
         ({"rollout": {"top_p": 0.9}}, r"rollout\.top_p 0\.9 reshapes the policy's distribution"),
         ({"algorithm": {**OPD, "opd_coef": 0.1}}, "has it already"),
+        ({"teacher": {"past_policy": "start"}}, "is the policy itself at first"),
+        ({"teacher": {"past_policy": "average", "base_url": "http://x/v1"}}, "name several teachers"),
+        (
+            {
+                "teacher": {"past_policy": "average"},
+                "algorithm": {"adv_type": "grpo", "opd_coef": 0.1, "kl_beta": 0.1, "ref_update_every": 2},
+            },
+            "takes the place of the reference policy",
+        ),
         ({"teacher": {"base_url": "http://x/v1"}, "rollout": {"temperature": 0.7}}, "at temperature 1, not 0.7"),
     ],
 )

@@ -107,6 +107,22 @@ def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
         env.close()
 
 
+def test_a_question_of_several_rows_is_asked_once_and_each_of_their_answers_is_right(tmp_path: Path) -> None:
+    from rlinf.rollouts.text.make_env import Conversations, make_text_env
+
+    path = tmp_path / "aime.jsonl"
+    rows = [{"Problem": "Find a root of $x^2 = 9$.", "Answer": answer} for answer in ("3", "-3", "3", "3")]
+    rows.append({"Problem": "Find $3+4$.", "Answer": "007"})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = evaluation_config("some/model", Choice(data=str(path), suite="aime"), LOCAL)
+    env = make_text_env(made.env.id, made.env.kwargs, num_envs=3, conversations=Conversations())
+    assert env.num_tasks == 2
+    env.reset(options={"task_ids": [0, 0, 0]})
+    verdicts = env.step(("\\boxed{3}", "\\boxed{-3}", "\\boxed{9}"))[4]["verdict"].tolist()
+    assert verdicts == ["correct", "correct", "wrong"]
+    env.close()
+
+
 def test_a_suite_says_where_its_file_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"--data, or put it at data/gsm8k"):
@@ -128,7 +144,7 @@ def test_a_run_and_its_export_are_evaluated_alike_and_compared(
         assert evaluate([str(model), "--data", str(sums), "--samples", "3", "--temperature", "1", *out, *LOCAL]) == 0
     ours = read_evaluation(trained / "evaluations" / "step_000001_sums.json")
     bare = read_evaluation(tmp_path / "bare")
-    assert ours.outcomes[0].answers == bare.outcomes[0].answers or ours.content["settings"] != bare.output["settings"]
+    assert ours.outcomes[0].answers == bare.outcomes[0].answers or ours.content["settings"] != bare.content["settings"]
     assert len(ours.outcomes) == 6
     assert {"eval/avg@3", "eval/pass@2", "eval/pass@3", "eval/maj@3"} <= ours.content["metrics"].keys()
     capsys.readouterr()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +15,10 @@ from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import format_marks
 from rlinf_envs.math.calculator import Calculator
+from rlinf_envs.math.grading import Verdict
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
-from rlinf_envs.math.rows import Fields, tasks_of
+from rlinf_envs.math.rows import Fields, merged, tasks_of
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import in_split
 from rlinf_envs.steps import StepGrader
@@ -43,6 +45,7 @@ class MathEnv(TextTaskEnv):
         response_field: str | None = None,
         domain_field: str | None = None,
         on_bad_row: Literal["error", "skip"] = "error",
+        repeated_questions: Literal["keep", "merge"] = "keep",
         limit: int | None = None,
         eval_fraction: float = 0.1,
         answer_format: str = "boxed",
@@ -73,6 +76,8 @@ class MathEnv(TextTaskEnv):
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
                 A question with two answers and an answer that is NaN or infinite are taken, with a warning
                 (``doubts``).
+            repeated_questions: "keep" makes every row a task; "merge" asks a question once that several rows have, and
+                takes any of their answers as right (`rlinf eval` does so).
             limit: use only the first ``limit`` tasks.
             eval_fraction: share reserved for evaluation where the dataset has no split for it.
             answer_format: how demonstrations end and what the ``format`` reward asks for: "boxed", "tag" or "####".
@@ -96,6 +101,8 @@ class MathEnv(TextTaskEnv):
         cut = _extraction("cut_responses", cut_responses)
         if on_bad_row not in ("error", "skip"):
             raise SettingError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
+        if repeated_questions not in ("keep", "merge"):
+            raise SettingError(unknown("repeated_questions", repeated_questions, ("keep", "merge")))
         if limit is not None and limit < 1:
             raise SettingError(f"limit must be at least 1, got {limit}")
         if tool not in (None, "calculator"):
@@ -110,7 +117,9 @@ class MathEnv(TextTaskEnv):
             default_domain=Path(path).stem,
             on_bad_row=on_bad_row,
         )
-        tasks, self.complaints, self.doubts = rows.tasks, rows.complaints, rows.doubts
+        tasks, self.complaints, self.doubts = rows.tasks, rows.complaints, rows.conflicts + rows.doubts
+        if repeated_questions == "merge":
+            tasks, self.doubts = merged(tasks), rows.doubts
         if self.doubts:
             listed = "\n".join(self.doubts[:5]) + ("\n..." if len(self.doubts) > 5 else "")
             warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
@@ -179,11 +188,23 @@ class MathJudge:
         return self._judge(responses, tasks, cut=self._strict_when_cut)
 
     def _judge(self, responses: Sequence[str], tasks: Sequence[Task], *, cut: bool) -> list[Judgement]:
-        answers = [task.answer for task in tasks]
-        verdicts = self._pool.verify(
-            responses, answers, extraction=self._extraction, answer_format=self._format, cut=cut
-        )
+        verdicts = self._verify(responses, [task.answer for task in tasks], cut=cut)
+        again = [
+            (index, other)
+            for index, (task, verdict) in enumerate(zip(tasks, verdicts, strict=True))
+            for other in (() if verdict.correct else task.other_answers)
+        ]
+        others = self._verify([responses[index] for index, _ in again], [other for _, other in again], cut=cut)
+        for (index, _), verdict in zip(again, others, strict=True):
+            if verdict.correct:
+                verdicts[index] = verdict
         return [Judgement(verdict.status, float(verdict.correct), verdict.extracted) for verdict in verdicts]
+
+    def _verify(self, responses: Sequence[str], answers: Sequence[str], *, cut: bool) -> list[Verdict]:
+        if not responses:
+            return []
+        found = self._pool.verify(responses, answers, extraction=self._extraction, answer_format=self._format, cut=cut)
+        return list(found)
 
     def render(self, answer: str) -> str:
         return render(answer, self._format)
@@ -205,4 +226,4 @@ def _demonstrable(task: Task, answer_format: AnswerFormat) -> Task:
         return task
     body = task.solution.rsplit("####", 1)[0].rstrip()
     solution = f"{body}\n{render(task.answer, answer_format)}"
-    return Task(task.question, task.answer, task.domain, solution, task.row)
+    return replace(task, solution=solution)

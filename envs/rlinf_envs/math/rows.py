@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from rlinf_envs.datasets import Record
@@ -51,6 +51,8 @@ class Rows:
     """Rows that were left out: "file:line: what is wrong"."""
     doubts: list[str]
     """Rows that were taken and are hardly meant so: "file:line: what is odd"."""
+    conflicts: list[str]
+    """Rows that were taken, whose question an earlier row has with another answer."""
 
 
 def tasks_of(
@@ -64,6 +66,7 @@ def tasks_of(
     tasks: list[Task] = []
     complaints: list[str] = []
     doubts: list[str] = []
+    conflicts: list[str] = []
     answers: dict[str, tuple[str, str]] = {}
     for record in records:
         try:
@@ -71,7 +74,7 @@ def tasks_of(
             tasks.append(task)
             before, place = answers.setdefault(task.question, (task.answer, record.place))
             if before != task.answer:
-                doubts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
+                conflicts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
             elif task.answer.lstrip("-") in _NOT_FINITE:
                 doubts.append(f"{record.place}: the answer is the number {task.answer}")
         except _BrokenRow as error:
@@ -81,7 +84,20 @@ def tasks_of(
     if complaints and on_bad_row == "error":
         listed = "\n".join(complaints[:_SHOWN]) + ("\n..." if len(complaints) > _SHOWN else "")
         raise DatasetError(f"{listed}\n(on_bad_row: skip leaves such rows out and counts them)")
-    return Rows(tasks, complaints, doubts)
+    return Rows(tasks, complaints, doubts, conflicts)
+
+
+def merged(tasks: Iterable[Task]) -> list[Task]:
+    """Each question once, where it comes first; answers of its later rows are right too.
+
+    Published benchmarks repeat a row once for each response to it, or have a row for each accepted answer.
+    """
+    found: dict[str, Task] = {}
+    for task in tasks:
+        first = found.setdefault(task.question, task)
+        if task.answer and task.answer not in (first.answer, *first.other_answers):
+            found[task.question] = replace(first, other_answers=(*first.other_answers, task.answer))
+    return list(found.values())
 
 
 def _task(record: Record, fields: Fields, default_domain: str) -> Task:

@@ -1,4 +1,4 @@
-"""Worked demonstrations of arithmetic chains, for a supervised warm start.
+"""Worked demonstrations of arithmetic chains and of families that tell their solutions, for a supervised warm start.
 
 A model that was only read solutions to does not yet answer in the form that a verifier reads: some texts it saw end in
 the answer as asked, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes such a mixture.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from typing import Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown
@@ -37,6 +38,16 @@ def chain_steps(expression: str) -> list[str] | None:
     return lines
 
 
+def told_steps(metadata: Mapping[str, Any]) -> list[str] | None:
+    """The lines of a solution that the family itself wrote (``answer_cot``, as gsm_symbolic does), without its answer.
+
+    >>> told_steps({"answer_cot": "He has 3 + 4 = 7.\\n#### 7"})
+    ['He has 3 + 4 = 7.']
+    """
+    told = str(metadata.get("answer_cot", "")).partition("####")[0]
+    return [line.strip() for line in told.splitlines() if line.strip()] or None
+
+
 class DemonstrationStyles:
     """Which style a task's demonstration has: drawn by weight from the question's own hash."""
 
@@ -51,7 +62,8 @@ class DemonstrationStyles:
     def response(self, task: Task, render: Callable[[str], str]) -> str:
         """The demonstration; a task without steps shows its answer."""
         answer = render(task.answer)
-        steps = chain_steps(str(task.row.get("metadata", {}).get("expression", "")))
+        metadata = task.row.get("metadata", {})
+        steps = chain_steps(str(metadata.get("expression", ""))) or told_steps(metadata)
         style = self._style(task.question)
         if steps is None or style == "answer":
             return answer

@@ -7,8 +7,8 @@ from rlinf.config.context import Context
 from rlinf.config.facts import is_text
 from rlinf.config.names import leaves
 
-_TRAINING = ("epochs", "batch_rows", "lr")
-_REPLAY = ("replay_fraction", "history_rows")
+_TRAINING = ("learn_from", "epochs", "batch_rows", "lr")
+_REPLAY = ("fresh_batches", "replay_fraction", "history_rows")
 
 
 def check_reward_model(context: Context) -> None:
@@ -34,6 +34,14 @@ def check_reward_model(context: Context) -> None:
         for name in _REPLAY:
             why = "is not read without reward_model.refresh_every."
             context.unread(f"reward_model.{name}", why, "Set reward_model.refresh_every: 10.")
+    if config.fresh_batches and context.config.rollout.ahead:
+        message = "reward_model.fresh_batches asks samplers that are busy with the next batch (rollout.ahead)."
+        fix = "Set rollout.ahead: 0, or fresh_batches: 0."
+        context.error("reward_model.fresh_batches", message, fix, reads=("rollout.ahead",))
+    if config.learn_from == "pairs" and context.config.algorithm.group_size < 2:
+        message = "reward_model.learn_from: pairs compares answers to one prompt, and there is one of each."
+        fix = "Set algorithm.group_size: 8, or learn from verdicts."
+        context.error("reward_model.learn_from", message, fix, reads=("algorithm.group_size",))
     _check_readers(context)
 
 

@@ -32,6 +32,11 @@ def check_schedule(context: Context) -> None:
     for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks",):
         why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."
         context.unread(f"sft.{name}", why, "Take it out.", reads=("sft.data",))
+    if sft.loss == "dpo":
+        _check_preferences(context)
+    else:
+        why = "is not read by sft.loss: imitation."
+        context.unread("sft.dpo_beta", why, "Set sft.loss: dpo.", reads=("sft.loss",))
     if sft.eval_fraction >= 1:
         message = f"sft.eval_fraction {sft.eval_fraction} leaves nothing to train on."
         context.error("sft.eval_fraction", message, "Set it to 0.05, for example.")
@@ -45,3 +50,21 @@ def check_schedule(context: Context) -> None:
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."
         fix = f"Set it to {max(sft.steps // 10, 1)}, for example."
         context.error("sft.warmup_steps", message, fix, reads=("sft.steps",))
+
+
+def _check_preferences(context: Context) -> None:
+    """Pairs come from files, and the policy that they are measured against is that of the first step."""
+    sft = context.config.sft
+    if sft.data is None:
+        message = "sft.loss: dpo learns from pairs of answers, and there are none."
+        context.error("sft.data", message, "Set sft.data to a file of prompt, chosen, rejected.", reads=("sft.loss",))
+    if sft.dpo_beta == 0:
+        message = "sft.dpo_beta 0 makes every pair worth nothing."
+        context.error("sft.dpo_beta", message, "Set it to 0.1, for example.", reads=("sft.loss",))
+    measured = sft.eval_data is not None or sft.eval_fraction > 0
+    if measured and context.config.run.init_from is not None:
+        message = (
+            "sft.eval_*: held-out pairs are measured against the policy as it was built, not as run.init_from loads."
+        )
+        fix = "Set policy.path to the exported policy, or take the held-out pairs out."
+        context.error("run.init_from", message, fix, reads=("sft.loss", "sft.eval_data", "sft.eval_fraction"))

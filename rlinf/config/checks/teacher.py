@@ -6,6 +6,7 @@ from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context
 from rlinf.config.facts import is_text
 
+_SOURCES = ("path", "base_url", "past_policy")
 _SERVER = ("model", "timeout_s", "concurrency")
 
 
@@ -13,31 +14,57 @@ def check_teacher(context: Context) -> None:
     """One source of log-probabilities, for an algorithm that reads them, over the policy's own tokens."""
     config = context.config
     teacher, algorithm = config.teacher, config.algorithm
-    reads = ("algorithm.adv_type", "algorithm.opd_coef", "teacher.path", "teacher.base_url")
+    reads = ("algorithm.adv_type", "algorithm.opd_coef", *(f"teacher.{name}" for name in _SOURCES))
     if context.is_broken(*reads) or not is_text(config):
         return
     pure = "teacher_logprobs" in columns_of(algorithm.adv_type)
     wanted = pure or algorithm.opd_coef > 0
-    given = teacher.path is not None or teacher.base_url is not None
+    given = [name for name in _SOURCES if getattr(teacher, name) not in (None, "none")]
     if wanted and not given:
         by = f"adv_type: {algorithm.adv_type}" if pure else f"algorithm.opd_coef {algorithm.opd_coef:g}"
         message = f"{by} learns from a teacher, and there is none."
         context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.", reads=reads)
         return
-    for name in ("path", "base_url") if not wanted else ():
+    for name in given if not wanted else ():
         fix = "Choose adv_type: opd, or set algorithm.opd_coef: 0.1."
         context.unread(f"teacher.{name}", "is not read by this algorithm.", fix, reads=reads)
     if not wanted:
         return
-    if teacher.path is not None and teacher.base_url is not None:
-        context.error("teacher.base_url", "teacher: both a path and a server are named.", "Keep one.", reads=reads)
-    for name in _SERVER if teacher.base_url is None else ("dtype",):
+    if len(given) > 1:
+        message = f"teacher: {' and '.join(given)} name several teachers."
+        context.error(f"teacher.{given[1]}", message, "Keep one.", reads=reads)
+    read_by = {"path": ("dtype",), "base_url": _SERVER, "past_policy": ("average_decay",)}
+    for name in (key for source, keys in read_by.items() if source not in given for key in keys):
         context.unread(f"teacher.{name}", "is not read by this kind of teacher.", "Take it out.", reads=reads)
     if pure and algorithm.opd_coef > 0:
         message = f"algorithm.opd_coef adds the teacher to another estimator: {algorithm.adv_type} has it already."
         context.error("algorithm.opd_coef", message, "Take it out, or choose adv_type: grpo.", reads=reads)
     _check_distribution(context)
-    _check_tokenizer(context)
+    if teacher.past_policy == "none":
+        _check_tokenizer(context)
+    else:
+        _check_past_policy(context, pure=pure)
+
+
+def _check_past_policy(context: Context, *, pure: bool) -> None:
+    """It is what the policy was: alone it teaches nothing, and its weights are the reference policy's."""
+    config = context.config
+    chosen = f"teacher.past_policy: {config.teacher.past_policy}"
+    if pure:
+        message = (
+            f"{chosen} is the policy itself at first, so that adv_type: {config.algorithm.adv_type} moves nothing."
+        )
+        fix = "Learn from a reward beside it: adv_type: grpo, opd_coef: 0.1."
+        context.error("teacher.past_policy", message, fix, reads=("algorithm.adv_type",))
+    if config.algorithm.ref_update_every:
+        message = f"{chosen} takes the place of the reference policy, which algorithm.ref_update_every would replace."
+        fix = "Take ref_update_every out."
+        context.error("algorithm.ref_update_every", message, fix, reads=("teacher.past_policy",))
+    rounded = config.learner.backend == "megatron" and config.policy.dtype != "float32"
+    if config.teacher.past_policy == "average" and rounded:
+        message = "teacher.past_policy: average would be rounded to the bfloat16 that learner.backend: megatron keeps."
+        fix = "Set policy.dtype: float32, or learner.backend: fsdp."
+        context.error("teacher.past_policy", message, fix, reads=("learner.backend", "policy.dtype"))
 
 
 def _check_distribution(context: Context) -> None:

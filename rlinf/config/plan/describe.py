@@ -20,6 +20,7 @@ from rlinf.config.facts import (
     rows_per_iteration,
     run_directory,
     shares_gpus,
+    teacher_name,
     trains_on_files_alone,
 )
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
@@ -170,7 +171,7 @@ def _simulator_batch(config: Config) -> Rows:
 def _algorithm(config: Config) -> Rows:
     algorithm = config.algorithm
     optimizer = config.learner.optimizer
-    teacher = config.teacher.path or config.teacher.base_url
+    teacher = teacher_name(config)
     simulator, warm = not is_text(config), has_warm_start(config)
     rows = [
         ("advantage, loss", f"{algorithm.adv_type}, {algorithm.loss_type} ({algorithm.loss_agg_func})"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.config.facts import needs_reference, row_tokens, rows_per_iteration
+from rlinf.config.facts import keeps_reference, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.autograd import Pass, Passing, passing
 from rlinf.config.plan.parallel import Split
@@ -71,8 +71,8 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
     if config.policy.lora.rank:
         trained = _adapter_parameters(config, decoder)
         trained_here, updated = trained // split.weights, trained // (split.ranks if split.sharded_state else 1)
-    keeps_reference = needs_reference(config) and config.policy.lora.rank == 0
-    reference = held * weight_bytes if keeps_reference else 0
+    copies = (keeps_reference(config) or config.sft.loss == "dpo") and config.policy.lora.rank == 0
+    reference = held * weight_bytes if copies else 0
     on_host = config.learner.backend != "torch"
     parallel = config.rollout.vllm.tensor_parallel_size if config.rollout.sampler == "vllm" else 1
     if gpus > 0 and not megatron:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.config.facts import needs_reference, optimizer_steps_per_iteration, row_tokens, rows_per_iteration
+from rlinf.config.facts import keeps_reference, optimizer_steps_per_iteration, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.memory import bytes_per_value, micro_batch_tokens, recomputes
 from rlinf.config.plan.parallel import Split
@@ -27,7 +27,7 @@ class Passes:
     @classmethod
     def of(cls, config: Config) -> Passes:
         several = optimizer_steps_per_iteration(config) > 1
-        return cls(int(several) + int(needs_reference(config)), config.algorithm.update_epochs, recomputes(config))
+        return cls(int(several) + int(keeps_reference(config)), config.algorithm.update_epochs, recomputes(config))
 
     @property
     def forwards(self) -> int:

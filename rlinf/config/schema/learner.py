@@ -115,6 +115,11 @@ class SftConfig:
     data: str | None = None
     """Text: a JSONL, JSON or Parquet file, or a folder of them, of prompt/response pairs or chat `messages`; answers of
     the assistant are imitated to the letter, everything else is context. null: the environment's demonstrations."""
+    loss: Literal["imitation", "dpo"] = "imitation"
+    """Text: what is made of `sft.data`. `imitation` raises the likelihood of its answers; `dpo` (arXiv:2305.18290) that
+    of a row's `chosen` answer against its `rejected` one, both measured against the policy before the first step."""
+    dpo_beta: float = 0.1
+    """DPO: how closely the policy is held to what it was: a small one lets it go further."""
     eval_data: str | None = None
     """Another such file, of which only the loss is measured, with each evaluation: `eval/sft_loss`."""
     eval_fraction: float = 0.0

@@ -14,16 +14,25 @@ class RewardModelConfig:
     path: str | None = None
     """A Hugging Face folder with a `score` head (`*ForSequenceClassification`, `*ForTokenClassification`) for the
     policy's tokenizer; null starts from the policy's own weights, with a head that knows nothing."""
+    learn_from: Literal["verdicts", "scores", "pairs"] = "verdicts"
+    """`verdicts`: right or wrong (cross-entropy). `scores`: the environment's reward, or a step's score, anywhere
+    between 0 and 1. `pairs`: of two answers to one prompt the one with more reward scores higher (Bradley-Terry); what
+    the reward's zero and unit are is then left open."""
     output: Literal["probability", "logit"] = "probability"
     """What a score is worth: its sigmoid, in [0, 1], or itself."""
     weight: float = 1.0
     """Reward = weight * score + (1 - weight) * the environment's."""
+    verified_fraction: float = 0.0
+    """Share of the groups of each batch whose reward is the environment's alone: what outwits the reward model earns
+    nothing there."""
     fit_batches: int = 0
     """Batches of the first policy's responses that it is trained on, with the environment's verdicts as labels, before
     the first step. 0: it is taken as it is."""
     refresh_every: int = 0
     """Steps after which it is trained on the policy's responses since the last time; 0 never. With
     `algorithm.ref_update_every` at the same number this is iterative GRPO."""
+    fresh_batches: int = 0
+    """Batches that the latest policy answers for each such training alone, beside those it was trained on."""
     replay_fraction: float = 0.1
     """Share of responses from earlier iterations in that training."""
     history_rows: int = 4096

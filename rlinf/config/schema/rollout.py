@@ -13,7 +13,8 @@ class VllmConfig:
     gpu_memory_utilization: float = 0.5
     """Share of the GPU's memory for weights and key-value cache."""
     kv_cache_memory_mb: int | None = None
-    """Exact size of the key-value cache instead of a share (CPU default: 64)."""
+    """Exact size of the key-value cache instead of a share (CPU: room for `max_num_seqs`
+    whole conversations, at most an eighth of the memory)."""
     max_num_seqs: int = 256
     """Responses that one sampler generates side by side."""
     enable_prefix_caching: bool = True

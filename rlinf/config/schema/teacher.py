@@ -1,4 +1,4 @@
-"""`teacher`: a fixed model whose log-probabilities of the policy's own tokens the policy learns from."""
+"""`teacher`: a model whose log-probabilities of the policy's own tokens the policy learns from."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ class TeacherConfig:
     base_url: str | None = None
     """In the place of `path`: an OpenAI-compatible server that echoes log-probabilities of prompts (`vllm serve`), such
     as http://host:8000/v1."""
+    past_policy: Literal["none", "start", "average"] = "none"
+    """In the place of `path`: the policy's own past, beside another estimator (`algorithm.opd_coef`). `start` is the
+    policy at the first step of reinforcement learning; with `policy.lora`, the base with its adapters off, which takes
+    no memory. `average` is the exponential moving average of its weights. Either takes the reference policy's
+    place."""
+    average_decay: float = 0.99
+    """With `past_policy: average`: after each step the average becomes this times itself, and the rest the policy."""
     model: str | None = None
     """Of the server, by its name there; null takes the only one."""
     timeout_s: float = 300.0

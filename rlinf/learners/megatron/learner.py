@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from rlinf.learners.host_reference import moved_towards
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
 from rlinf.learners.megatron.convert import Read, WeightMap, load_weights, mark_split, named_parameters
@@ -119,11 +120,9 @@ class MegatronLearner(Offloadable):
         """Multiplies the learning rates that the schedule gives."""
         self.lr_scale = factor
 
-    def refresh_reference(self) -> None:
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
         """The reference becomes what the policy is now; it waits on the host until it is asked."""
-        self._reference = {
-            name: parameter.detach().to("cpu", copy=True) for name, parameter in named_parameters(self.chunks)
-        }
+        self._reference = moved_towards(named_parameters(self.chunks), self._reference, keep=keep)
 
     @contextmanager
     def _as_reference(self) -> Iterator[None]:

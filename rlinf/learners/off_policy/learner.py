@@ -71,7 +71,7 @@ class OffPolicyLearner:
         for part in self.objective.trained.values():
             part.optimizer.param_groups[0]["lr"] = part.lr * factor
 
-    def refresh_reference(self) -> None:
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
         """Raises ValueError: there is no reference policy here."""
         raise self._no_reference()
 

@@ -240,6 +240,13 @@ EVALUATION: Mapping[str, Metric] = {
         "fewer sft.steps",
     ),
     "eval/sft_perplexity": Metric("the same as a perplexity", "exp(eval/sft_loss)", "", "falls", "fewer sft.steps"),
+    "eval/dpo_loss": Metric(
+        "loss of DPO on held-out pairs", "-mean log sigmoid(margin)", "nats", "below 0.69 (a coin's)", "fewer sft.steps"
+    ),
+    "eval/dpo_accuracy": Metric(
+        "held-out pairs whose chosen answer it prefers", "mean [margin > 0]", SHARE, "above 0.6", "more pairs"
+    ),
+    "eval/dpo_pairs": Metric("pairs it was measured on", "number", COUNT, ANY, INFORMS),
     "eval/sft_tokens": Metric("tokens it was measured on", "number", TOKENS, ANY, INFORMS),
 }
 

@@ -244,6 +244,20 @@ SFT: Mapping[str, Metric] = {
         "falls",
         "a larger sft.lr (smaller if it jumps)",
     ),
+    "sft/dpo_accuracy": Metric(
+        "pairs whose chosen answer DPO prefers",
+        "mean [margin > 0]",
+        SHARE,
+        "rises above 0.6",
+        "a larger sft.lr, or a smaller sft.dpo_beta",
+    ),
+    "sft/dpo_margin": Metric(
+        "by how much it prefers them",
+        "mean beta ((log p - log p_ref)_chosen - (log p - log p_ref)_rejected)",
+        NATS,
+        "rises",
+        "a larger sft.lr",
+    ),
     **{
         name.replace("train/", "sft/"): metric
         for name, metric in TRAIN.items()
@@ -275,8 +289,26 @@ _SCORES = {
         "above 0.8",
         "more reward_model.epochs",
     ),
+    "auc": Metric(
+        "chance that a right response scores above a wrong one",
+        "mean [s_right > s_wrong], ties 1/2",
+        SHARE,
+        "above 0.8",
+        "more reward_model.fresh_batches",
+    ),
     "gap": Metric(
-        "score of right minus wrong responses", "mean correct - mean wrong", "", "above 0.2", "more fit_batches"
+        "what the scores promise more than the labels hold",
+        "mean sigmoid(score) - mean label",
+        "",
+        "-0.1 to 0.1",
+        "a smaller reward_model.refresh_every",
+    ),
+    "pairs_in_order": Metric(
+        "pairs of answers to one prompt that the scores order as their labels do",
+        "mean [s_better > s_worse]",
+        SHARE,
+        "above 0.8",
+        "more reward_model.fresh_batches",
     ),
     "label": Metric(
         "share of right responses among the labels", "mean verdict", SHARE, "0.1 to 0.9", "easier or harder tasks"

@@ -16,6 +16,7 @@ SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 MESSAGES = ("messages", "conversations")
 PROMPTS = ("prompt", "question", "instruction", "problem", "input")
 RESPONSES = ("response", "completion", "output", "answer")
+CHOSEN, REJECTED = "chosen", "rejected"
 # ShareGPT's words for the roles that chat templates know.
 _ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant"}
 
@@ -58,6 +59,53 @@ def read_conversations(path: str) -> list[Conversation]:
     if not found:
         raise UserError(f"{path} holds no conversations")
     return found
+
+
+def read_answers(path: str, *, pairs: bool) -> list[tuple[Conversation, ...]]:
+    """The rows of a file: one conversation each (:func:`read_conversations`), or two (:func:`read_pairs`)."""
+    return [*read_pairs(path)] if pairs else [(one,) for one in read_conversations(path)]
+
+
+def read_pairs(path: str) -> list[tuple[Conversation, Conversation]]:
+    """(chosen, rejected) of all rows of such files that answer a prompt twice, in their order.
+
+    A row is ``{"prompt", "chosen", "rejected"}``, each a text or a list of messages, or without a prompt ``chosen`` and
+    ``rejected`` are whole conversations, of which the last turn alone is compared.
+
+    Raises:
+        ConversationError: a row has no two answers, or answers to different prompts.
+        UserError: there is no such file, or nothing in it.
+    """
+    found = [_pair(place, row) for place, row in _rows(Path(path).expanduser())]
+    if not found:
+        raise UserError(f"{path} holds no pairs")
+    return found
+
+
+def _pair(place: str, row: object) -> tuple[Conversation, Conversation]:
+    if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
+        known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
+        raise ConversationError(f"{place}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
+    chosen, rejected = (_preferred(place, row, name) for name in (CHOSEN, REJECTED))
+    if chosen.messages[:-1] != rejected.messages[:-1]:
+        raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
+    return chosen, rejected
+
+
+def _preferred(place: str, row: Mapping[Any, Any], name: str) -> Conversation:
+    """The conversation that ends in the answer ``name``, which alone counts."""
+    if any(row.get(prompt) is not None for prompt in PROMPTS):
+        prompt = _one_of(place, row, PROMPTS)
+        return _conversation(place, {"prompt": prompt, "response": row[name]})
+    messages = _messages(place, row[name], imitated=False)
+    if messages[-1].role != "assistant":
+        raise ConversationError(f"{place}: {name} ends with the {messages[-1].role}, not with an answer")
+    last = Message("assistant", messages[-1].content, True)
+    return _conversation(place, {"messages": [*map(_as_written, messages[:-1]), _as_written(last)]})
+
+
+def _as_written(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "content": message.content, "weight": int(message.imitated)}
 
 
 def _rows(path: Path) -> Iterator[tuple[str, object]]:

@@ -145,10 +145,12 @@ class ConversationEncoder:
 
 
 class ImitationData:
-    """Batches of encoded conversations: each epoch visits every conversation once, in an order of its own."""
+    """Batches of encoded conversations: each epoch visits every row of the file once, in an order of its own."""
 
-    def __init__(self, rows: Sequence[Encoded], *, batch_size: int, pad_token_id: int, seed: int) -> None:
-        """Raises UserError where there are no rows."""
+    def __init__(self, rows: Sequence[Sequence[Encoded]], *, batch_size: int, pad_token_id: int, seed: int) -> None:
+        """``rows``: one conversation each, or a chosen and a rejected one, which stand together in their batch.
+
+        Raises UserError where there are no rows."""
         if not rows:
             raise UserError("sft.data: no conversation is short enough for sft.max_tokens")
         self.rows, self.batch_size, self.pad_token_id = rows, batch_size, pad_token_id
@@ -164,7 +166,7 @@ class ImitationData:
         return [self._batch(places[i : i + self.batch_size]) for i in places[:: self.batch_size]]
 
     def _batch(self, places: Sequence[int]) -> Batch:
-        rows = [self._row(group, self.rows[place], place) for group, place in enumerate(places)]
+        rows = [self._row(group, one, place) for group, place in enumerate(places) for one in self.rows[place]]
         return imitation_batch(rows, pad_token_id=self.pad_token_id)
 
     @staticmethod

@@ -28,12 +28,13 @@ def training_stage(config: SettledConfig) -> Stage:
         epochs=algorithm.update_epochs,
         minibatches=algorithm.num_minibatches,
         early_stop_imp_ratio=algorithm.early_stop_imp_ratio,
-        reference=config.facts.needs_reference,
+        reference=config.facts.keeps_reference,
     )
 
 
 def warm_start_stage(config: Config) -> Stage:
-    """Supervised fine-tuning: with advantage 1, ``-A logp`` averaged over tokens is the cross-entropy."""
+    """Supervised fine-tuning: with advantage 1, ``-A logp`` averaged over tokens is the cross-entropy; with those of
+    ``algorithms.dpo`` it has the gradient of DPO."""
     sft, usual = config.sft, OptimizerConfig()
     optimizer = replace(
         config.learner.optimizer,
@@ -44,4 +45,10 @@ def warm_start_stage(config: Config) -> Stage:
         min_lr_ratio=usual.min_lr_ratio,
         eps=usual.eps,
     )
-    return Stage(name="sft", objective=Objective.of("reinforce"), optimizer=optimizer, steps=sft.steps)
+    return Stage(
+        name="sft",
+        objective=Objective.of("reinforce"),
+        optimizer=optimizer,
+        steps=sft.steps,
+        reference=sft.loss == "dpo",
+    )

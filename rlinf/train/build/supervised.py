@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on files: the conversations of `sft.data`, their held-out loss, and runs of nothing else."""
+"""Supervised fine-tuning on files: what `sft.data` holds, how held-out rows are measured, and runs of nothing else."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from rlinf.algorithms.dpo import Preferences, dpo
 from rlinf.cluster import Cluster
 from rlinf.config import Config
+from rlinf.config.schema.learner import SftConfig
 from rlinf.models.tokenizer_export import save_tokenizer
-from rlinf.rollouts.text.conversation_files import Conversation, read_conversations
+from rlinf.rollouts.text.conversation_files import Conversation, read_answers
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.streams import stream_seed
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.graph import Graph
+from rlinf.train.graph import Graph, WarmStartPreparation, imitated
 from rlinf.train.preparation import OffPolicy
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
@@ -35,7 +38,7 @@ class SupervisedData:
 
     train: ImitationData
     held_out: tuple[Batch, ...]
-    """Conversations that are only measured; none without `sft.eval_data` and `sft.eval_fraction`."""
+    """Rows that are only measured; none without `sft.eval_data` and `sft.eval_fraction`."""
     notes: Mapping[str, int | str]
 
 
@@ -48,27 +51,29 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
     )
     pad = tokenizer.pad_token_id
 
-    def data(rows: Sequence[Encoded]) -> ImitationData:
+    def data(rows: Sequence[Sequence[Encoded]]) -> ImitationData:
         return ImitationData(
             rows, batch_size=sft.batch_size, pad_token_id=pad, seed=stream_seed(config.run.seed, "sft")
         )
 
-    def encoded(conversations: Sequence[Conversation]) -> list[Encoded]:
-        return [encoder.encode(one) for one in conversations]
+    def encoded(path: str) -> tuple[list[list[Encoded]], int]:
+        """(rows that are short enough, the number of those that are not)."""
+        rows = [[encoder.encode(one) for one in row] for row in read_answers(path, pairs=sft.loss == "dpo")]
+        short = [row for row in rows if max(map(len, row)) <= sft.max_tokens]
+        return short, len(rows) - len(short)
 
-    rows = encoded(read_conversations(sft.data))
-    long = sum(len(row) > sft.max_tokens for row in rows)
-    rows = [row for row in rows if len(row) <= sft.max_tokens]
-    train: list[Encoded] = []
-    aside: list[Encoded] = []
+    rows, long = encoded(sft.data)
+    train: list[list[Encoded]] = []
+    aside: list[list[Encoded]] = []
     for row in rows:
-        (aside if _is_held_out(row.conversation, sft.eval_fraction) else train).append(row)
+        (aside if _is_held_out(row[0].conversation, sft.eval_fraction) else train).append(row)
     if sft.eval_data is not None:
-        aside = [row for row in encoded(read_conversations(sft.eval_data)) if len(row) <= sft.max_tokens]
+        aside, _ = encoded(sft.eval_data)
     made = data(train)
     epochs = sft.steps * sft.batch_size / len(train)
+    kind = "pairs" if sft.loss == "dpo" else "conversations"
     notes: dict[str, int | str] = {
-        "sft.data": f"{len(train)} conversations; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
+        "sft.data": f"{len(train)} {kind}; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
         "sft.data longer than sft.max_tokens, left out": long,
         "sft.data held out": len(aside),
     }
@@ -81,7 +86,7 @@ def with_counted_steps(config: Config) -> Config:
     if sft.epochs is None:
         return config
     fraction = 0.0 if sft.eval_data is not None else sft.eval_fraction
-    rows = sum(not _is_held_out(one, fraction) for one in read_conversations(str(sft.data)))
+    rows = sum(not _is_held_out(row[0], fraction) for row in read_answers(str(sft.data), pairs=sft.loss == "dpo"))
     steps = max(1, math.ceil(sft.epochs * rows / sft.batch_size))
     return replace(config, sft=replace(sft, steps=steps, epochs=None))
 
@@ -103,21 +108,61 @@ def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
     return {"eval/sft_loss": loss, "eval/sft_perplexity": math.exp(min(loss, 700.0)), "eval/sft_tokens": float(count)}
 
 
-def with_held_out_loss(
-    evaluate: Callable[[], Evaluation] | None, learner: LearnerPool, batches: Sequence[Batch]
+def held_out_preferences(
+    learner: LearnerPool, batches: Sequence[Batch], before: Sequence[Tensor], *, beta: float
+) -> Metrics:
+    """The loss of DPO over held-out pairs, and the share of pairs that it prefers as they are labelled.
+
+    ``before``: log-probabilities of each batch under the policy that pairs are measured against.
+    """
+    margins = torch.cat(
+        [
+            dpo(learner.evaluate(batch).logprobs, reference, batch.mask, beta=beta).margins
+            for batch, reference in zip(batches, before, strict=True)
+        ]
+    )
+    found = Preferences(torch.zeros(0), margins)
+    return {"eval/dpo_loss": found.loss, "eval/dpo_accuracy": found.accuracy, "eval/dpo_pairs": float(len(margins))}
+
+
+def with_held_out_rows(
+    evaluate: Callable[[], Evaluation] | None, learner: LearnerPool, batches: Sequence[Batch], sft: SftConfig
 ) -> Callable[[], Evaluation] | None:
-    """``evaluate`` with the held-out loss beside its metrics; either may be missing."""
+    """``evaluate`` with what held-out rows say beside its metrics; either may be missing.
+
+    Of pairs the learner must still have the weights that they are measured against.
+    """
     if not batches:
         return evaluate
+    measure = functools.partial(held_out_loss, learner, batches)
+    if sft.loss == "dpo":
+        before = [learner.evaluate(batch).logprobs for batch in batches]
+        measure = functools.partial(held_out_preferences, learner, batches, before, beta=sft.dpo_beta)
 
     def both() -> Evaluation:
-        loss = held_out_loss(learner, batches)
+        loss = measure()
         if evaluate is None:
             return Evaluation(loss)
         found = evaluate()
         return replace(found, metrics={**found.metrics, **loss})
 
     return both
+
+
+def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPreparation:
+    """What a batch of conversations gets before the update: nothing, or for DPO its pairs' advantages."""
+    return functools.partial(_preferred, learner, sft.dpo_beta) if sft.loss == "dpo" else imitated
+
+
+def _preferred(learner: LearnerPool, beta: float, batch: Batch) -> tuple[Batch, Metrics]:
+    now, before = (learner.evaluate(batch, reference=reference).logprobs for reference in (False, True))
+    found = dpo(now, before, batch.mask, beta=beta)
+    metrics = {
+        "sft/loss": found.loss,
+        "sft/dpo_accuracy": found.accuracy,
+        "sft/dpo_margin": float(found.margins.mean()),
+    }
+    return batch.replace(advantages=found.advantages), metrics
 
 
 class NoRollout:
@@ -145,8 +190,9 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
         learner=learner,
         preparation=OffPolicy(),
         send_weights=lambda version: {},
-        evaluate=with_held_out_loss(None, learner, data.held_out),
+        evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,
+        warm_start_preparation=warm_start_preparation(learner, config.sft),
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
         notes={**setup.notes, **data.notes},
     )
@@ -156,7 +202,7 @@ def _tokenizer(config: Config, folder: Path) -> Any:
     """The policy's, or one that is trained on the conversations, where the policy is built from an architecture."""
 
     def texts() -> Iterator[str]:
-        for conversation in read_conversations(str(config.sft.data))[:_TOKENIZER_ROWS]:
-            yield from (message.content for message in conversation.messages)
+        for row in read_answers(str(config.sft.data), pairs=config.sft.loss == "dpo")[:_TOKENIZER_ROWS]:
+            yield from (message.content for conversation in row for message in conversation.messages)
 
     return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

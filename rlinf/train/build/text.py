@@ -26,7 +26,7 @@ from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model, start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
-from rlinf.train.graph import Graph, nothing
+from rlinf.train.graph import Graph, imitated, nothing
 from rlinf.train.preparation import OnPolicy
 from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.sampler_pool import SamplerPool
@@ -57,13 +57,14 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     evaluator = TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
     demonstrations = TextDemonstrations(envs, renderer, train.num_tasks, config)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
-    make_batch, notes = demonstrations.batch, demonstrations.notes()
+    make_batch, notes, prepare = demonstrations.batch, demonstrations.notes(), imitated
     if config.sft.steps and config.sft.data is not None:
-        from rlinf.train.build.supervised import supervised_data, with_held_out_loss
+        from rlinf.train.build.supervised import supervised_data, warm_start_preparation, with_held_out_rows
 
         supervised = supervised_data(config, tokenizer)
         make_batch, notes = supervised.train.batch, supervised.notes
-        evaluate = with_held_out_loss(evaluate, learner, supervised.held_out)
+        evaluate = with_held_out_rows(evaluate, learner, supervised.held_out, config.sft)
+        prepare = warm_start_preparation(learner, config.sft)
     teacher, about_teacher = connect_teacher(config, learner, tokenizer)
     sleeps = devices.samplers_sleep(config)
     return Graph(
@@ -73,6 +74,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         send_weights=sampler.send_weights,
         evaluate=evaluate,
         warm_start_batch=make_batch,
+        warm_start_preparation=prepare,
         reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         save_tokenizer=functools.partial(save_tokenizer, tokenizer),
         overlaps=config.facts.overlaps,

@@ -93,7 +93,10 @@ def evaluation_config(
         kwargs |= {"prompt_template": suite.prompt, "answer_format": "boxed", "few_shot": []}
     sections: dict[str, Any] = {
         "run": {"name": f"eval_{Path(model).name}", "dir": ".", "max_steps": 1},
-        "env": {"id": _ENV, "kwargs": {**kwargs, "path": str(path), "split": _split(path)}},
+        "env": {
+            "id": _ENV,
+            "kwargs": {**kwargs, "path": str(path), "split": _split(path), "repeated_questions": "merge"},
+        },
         "policy": {"path": model},
         "data": {"max_prompt_length": _PROMPT_TOKENS},
         "rollout": {"max_new_tokens": _RESPONSE_TOKENS if suite is None else suite.max_new_tokens},

@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.config.facts import needs_reference, optimizer_steps_per_iteration, settled
+from rlinf.config.facts import keeps_reference, optimizer_steps_per_iteration, settled
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.parallel import Split
 from rlinf.train.build.text_learner import LEARNERS
@@ -116,7 +116,7 @@ def _drive(rehearsal: _Rehearsal, tokenizer_path: str, info: RankInfo, batch: Ba
             learner.start("train")
     rehearsal.fakes.label = _labels(_vocabulary(config))
     _label_state(learner, ledger)
-    if needs_reference(config):
+    if keeps_reference(config):
         with rehearsal.phase("reference", "activations"):
             learner.evaluate(batch, reference=True)
         batch = batch.replace(ref_logprobs=batch.rollout_logprobs)

@@ -71,8 +71,9 @@ class LearnerPool:
         """Multiplies the learning rates that the schedule gives, from the next update on."""
         self.group.call(LearnerWorker.scale_lr, factor)
 
-    def refresh_reference(self) -> None:
-        self.group.call(LearnerWorker.refresh_reference)
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
+        """Moves the reference policy to the current one, but for the share ``keep``."""
+        self.group.call(LearnerWorker.refresh_reference, keep=keep)
 
     def save(self, folder: Path) -> None:
         self.group.call(LearnerWorker.save, folder)

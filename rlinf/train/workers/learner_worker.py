@@ -55,9 +55,9 @@ class LearnerWorker(WeightSender):
         """Multiplies the learning rates that the schedule gives, from the next update on."""
         self._learner.scale_lr(factor)
 
-    def refresh_reference(self) -> None:
-        """Makes the current policy the reference policy."""
-        self._awake().refresh_reference()
+    def refresh_reference(self, *, keep: float = 0.0) -> None:
+        """Moves the reference policy to the current one, but for the share ``keep``."""
+        self._awake().refresh_reference(keep=keep)
 
     def save(self, folder: Path) -> None:
         """Writes what :meth:`load` continues from."""

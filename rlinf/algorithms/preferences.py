@@ -1,0 +1,49 @@
+"""Scores learned from pairs of answers to one prompt: the model of Bradley and Terry (1952, doi:10.2307/2334029)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+
+def pair_weights(scores: Tensor, worths: Tensor, group_ids: Tensor) -> Tensor:
+    """What each score [N] has to move by, so that better answers of a group score above worse ones; float64 [N].
+
+    The loss is the mean of ``-log sigmoid(s_better - s_worse)`` over all pairs of a group whose worths differ; this is
+    minus its derivative by each score, times N: a learner that takes the mean of ``-weight * score`` over N rows has
+    the gradient of the loss. All 0 where no two worths differ.
+
+    >>> pair_weights(torch.tensor([0., 0., 5.]), torch.tensor([1., 0., 1.]), torch.tensor([0, 0, 1]))
+    tensor([ 1.5000, -1.5000,  0.0000], dtype=torch.float64)
+    """
+    scores, weights, pairs = scores.double(), torch.zeros(len(scores), dtype=torch.float64), 0
+    for rows, better in _pairs(worths, group_ids):
+        behind = torch.sigmoid(scores[rows][None, :] - scores[rows][:, None]) * better
+        weights[rows] += behind.sum(dim=1) - behind.sum(dim=0)
+        pairs += int(better.sum())
+    return weights * len(scores) / max(pairs, 1)
+
+
+def pairs_in_order(scores: Tensor, worths: Tensor, group_ids: Tensor) -> float:
+    """The share of pairs of a group, of unequal worth, whose scores are in the same order (ties half); NaN without any.
+
+    >>> pairs_in_order(torch.tensor([2., 1., 3.]), torch.tensor([1., 0., 0.5]), torch.tensor([0, 0, 0]))
+    0.6666666666666666
+    """
+    right, pairs = 0.0, 0
+    for rows, better in _pairs(worths, group_ids):
+        ahead = scores[rows].double()[:, None] - scores[rows].double()[None, :]
+        right += float((((ahead > 0) + 0.5 * (ahead == 0)) * better).sum())
+        pairs += int(better.sum())
+    return right / pairs if pairs else float("nan")
+
+
+def _pairs(worths: Tensor, group_ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each group with unequal worths: its rows [M], and [M, M] whether the row's answer beats the column's."""
+    for group in group_ids.unique():
+        rows = (group_ids == group).nonzero().flatten()
+        better = worths[rows][:, None] > worths[rows][None, :]
+        if bool(better.any()):
+            yield rows, better

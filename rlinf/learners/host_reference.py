@@ -1,0 +1,23 @@
+"""A reference policy that waits on the host: a rank's part of each parameter by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+
+@torch.no_grad()
+def moved_towards(
+    current: Iterable[tuple[str, Tensor]], reference: dict[str, Tensor] | None, *, keep: float
+) -> dict[str, Tensor]:
+    """keep * reference + (1 - keep) * current, on the CPU; without a reference a copy of ``current``.
+
+    >>> one = {"w": torch.tensor([1.0])}
+    >>> moved_towards([("w", torch.tensor([3.0]))], one, keep=0.75)
+    {'w': tensor([1.5000])}
+    """
+    if not keep or reference is None:
+        return {name: part.detach().to("cpu", copy=True) for name, part in current}
+    return {name: reference[name].lerp(part.detach().to("cpu"), 1 - keep) for name, part in current}
