@@ -13,7 +13,7 @@ _EPISODE_COLUMNS = ("values", "step_rewards", "anchor_ids", "greedy_rewards")
 def check_agents(context: Context) -> None:
     """An agent has a function and tasks, and an estimator that compares whole episodes."""
     config, reads = context.config, ("env.id",)
-    if not is_agent(config.env.id):
+    if not is_agent(config.env.id) or config.env.tasks:
         return
     if not all(config.env.id.removeprefix(AGENT).partition(":")):
         context.error("env.id", f"env.id: {config.env.id} names no function.", _FORM)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlinf.config.context import Context
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
-from rlinf.config.facts import AGENT, trains_on_files_alone
+from rlinf.config.facts import AGENT, is_text, trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -91,7 +91,6 @@ _SIMULATORS = (
     "env.num_action_chunks",
     "env.num_envs",
     "env.python",
-    "env.tasks",
     "env.vectorization",
     "env.wrappers",
     "evaluation.num_envs",
@@ -138,7 +137,9 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
 
 def check_kind(context: Context) -> None:
     """Report keys of other kinds, and a run without an environment."""
-    if not context.config.env.id and not trains_on_files_alone(context.config):
+    tasks = context.config.env.tasks
+    named = context.config.env.id or (tasks and is_text(context.config))
+    if not named and not trains_on_files_alone(context.config):
         fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
         if context.config.sft.data is not None:
             fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
