@@ -25,6 +25,8 @@ OTHER_WORDS: Mapping[Words, str] = {
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 AGENT = "agent:"
 """What begins `env.id` where it names a function that is an agent."""
+VERIFIERS = "verifiers:"
+"""What begins `env.id` where it names a taskset of the package verifiers."""
 Precision = Literal["float32", "bfloat16", "auto"]
 
 
@@ -35,7 +37,7 @@ def run_directory(config: Config) -> str:
 
 def is_agent(env_id: str) -> bool:
     """Whether `env.id` names a program that calls the policy itself."""
-    return env_id.startswith(AGENT)
+    return env_id.startswith((AGENT, VERIFIERS))
 
 
 def is_text(config: Config) -> bool:

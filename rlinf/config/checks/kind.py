@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlinf.config.context import Context
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
-from rlinf.config.facts import AGENT, is_text, trains_on_files_alone
+from rlinf.config.facts import AGENT, VERIFIERS, is_text, trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -90,7 +90,6 @@ _SIMULATORS = (
     "env.normalize_rewards",
     "env.num_action_chunks",
     "env.num_envs",
-    "env.python",
     "env.vectorization",
     "env.wrappers",
     "evaluation.num_envs",
@@ -167,7 +166,8 @@ def _check_module(context: Context) -> None:
             )
     module, colon, _ = env.id.removeprefix(AGENT).partition(":")
     top = module.partition(".")[0]
-    if not colon or env.isolation == "process" or not top.isidentifier():
+    foreign = env.isolation == "process" or env.id.startswith(VERIFIERS)
+    if not colon or foreign or not top.isidentifier():
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
         message = f"env.id: there is no module {top} here."

@@ -66,7 +66,9 @@ class EnvConfig:
     isolation: Literal["none", "process"] = "none"
     """`process` runs environments in an interpreter of their own, behind a socket: for pins that clash with ours."""
     python: str | None = None
-    """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains)."""
+    """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains).
+
+    Of `env.id: verifiers:NAME`: an interpreter that has the package verifiers (`make venvs/verifiers`)."""
     max_episode_steps: int | None = None
     """Truncate episodes after N steps; null keeps the environment's own limit. Whole episodes (of
     adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""

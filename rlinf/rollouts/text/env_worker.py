@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.facts import TextEnv, is_agent, text_envs
+from rlinf.config.facts import VERIFIERS, TextEnv, is_agent, text_envs
 from rlinf.config.schema import Config
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.agents.agent_env import AgentEnv
+from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
@@ -99,6 +101,7 @@ class TextEnvWorker:
         step_timeout_s: float = 0.0,
         row_timeout_s: float = 0.0,
         start_timeout_s: float = 0.0,
+        python: str = sys.executable,
     ) -> None:
         """
         Args:
@@ -109,11 +112,12 @@ class TextEnvWorker:
             step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
             row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
             start_timeout_s: the same for constructors, wherever they can be interrupted.
+            python: the interpreter that plays tasksets of the package verifiers.
         """
         self._env_id, self._splits, self._mixture = env_id, splits, mixture
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
-        self._row_timeout_s = row_timeout_s
+        self._row_timeout_s, self._python = row_timeout_s, python
         self._envs: dict[str, Any] = {}
         self._threads: dict[str, RowThreads] = {}
 
@@ -240,6 +244,9 @@ class TextEnvWorker:
         conversations = replace(self._conversations, first_seed=first_seed)
         try:
             with deadline(limit):
+                if self._env_id.startswith(VERIFIERS):
+                    wait_s, kwargs = self._start_timeout_s, self._splits[split]
+                    return VerifiersEnv(self._env_id, python=self._python, start_timeout_s=wait_s, **kwargs)
                 if is_agent(self._env_id):
                     return AgentEnv(self._env_id, **self._splits[split])
                 if not self._mixture:
@@ -274,4 +281,5 @@ def text_env_worker(config: Config) -> TextEnvWorker:
         step_timeout_s=config.env.step_timeout_s if config.cluster.backend == "local" else 0.0,
         row_timeout_s=config.env.step_timeout_s,
         start_timeout_s=config.cluster.start_timeout_s,
+        python=config.env.python or sys.executable,
     )
