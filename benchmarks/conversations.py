@@ -29,6 +29,7 @@ from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.hf import HFSampler
@@ -118,7 +119,7 @@ def rollout(worker: type[TextEnvWorker], latency: str, *, turns: int = TURNS) ->
     )
     envs = worker("SlowTool-v0", {"train": {"latency": latency}}, max_turns=turns)
     stops = PromptRenderer(Letters(), stop=tuple(string.ascii_letters))
-    return TextRollout(sampler, envs, stops, 1000, config)
+    return TextRollout(sampler, envs, [Member("", stops, 1000, turns)], config)
 
 
 def measured(worker: type[TextEnvWorker], latency: str) -> tuple[Batch, dict[str, float]]:

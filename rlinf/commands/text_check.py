@@ -100,11 +100,10 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
     from rlinf.rollouts.text.demonstrated import shown
-    from rlinf.rollouts.text.prompts import prompt_renderer
+    from rlinf.rollouts.text.members import members_of
 
     try:
-        # Evenly over the dataset, whose prompts may get longer towards its end.
-        tasks = range(0, facts.num_tasks, max(1, facts.num_tasks // _MEASURED))[:_MEASURED]
+        tasks = _spread(facts)
         prompts = worker.prompts("train", tasks)
         imitates = config.sft.steps > 0 and config.sft.data is None
         demonstrated = worker.demonstrations("train", tasks[:_SHOWN]) if imitates else []
@@ -117,16 +116,28 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
             return
         require_tokenizer_fits(config, tokenizer)
         require_teacher_fits(config, tokenizer)
-        renderer = prompt_renderer(config, tokenizer, facts)
-        rendered = [renderer.opening(prompt) for prompt in prompts]
-        report.findings += _lengths(config, [len(renderer.prompt(prompt)) for prompt in prompts])
+        members = members_of(config, tokenizer, facts)
+        renderers = [members[task % len(members)].renderer for task in tasks]
+        rendered = [one.opening(prompt) for one, prompt in zip(renderers, prompts, strict=True)]
+        lengths = [len(one.prompt(prompt)) for one, prompt in zip(renderers, prompts, strict=True)]
+        report.findings += _lengths(config, lengths)
     except Exception as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
         return
     _start(config, worker, tasks[:_SHOWN], report)
-    report.lines += _shown(config, renderer, tasks, rendered, [shown(one) for one in demonstrated])
-    report.lines += _tools(renderer, facts)
+    report.lines += _shown(config, renderers[0], tasks, rendered, [shown(one) for one in demonstrated])
+    for member, own in zip(members, facts.members or (facts,), strict=True):
+        report.lines += _tools(member.renderer, own)
     report.findings += _unasked(config, facts, rendered)
+
+
+def _spread(facts: EnvFacts) -> list[int]:
+    """Task ids evenly over each dataset, whose prompts may get longer towards its end."""
+    parts = facts.members or (facts,)
+    most = max(part.num_tasks for part in parts)
+    measured = max(1, _MEASURED // len(parts))
+    own = range(0, most, max(1, most // measured))[:measured]
+    return [task * len(parts) + number for task in own for number in range(len(parts))]
 
 
 def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:

@@ -25,6 +25,8 @@ OTHER_WORDS: Mapping[Words, str] = {
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 AGENT = "agent:"
 """What begins `env.id` where it names a function that is an agent."""
+VERIFIERS = "verifiers:"
+"""What begins `env.id` where it names a taskset of the package verifiers."""
 Precision = Literal["float32", "bfloat16", "auto"]
 
 
@@ -35,7 +37,7 @@ def run_directory(config: Config) -> str:
 
 def is_agent(env_id: str) -> bool:
     """Whether `env.id` names a program that calls the policy itself."""
-    return env_id.startswith(AGENT)
+    return env_id.startswith((AGENT, VERIFIERS))
 
 
 def is_text(config: Config) -> bool:
@@ -76,6 +78,57 @@ def collects_episodes(config: Config) -> bool:
 def holds_fragments(config: Config) -> bool:
     """Whether a row of a batch is a stretch of steps in a simulator, and no whole episode or conversation."""
     return not is_text(config) and not collects_episodes(config)
+
+
+@dataclass(frozen=True)
+class TextEnv:
+    """One of the environments of a text run."""
+
+    name: str
+    """What metrics call it; empty where it is the only one."""
+    id: str
+    splits: Mapping[str, Mapping[str, object]]
+    """Constructor arguments of "train" and of "eval"."""
+    max_turns: int
+    weight: float = 1.0
+    evaluation_size: int | None = None
+
+
+def text_envs(config: Config) -> tuple[TextEnv, ...]:
+    """The environments of a text run: those of `env.tasks`, or the one of `env.id`."""
+    env, for_all = config.env, config.evaluation.env_kwargs or {}
+    if not env.tasks:
+        splits = {"train": env.kwargs, "eval": {**env.kwargs, **for_all}}
+        return (TextEnv("", env.id, splits, env.max_turns),)
+    return tuple(
+        TextEnv(
+            text_env_name(config, task),
+            task.id or env.id,
+            {
+                "train": {**env.kwargs, **task.kwargs},
+                "eval": {**env.kwargs, **task.kwargs, **for_all, **task.evaluation_kwargs},
+            },
+            env.max_turns if task.max_turns is None else task.max_turns,
+            task.weight,
+            task.evaluation_size,
+        )
+        for task in env.tasks
+    )
+
+
+def text_env_name(config: Config, task: TaskConfig) -> str:
+    """What metrics call an environment of a mixture: its name, else the last part of its id, without the version.
+
+    >>> text_env_name(Config(), TaskConfig(id="rlinf_envs:rlinf/Math-v0")), text_env_name(Config(), TaskConfig("sums"))
+    ('Math', 'sums')
+    """
+    said = task.name or (task.id or config.env.id).rpartition(":")[2].rpartition("/")[2].partition("-v")[0]
+    return said.replace(" ", "_").replace("/", "_")
+
+
+def max_turns(config: Config) -> int:
+    """The most responses of the policy in one conversation, of all environments."""
+    return max(env.max_turns for env in text_envs(config))
 
 
 def compares_groups(config: Config) -> bool:
@@ -141,7 +194,7 @@ def conversation_tokens(config: Config) -> int:
     Unless `rollout.max_conversation_tokens` says otherwise there is room for a whole response in every turn, and for an
     answer of the environment between two of them that is as long as a prompt may be.
     """
-    limit, turns = config.rollout.max_conversation_tokens, config.env.max_turns
+    limit, turns = config.rollout.max_conversation_tokens, max_turns(config)
     room = turns * config.rollout.max_new_tokens + (turns - 1) * config.data.max_prompt_length
     return room if limit is None else limit
 
@@ -222,7 +275,7 @@ def trains_on_files_alone(config: Config) -> bool:
 
 def has_files_alone(config: Config) -> bool:
     """Whether `sft.data` is all that a language model has to train on."""
-    return is_text(config) and not config.env.id and config.sft.data is not None
+    return is_text(config) and not config.env.id and not config.env.tasks and config.sft.data is not None
 
 
 RunKind = Literal["supervised", "text", "simulator"]
@@ -245,6 +298,7 @@ class Facts:
     needs_values: bool
     needs_reference: bool
     keeps_reference: bool
+    max_turns: int
     conversation_tokens: int
     row_tokens: int
     training_env: EnvConfig
@@ -263,6 +317,7 @@ class Facts:
             needs_values=needs_values(config),
             needs_reference=needs_reference(config),
             keeps_reference=keeps_reference(config),
+            max_turns=max_turns(config),
             conversation_tokens=conversation_tokens(config),
             row_tokens=row_tokens(config),
             training_env=training_env(config),

@@ -13,7 +13,7 @@ from typing import Any
 from rlinf.config import Config
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
-from rlinf.rollouts.text.prompts import prompt_renderer
+from rlinf.rollouts.text.members import members_of
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.samplers.build import hf_sampler
@@ -50,7 +50,7 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
         params = rollout.params if options.samples else rollout.params.greedy()
         for task in range(min(options.tasks, envs.facts(options.split).num_tasks)):
             (prompt,) = envs.prompts(options.split, [task])
-            if len(rollout.renderer.prompt(prompt)) > rollout.max_prompt_length:
+            if len(rollout.renderer_of(task).prompt(prompt)) > rollout.max_prompt_length:
                 continue  # training drops it too, and rlinf check counts such prompts
             done = rollout.converse(
                 options.split, [task], samples=max(1, options.samples), params=params, key=(config.run.seed, 0)
@@ -81,15 +81,15 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = hf_sampler(model, config.rollout, spec)
-    renderer = prompt_renderer(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
-    return conversation_rollout(config)(sampler, envs, renderer, facts.num_tasks, config)
+    members = members_of(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
+    return conversation_rollout(config)(sampler, envs, members, config)
 
 
 def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:
     terms = {name.removeprefix(_TERM): float(value) for name, value in row.facts.items() if name.startswith(_TERM)}
     return {
         "task": row.task_id,
-        "rendered": rollout.renderer.opening(row.prompt_text),
+        "rendered": rollout.renderer_of(row.task_id).opening(row.prompt_text),
         **sample(row),
         "extracted": row.facts.get("extracted"),
         "terms": terms,

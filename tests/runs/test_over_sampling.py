@@ -16,6 +16,7 @@ from rlinf.config import ConfigErrors
 from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import AlgorithmConfig, DataConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
@@ -53,7 +54,7 @@ class Run:
             algorithm=AlgorithmConfig(group_size=GROUP),
         )
         pool = SamplerPool(self.group, cluster)  # weights are loaded below
-        self.rollout = OverSamplingRollout(pool, Echo(1), PromptRenderer(Letters()), 50, config)
+        self.rollout = OverSamplingRollout(pool, Echo(1), [Member("", PromptRenderer(Letters()), 50)], config)
 
     def step(self, number: int, version: int) -> Any:
         self.group.call("load", WeightUpdate(version, weights(version)))

@@ -23,6 +23,7 @@ from rlinf.config.checks.run import check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
 from rlinf.config.checks.simulator import check_simulator
+from rlinf.config.checks.tasks import check_pool, check_tasks
 from rlinf.config.checks.teacher import check_teacher
 from rlinf.config.checks.tokens import check_tokens
 from rlinf.config.checks.vla import check_vla
@@ -34,6 +35,8 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_run,
     check_own_policy,
     check_kind,
+    check_tasks,
+    check_pool,
     check_agents,
     check_own_functions,
     check_policy,

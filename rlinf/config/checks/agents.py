@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from rlinf.algorithms import catalog
 from rlinf.config.context import Context
-from rlinf.config.facts import AGENT, is_agent, is_text
+from rlinf.config.facts import AGENT, VERIFIERS, is_agent, is_text
+from rlinf.config.names import nearest
 
 _FORM = "Write agent:module:function."
+_VERIFIERS = ("taskset", "environment", "first", "count")
 _EPISODE_COLUMNS = ("values", "step_rewards", "anchor_ids", "greedy_rewards")
 
 
 def check_agents(context: Context) -> None:
     """An agent has a function and tasks, and an estimator that compares whole episodes."""
     config, reads = context.config, ("env.id",)
-    if not is_agent(config.env.id):
+    if is_text(config) and not config.env.id.startswith(VERIFIERS):
+        context.unread("env.python", "is read by tasksets of verifiers and by simulators.", "Take it out.", reads=reads)
+    if not is_agent(config.env.id) or config.env.tasks:
         return
-    if not all(config.env.id.removeprefix(AGENT).partition(":")):
-        context.error("env.id", f"env.id: {config.env.id} names no function.", _FORM)
+    if config.env.id.startswith(VERIFIERS):
+        _check_verifiers(context)
+    else:
+        _check_function(context)
     if not is_text(config):
         message = f"policy.name: {config.policy.name} is no language model, and agents call one."
         context.error("policy.name", message, "Set policy.name: causal_lm.", reads=reads)
-    if "tasks" not in config.env.kwargs:
-        message = "env.kwargs.tasks is missing: an agent is given one task in each episode."
-        context.error("env.kwargs", message, "Name a JSONL file, or module:function that returns a list.", reads=reads)
     for name, value in (("over_sampling", config.rollout.over_sampling), ("staleness", config.rollout.staleness)):
         if value:
             message = f"rollout.{name}: agents' episodes can't be continued under other weights."
@@ -37,3 +40,29 @@ def check_agents(context: Context) -> None:
         )
         also = (*reads, "algorithm.add_token_level_kl")
         context.error("algorithm.adv_type", message, "Choose adv_type: grpo or rloo.", reads=also)
+
+
+def _check_function(context: Context) -> None:
+    env, reads = context.config.env, ("env.id",)
+    if not all(env.id.removeprefix(AGENT).partition(":")):
+        context.error("env.id", f"env.id: {env.id} names no function.", _FORM)
+    if "tasks" not in env.kwargs:
+        message = "env.kwargs.tasks is missing: an agent is given one task in each episode."
+        context.error("env.kwargs", message, "Name a JSONL file, or module:function that returns a list.", reads=reads)
+
+
+def _check_verifiers(context: Context) -> None:
+    """The package is in an interpreter of its own, which has to be named."""
+    env, reads = context.config.env, ("env.id",)
+    if not env.id.removeprefix(VERIFIERS):
+        context.error("env.id", f"env.id: {env.id} names no taskset.", "Write verifiers:NAME.")
+    if env.python is None:
+        message = f"env.python is missing: {env.id} is played by an interpreter that has the package verifiers."
+        context.error(
+            "env.python", message, "Run make venvs/verifiers, and name venvs/verifiers/bin/python.", reads=reads
+        )
+    for name in env.kwargs:
+        if name not in _VERIFIERS:
+            meant = nearest(name, _VERIFIERS)
+            fix = f"Did you mean {meant[0]}?" if meant else f"It knows {', '.join(_VERIFIERS)}."
+            context.error("env.kwargs", f"env.kwargs.{name}: {env.id} knows no {name}.", fix, reads=reads)

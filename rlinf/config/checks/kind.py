@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlinf.config.context import Context
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
-from rlinf.config.facts import AGENT, trains_on_files_alone
+from rlinf.config.facts import AGENT, VERIFIERS, is_text, trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 
@@ -92,8 +92,6 @@ _SIMULATORS = (
     "env.normalize_rewards",
     "env.num_action_chunks",
     "env.num_envs",
-    "env.python",
-    "env.tasks",
     "env.vectorization",
     "env.wrappers",
     "evaluation.num_envs",
@@ -140,7 +138,9 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
 
 def check_kind(context: Context) -> None:
     """Report keys of other kinds, and a run without an environment."""
-    if not context.config.env.id and not trains_on_files_alone(context.config):
+    tasks = context.config.env.tasks
+    named = context.config.env.id or (tasks and is_text(context.config))
+    if not named and not trains_on_files_alone(context.config):
         fix = "Add `env:` with `id: rlinf_envs:rlinf/ReasoningGym-v0`, or any other gymnasium id."
         if context.config.sft.data is not None:
             fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
@@ -168,7 +168,8 @@ def _check_module(context: Context) -> None:
             )
     module, colon, _ = env.id.removeprefix(AGENT).partition(":")
     top = module.partition(".")[0]
-    if not colon or env.isolation == "process" or not top.isidentifier():
+    foreign = env.isolation == "process" or env.id.startswith(VERIFIERS)
+    if not colon or foreign or not top.isidentifier():
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
         message = f"env.id: there is no module {top} here."

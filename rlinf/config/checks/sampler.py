@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import is_text
+from rlinf.config.facts import is_text, max_turns
 from rlinf.config.names import leaves
 
 
@@ -74,7 +74,7 @@ def _check_staleness(context: Context) -> None:
     config = context.config
     why = f"rollout.staleness {config.rollout.staleness} generates continuously,"
     against = {
-        "env.max_turns": (config.env.max_turns > 1, "for conversations of one turn only.", "rollout.ahead: 1"),
+        "env.max_turns": (max_turns(config) > 1, "for conversations of one turn only.", "rollout.ahead: 1"),
         "rollout.over_sampling": (config.rollout.over_sampling > 0, "and begins as many prompts as it may.", "0"),
         "rollout.ahead": (config.rollout.ahead > 0, "which is more than one batch ahead.", "0"),
         "algorithm.dynamic_sampling": (
@@ -100,8 +100,8 @@ def _check_over_sampling(context: Context) -> None:
     """Responses are cut off and continued: one turn, and not two rollouts of one step."""
     config = context.config
     why = "rollout.over_sampling continues unfinished responses in the next step, "
-    if config.env.max_turns > 1:
-        message = f"{why}which env.max_turns {config.env.max_turns} does not allow."
+    if max_turns(config) > 1:
+        message = f"{why}which env.max_turns {max_turns(config)} does not allow."
         context.error("rollout.over_sampling", message, "Set it to 0.", reads=("env.max_turns",))
     if config.algorithm.dynamic_sampling:
         message = f"{why}and algorithm.dynamic_sampling collects a step several times."

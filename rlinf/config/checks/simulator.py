@@ -14,10 +14,8 @@ from rlinf.config.facts import (
     is_off_policy,
     is_text,
     prior_transitions,
-    task_name,
 )
 
-INTERVAL_PARTS = ("ci_high", "ci_low", "n")
 # A policy that is loaded brings these with it.
 _SHAPE = (
     "policy.tokenizer",
@@ -55,7 +53,6 @@ def check_simulator(context: Context) -> None:
         return
     _check_unbuilt(context)
     _check_wrappers(context)
-    _check_tasks(context)
     _check_layout(context)
     _check_native(context)
     _check_isolation(context)
@@ -85,25 +82,6 @@ def _check_wrappers(context: Context) -> None:
             message = f"env.wrappers: {wrapper or '{}'} is not one wrapper with its arguments."
             fix = "For example: [{RescaleAction: {min_action: -1, max_action: 1}}, FlattenObservation]."
             context.error("env.wrappers", message, fix)
-
-
-def _check_tasks(context: Context) -> None:
-    """Each task has a name of its own in the metrics, and all of them have words or none."""
-    tasks = context.config.env.tasks
-    names = [task_name(task, number) for number, task in enumerate(tasks)]
-    example = "For example: [{name: touch, kwargs: {task: touch}}, {name: push, kwargs: {task: push}, weight: 2}]."
-    for name in sorted({name for name in names if names.count(name) > 1 or name in INTERVAL_PARTS}):
-        taken = f"is what a part of every metric is called ({', '.join(INTERVAL_PARTS)})"
-        why = taken if name in INTERVAL_PARTS else "is the name of several tasks"
-        context.error("env.tasks", f"env.tasks: {name} {why}.", f"Give each a name of its own. {example}")
-    if any(task.weight < 0 for task in tasks) or (tasks and not any(task.weight > 0 for task in tasks)):
-        context.error("env.tasks", "env.tasks: weights must be at least 0, and one of them above.", example)
-    if len({task.instruction is None for task in tasks}) > 1:
-        message = "env.tasks: some tasks have an instruction and others have none, so their observations differ."
-        context.error("env.tasks", message, "Write an instruction for each of them, or for none.")
-    if "other_goal" in context.config.evaluation.words and any(task.instruction is not None for task in tasks):
-        message = "evaluation.words: other_goal has the environment name another goal, and env.tasks fixes the words."
-        context.error("evaluation.words", message, "Take one of the two out.", reads=("env.tasks",))
 
 
 def _check_layout(context: Context) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import conversation_tokens, is_text
+from rlinf.config.facts import conversation_tokens, is_text, max_turns
 from rlinf.config.plan.architecture import read_architecture
 from rlinf.config.schema import Config
 
-_LENGTHS = ("data.max_prompt_length", "rollout.max_new_tokens", "rollout.max_conversation_tokens", "env.max_turns")
+_LENGTHS = (
+    "data.max_prompt_length",
+    "rollout.max_new_tokens",
+    "rollout.max_conversation_tokens",
+    "env.max_turns",
+    "env.tasks",
+)
 
 
 def check_tokens(context: Context) -> None:
@@ -38,7 +44,7 @@ def check_tokens(context: Context) -> None:
 
 def _limit(config: Config) -> str:
     """The key that limits a row after its first prompt."""
-    return "rollout.max_new_tokens" if config.env.max_turns == 1 else "rollout.max_conversation_tokens"
+    return "rollout.max_new_tokens" if max_turns(config) == 1 else "rollout.max_conversation_tokens"
 
 
 def _check_conversation(context: Context) -> None:
@@ -46,7 +52,7 @@ def _check_conversation(context: Context) -> None:
     limit, turn = config.rollout.max_conversation_tokens, config.rollout.max_new_tokens
     if limit is None:
         return
-    if config.env.max_turns == 1:
+    if max_turns(config) == 1:
         context.unread(key, "is not read with env.max_turns: 1.", "Set rollout.max_new_tokens.", reads=_LENGTHS)
     if limit < turn:
         message = f"{key} {limit} is less than one response may have (rollout.max_new_tokens {turn})."

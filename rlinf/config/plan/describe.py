@@ -21,6 +21,7 @@ from rlinf.config.facts import (
     run_directory,
     shares_gpus,
     teacher_name,
+    text_envs,
     trains_on_files_alone,
 )
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
@@ -78,12 +79,11 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
 
 
 def _run(config: Config) -> Rows:
-    task = config.env.kwargs.get("task", config.env.kwargs.get("path"))
     origin = config.policy.path or config.policy.architecture.get("model_type", "new")
     return [
         ("name", config.run.name),
         ("directory", run_directory(config)),
-        ("environment", f"{config.env.id} ({task})" if task else config.env.id or "none"),
+        ("environment", _environment(config)),
         ("policy", f"{config.policy.name}: {origin}"),
         (
             "steps",
@@ -91,6 +91,14 @@ def _run(config: Config) -> Rows:
         ),
         ("seed", str(config.run.seed)),
     ]
+
+
+def _environment(config: Config) -> str:
+    if config.env.tasks and is_text(config):
+        total = sum(task.weight for task in config.env.tasks)
+        return ", ".join(f"{env.name} ({env.weight / total:.0%})" for env in text_envs(config))
+    task = config.env.kwargs.get("task", config.env.kwargs.get("path"))
+    return f"{config.env.id} ({task})" if task else config.env.id or "none"
 
 
 def _supervised(config: Config) -> Rows:

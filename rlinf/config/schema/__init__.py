@@ -13,7 +13,7 @@ from rlinf.config.schema.algorithm import (
     RolloutCorrectionConfig,
 )
 from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.config.schema.env import DataConfig, EnvConfig, TaskConfig
+from rlinf.config.schema.env import DataConfig, EnvConfig, PoolConfig, TaskConfig
 from rlinf.config.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
 from rlinf.config.schema.policy import (
     FlowConfig,
@@ -46,6 +46,7 @@ __all__ = [
     "OptimizerConfig",
     "OverlongPenaltyConfig",
     "PolicyConfig",
+    "PoolConfig",
     "RewardModelConfig",
     "RewardNormConfig",
     "RolloutConfig",

@@ -10,16 +10,25 @@ Vectorization = Literal["auto", "native", "sync", "async"]
 
 @dataclass(frozen=True)
 class TaskConfig:
-    """One of several tasks that a run trains on."""
+    """One of several tasks, or text environments, that a run trains on."""
 
     name: str = ""
-    """What metrics call it; empty: the values of its `kwargs`."""
+    """What metrics call it; empty: the values of its `kwargs`, or for text the last part of its `id`."""
+    id: str = ""
+    """Text: the environment; empty: `env.id`, with other `kwargs`."""
     kwargs: dict[str, object] = field(default_factory=dict)
     """What is passed to the constructor beside `env.kwargs`."""
     weight: float = 1.0
-    """Its share of training episodes and demonstrations is this over the sum of all weights."""
+    """Its share of training episodes, or groups of responses, and of demonstrations is this over the sum of all."""
+    max_turns: int | None = None
+    """Text: responses of the policy in one of its conversations; null: `env.max_turns`."""
+    evaluation_kwargs: dict[str, object] = field(default_factory=dict)
+    """Text: constructor arguments of its evaluation that differ from `kwargs`; `evaluation.env_kwargs` is for all."""
+    evaluation_size: int | None = None
+    """Text: held-out tasks of an evaluation; null: its part of `evaluation.size`, equally many for each."""
     instruction: str | None = None
-    """The words for it, as a Text entry `instruction` of the observation, where the environment says none itself."""
+    """Simulators: the words for it, as a Text entry `instruction` of the observation, where the environment says none
+    itself."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +51,24 @@ class EnvConfig:
     """Gymnasium wrappers by name, applied in order: `FlattenObservation`, `module:Class`, or with arguments:
     `{RescaleAction: {min_action: -1, max_action: 1}}`."""
     tasks: list[TaskConfig] = field(default_factory=list)
-    """Simulators: several tasks in one run, each an entry of `name`, `kwargs`, `weight` and `instruction`.
+    """Several tasks in one run. `env: [...]` is short for `env: {tasks: [...]}`.
 
-    Their observations and actions must be alike. Every rollout has the share of each that its weight names, rounded up
-    or down, and a group of equal starts is of one task; evaluations play all tasks equally often and report each
-    (`eval/success_once/NAME`)."""
+    Simulators: each an entry of `name`, `kwargs`, `weight` and `instruction`. Their observations and actions must be
+    alike. Every rollout has the share of each that its weight names, rounded up or down, and a group of equal starts
+    is of one task; evaluations play all tasks equally often and report each (`eval/success_once/NAME`).
+
+    Text: any environments, with rewards (`kwargs`), turns and evaluation of their own. After any number of groups each
+    has had its share of them to within one group; metrics report each (`rollout/accuracy/NAME`,
+    `eval/accuracy/NAME`)."""
     reset_state_ids: list[int] = field(default_factory=list)
     """Simulators: start training episodes from these numbered states, picked by the episode's seed and passed as
     `reset(options={reset_state_id: N})` (Meta-World, LIBERO, Tabletop); empty: the seed alone picks the start."""
     isolation: Literal["none", "process"] = "none"
     """`process` runs environments in an interpreter of their own, behind a socket: for pins that clash with ours."""
     python: str | None = None
-    """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains)."""
+    """With `isolation: process`: the interpreter of their virtual environment (null: the one that trains).
+
+    Of `env.id: verifiers:NAME`: an interpreter that has the package verifiers (`make venvs/verifiers`)."""
     max_episode_steps: int | None = None
     """Truncate episodes after N steps; null keeps the environment's own limit. Whole episodes (of
     adv_type: grpo, of evaluations) are cut after 10,000 decisions in any case."""
@@ -89,6 +104,24 @@ class EnvConfig:
 
 
 @dataclass(frozen=True)
+class PoolConfig:
+    """Adaptive pools: tasks rest that the policy always solves, or never. Both null: all tasks are visited alike."""
+
+    solved: float | None = None
+    """A task rests when at least this share of its group was solved; 1 rests those that every response solved."""
+    unsolved: float | None = None
+    """A task rests when at most this share of its group was solved; 0 rests those that no response solved."""
+    rest: int = 0
+    """How many visits of the task order a resting task is passed over; 0: it is dropped, and comes back only when its
+    environment has no other task left."""
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether any task can rest."""
+        return self.solved is not None or self.unsolved is not None
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """The prompts: how long they may be, in which order they come, and how they are rendered."""
 
@@ -96,6 +129,7 @@ class DataConfig:
     """In tokens. Rows of a dataset that are longer are dropped and counted, never cut."""
     shuffle: bool = True
     """Visit the tasks of the dataset in a fresh order each epoch (from the run's seed)."""
+    pool: PoolConfig = field(default_factory=PoolConfig)
     chat_template: Literal["auto", "always", "never"] = "auto"
     """Render prompts with the tokenizer's chat template; `auto` does so where the tokenizer has one."""
     system_prompt: str | None = None

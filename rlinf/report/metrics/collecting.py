@@ -20,6 +20,16 @@ REWARDS: Mapping[str, Metric] = {
         "below 0.7",
         "other tasks, a larger group_size, algorithm.dynamic_sampling",
     ),
+    "reward/mean/{term}": Metric(
+        "mean reward of one environment of env.tasks", "mean R", REWARD, "rises", "a larger weight of it"
+    ),
+    "reward/constant_groups/{term}": Metric(
+        "groups of one environment of env.tasks whose members all have the same reward",
+        "constant groups / groups",
+        SHARE,
+        "below 0.7",
+        "easier or harder tasks, or a smaller weight of it",
+    ),
     "reward_terms/{term}": Metric(
         "mean of one term of env.kwargs.reward, before its weight",
         "mean",
@@ -56,6 +66,34 @@ REWARDS: Mapping[str, Metric] = {
 ROLLOUT: Mapping[str, Metric] = {
     "rollout/accuracy": Metric(
         "responses that are correct", "correct / responses", SHARE, "rises", "docs: my run does not learn"
+    ),
+    "rollout/accuracy/{term}": Metric(
+        "the same of one environment of env.tasks", "correct / responses", SHARE, "rises", "a larger weight of it"
+    ),
+    "rollout/response_length/{term}": Metric(
+        "mean length of the responses of one environment of env.tasks", "mean", TOKENS, ANY, INFORMS
+    ),
+    "rollout/groups/{term}": Metric(
+        "groups of one environment of env.tasks in this batch",
+        "number",
+        COUNT,
+        "its share of rollout.batch_size",
+        INFORMS,
+    ),
+    "pool/seen": Metric("data.pool: tasks drawn so far", "number", COUNT, "rises", INFORMS),
+    "pool/resting": Metric(
+        "data.pool: tasks that are passed over, since they were always or never solved",
+        "number",
+        COUNT,
+        ANY,
+        "data.pool.rest, or other thresholds",
+    ),
+    "pool/learnable": Metric(
+        "data.pool: tasks that some of their responses solved when they were drawn last",
+        "number",
+        COUNT,
+        "above rollout.batch_size",
+        "other tasks",
     ),
     "rollout/response_length": Metric(
         "mean length of the responses", "mean", TOKENS, "steady, or rises with accuracy", _LONGER
@@ -175,6 +213,12 @@ ROLLOUT: Mapping[str, Metric] = {
 EVALUATION: Mapping[str, Metric] = {
     "eval/accuracy": Metric(
         "held-out tasks that are solved", "correct / responses", SHARE, "rises", "docs: my run does not learn"
+    ),
+    "eval/accuracy/{term}": Metric(
+        "the same of one environment of env.tasks", "correct / responses", SHARE, "rises", "a larger weight of it"
+    ),
+    "eval/reward/{term}": Metric(
+        "mean reward of the held-out responses of one environment of env.tasks", "mean R", REWARD, "rises", INFORMS
     ),
     "eval/avg@{k}": Metric("the same with k responses a task", "mean share of correct ones", SHARE, "rises", INFORMS),
     "eval/pass@{k}": Metric(

@@ -12,6 +12,7 @@ from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
 from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler, summary
 from rlinf.rollouts.text.rows import Row
@@ -27,10 +28,8 @@ class AgentRollout(TextRollout):
     Every episode has a session at an endpoint, and the environment's answer to its address is the agent's reward.
     """
 
-    def __init__(
-        self, sampler: TextSampler, envs: TextEnvs, renderer: PromptRenderer, num_tasks: int, config: SettledConfig
-    ) -> None:
-        super().__init__(sampler, envs, renderer, num_tasks, config)
+    def __init__(self, sampler: TextSampler, envs: TextEnvs, members: Sequence[Member], config: SettledConfig) -> None:
+        super().__init__(sampler, envs, members, config)
         self.gateway = Gateway(max_model_len=config.facts.row_tokens, max_calls=config.env.max_turns)
         self._endpoint: Endpoint | None = None
 

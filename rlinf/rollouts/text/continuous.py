@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.arrivals import ArrivalLog, Arrivals
 from rlinf.rollouts.text.grading import Response
+from rlinf.rollouts.text.members import Member, metrics_by_member
 from rlinf.rollouts.text.over_sampling import joined
-from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import (
     GENERATION,
     Clock,
@@ -66,15 +66,14 @@ class ContinuousRollout(TextRollout):
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        renderer: PromptRenderer,
-        num_tasks: int,
+        members: Sequence[Member],
         config: SettledConfig,
         *,
         open_session: Callable[[], SamplerSession],
         folder: Path,
     ) -> None:
         """``folder`` keeps the log. Raises UserError where `rollout.replay_arrivals` names no run that has one."""
-        super().__init__(sampler, envs, renderer, num_tasks, config)
+        super().__init__(sampler, envs, members, config)
         self._open_session = open_session
         self.staleness, self.last = config.rollout.staleness, config.run.max_steps - 1
         self.open: list[OpenBatch] = []
@@ -82,7 +81,7 @@ class ContinuousRollout(TextRollout):
         self.begun = 0
         """Batches so far."""
         self.position = 0
-        """Of the next task in the task order."""
+        """Tasks drawn so far."""
         self._version = 0
         self._log = ArrivalLog(folder)
         replayed = config.rollout.replay_arrivals
@@ -115,15 +114,15 @@ class ContinuousRollout(TextRollout):
         self._log.add(step, [row.versions for row in rows])
         continued = sum(len(set(row.versions)) > 1 for row in rows)
         counts = {"rollout/responses_continued": float(continued), "rollout/batches_open": float(len(self.open))}
-        return Conversations(rows, {**summary(rows), **clock.spent, **counts}), batch.dropped
+        found = {**summary(rows), **metrics_by_member(self.members, rows)}
+        return Conversations(rows, {**found, **clock.spent, **counts}), batch.dropped
 
     def admit(self, version: int) -> None:
         """Begins the batches that may be begun under the weights of iteration ``version``."""
         self._version = version
         while self.begun <= min(version + self.staleness, self.last):
-            tasks, dropped = self.fitting_tasks(self.position, self.prompts)
-            self.position += len(tasks) + dropped
-            self.prompts_dropped += dropped
+            tasks, dropped = self.draws.draw(self.position, self.prompts, self._fits)
+            self.position += len(tasks)
             self.open.append(OpenBatch(self.begun, self.open_rows("train", tasks, self.group_size), dropped))
             self.begun += 1
 
@@ -211,7 +210,7 @@ class ContinuousRollout(TextRollout):
                 if whole.token_ids:
                     batch.begun[place] = whole
                 continue
-            batch.rows[place].append_response(whole, self.renderer)
+            batch.rows[place].append_response(whole, self.renderer_of(batch.rows[place].task_id))
             batch.finished.append(place)
 
     def _goes_on(self, batch: OpenBatch, place: int, whole: Completion) -> bool:
@@ -230,5 +229,7 @@ class ContinuousRollout(TextRollout):
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
-        self.open, self.begun, self.position = state["open"], state["begun"], state["position"]
+        self.open, self.begun = state["open"], state["begun"]
+        # Earlier versions counted what was dropped as drawn.
+        self.position = state["position"] - state.get("prompts_dropped", 0)
         self._log.truncate(self.open[0].step if self.open else self.begun)

@@ -8,8 +8,10 @@ from typing import Protocol
 
 from rlinf.config.schema import Config
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, imitation_batch
+from rlinf.rollouts.text.shares import Shares
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch
 
@@ -25,11 +27,15 @@ class Demonstrators(Protocol):
 
 
 class TextDemonstrations:
-    """Draws supervised batches from the demonstrations of the first training tasks."""
+    """Draws supervised batches from the demonstrations of the first training tasks.
 
-    def __init__(self, envs: Demonstrators, renderer: PromptRenderer, num_tasks: int, config: Config) -> None:
-        self._envs, self._renderer, self._config = envs, renderer, config
-        self._pool = min(num_tasks, config.sft.max_tasks or num_tasks)
+    Of a mixture each environment has its share of all demonstrations so far, to within one.
+    """
+
+    def __init__(self, envs: Demonstrators, members: Sequence[Member], config: Config) -> None:
+        self._envs, self._members, self._config = envs, members, config
+        self._pools = [min(member.num_tasks, config.sft.max_tasks or member.num_tasks) for member in members]
+        self._shares = Shares([member.weight for member in members])
 
     def notes(self) -> Mapping[str, int | str]:
         """What the warm start imitates, by an example: the environment may have made it of a bare answer."""
@@ -41,27 +47,37 @@ class TextDemonstrations:
 
     def batch(self, step: int) -> Batch:
         """The supervised batch of warm-start step ``step``: correct responses with advantage 1."""
-        config, tokenizer = self._config, self._renderer.tokenizer
-        generator = numpy_generator(config.run.seed, "sft", step)
-        picked = generator.integers(self._pool, size=config.sft.batch_size).tolist()
+        picked = self._picked(step)
         rows = []
         for place, one in enumerate(self._envs.demonstrations("train", picked)):
-            tokens, mask = self._encoded(one)
-            texts, prompt_ids = (one.prompt, one.responses[-1]), self._renderer.prompt(one.prompt)
+            renderer = self._members[picked[place] % len(self._members)].renderer
+            tokens, mask = _encoded(one, renderer)
+            texts, prompt_ids = (one.prompt, one.responses[-1]), renderer.prompt(one.prompt)
             rows.append(Row.imitated(place, picked[place], texts, prompt_ids=prompt_ids, tokens=tokens, mask=mask))
-        return imitation_batch(rows, pad_token_id=tokenizer.pad_token_id)
+        return imitation_batch(rows, pad_token_id=self._members[0].renderer.tokenizer.pad_token_id)
 
-    def _encoded(self, one: Demonstration) -> tuple[list[int], list[bool]]:
-        """Everything after the prompt, as a rollout would have it, and what of it is imitated."""
-        tokenizer = self._renderer.tokenizer
-        tokens: list[int] = []
-        mask: list[bool] = []
-        for place, response in enumerate(one.responses):
-            said = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
-            tokens += said
-            mask += [True] * len(said)
-            if place < len(one.observations):
-                added = self._renderer.continuation(*one.observations[place], after=said[-1], said=response)
-                tokens += added
-                mask += [False] * len(added)
-        return tokens, mask
+    def _picked(self, step: int) -> list[int]:
+        """The task ids of a warm-start step."""
+        count, size = len(self._members), self._config.sft.batch_size
+        members = [self._shares.member(place) for place in range(step * size, (step + 1) * size)]
+        generator = numpy_generator(self._config.run.seed, "sft", step)
+        own: list[list[int]] = [
+            generator.integers(pool, size=members.count(member)).tolist() for member, pool in enumerate(self._pools)
+        ]
+        return [own[member].pop(0) * count + member for member in members]
+
+
+def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], list[bool]]:
+    """Everything after the prompt, as a rollout would have it, and what of it is imitated."""
+    tokenizer = renderer.tokenizer
+    tokens: list[int] = []
+    mask: list[bool] = []
+    for place, response in enumerate(one.responses):
+        said = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
+        tokens += said
+        mask += [True] * len(said)
+        if place < len(one.observations):
+            added = renderer.continuation(*one.observations[place], after=said[-1], said=response)
+            tokens += added
+            mask += [False] * len(added)
+    return tokens, mask

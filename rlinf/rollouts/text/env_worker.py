@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.facts import is_agent
+from rlinf.config.facts import VERIFIERS, TextEnv, is_agent, text_envs
 from rlinf.config.schema import Config
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.agents.agent_env import AgentEnv
+from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
 from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response
 from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.mixture import MixedTextEnv
 from rlinf.rollouts.text.row_threads import RowThreads
 from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
@@ -44,6 +47,24 @@ class EnvFacts:
     """Literal text that responses should contain -> the sentence that asks for it (see `data.instruction`)."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """What the policy may call, as a chat template takes it."""
+    members: tuple[EnvFacts, ...] = ()
+    """Of a mixture: the facts of each environment."""
+
+    @classmethod
+    def of(cls, env: Any) -> EnvFacts:
+        """What an environment says of itself."""
+        return cls(
+            num_tasks=int(env.num_tasks),
+            system_prompt=getattr(env, "system_prompt", None),
+            max_turns=int(getattr(env, "max_turns", 1)),
+            notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
+            steps_in_part=bool(getattr(env, "steps_in_part", False)),
+            steps_rows=hasattr(env, "step_row"),
+            response_marks=tuple(getattr(env, "response_marks", ())),
+            instructions=dict(getattr(env, "instructions", {})),
+            tools=tuple(getattr(env, "tool_schemas", ())),
+            members=tuple(map(cls.of, env.members.values())) if isinstance(env, MixedTextEnv) else (),
+        )
 
 
 class Demonstrations(Protocol):
@@ -63,7 +84,7 @@ def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int
 
 
 class TextEnvWorker:
-    """Environments of one id, one per split."""
+    """Environments of one id, or a mixture of several, one per split."""
 
     busy_s = 0.0
     """Seconds of :meth:`grade` so far."""
@@ -73,42 +94,35 @@ class TextEnvWorker:
         env_id: str,
         splits: Mapping[str, Mapping[str, Any]],
         *,
+        mixture: Sequence[TextEnv] = (),
         max_turns: int = 1,
         num_tasks: int = 1,
         success_key: str = "success",
         step_timeout_s: float = 0.0,
         row_timeout_s: float = 0.0,
         start_timeout_s: float = 0.0,
+        python: str = sys.executable,
     ) -> None:
         """
         Args:
             splits: constructor kwargs by the name of the split.
+            mixture: several environments, in place of the one of ``env_id``.
             max_turns: the driver ends a conversation after this many responses; the environment then grades it.
             num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
             step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
             row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
             start_timeout_s: the same for constructors, wherever they can be interrupted.
+            python: the interpreter that plays tasksets of the package verifiers.
         """
-        self._env_id, self._splits = env_id, splits
+        self._env_id, self._splits, self._mixture = env_id, splits, mixture
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
-        self._row_timeout_s = row_timeout_s
+        self._row_timeout_s, self._python = row_timeout_s, python
         self._envs: dict[str, Any] = {}
         self._threads: dict[str, RowThreads] = {}
 
     def facts(self, split: str) -> EnvFacts:
-        env = self._env(split)
-        return EnvFacts(
-            num_tasks=int(env.num_tasks),
-            system_prompt=getattr(env, "system_prompt", None),
-            max_turns=int(getattr(env, "max_turns", 1)),
-            notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
-            steps_in_part=bool(getattr(env, "steps_in_part", False)),
-            steps_rows=hasattr(env, "step_row"),
-            response_marks=tuple(getattr(env, "response_marks", ())),
-            instructions=dict(getattr(env, "instructions", {})),
-            tools=tuple(getattr(env, "tool_schemas", ())),
-        )
+        return EnvFacts.of(self._env(split))
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         """The first observation of each task; running conversations are not disturbed."""
@@ -230,9 +244,14 @@ class TextEnvWorker:
         conversations = replace(self._conversations, first_seed=first_seed)
         try:
             with deadline(limit):
+                if self._env_id.startswith(VERIFIERS):
+                    wait_s, kwargs = self._start_timeout_s, self._splits[split]
+                    return VerifiersEnv(self._env_id, python=self._python, start_timeout_s=wait_s, **kwargs)
                 if is_agent(self._env_id):
                     return AgentEnv(self._env_id, **self._splits[split])
-                return make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
+                if not self._mixture:
+                    return make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
+                return MixedTextEnv({one.name: _member(one, split, conversations) for one in self._mixture})
         except DeadlineExceededError as error:
             raise TextEnvError(
                 f"env.id {self._env_id}: its constructor took longer than {limit:g} s (cluster.start_timeout_s). "
@@ -240,12 +259,21 @@ class TextEnvWorker:
             ) from error
 
 
+def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
+    own = replace(conversations, max_turns=one.max_turns)
+    try:
+        return make_text_env(one.id, one.splits[split], num_envs=1, conversations=own)
+    except TextEnvError as error:
+        raise TextEnvError(f"env.tasks: {one.name}: {error}") from error
+
+
 def text_env_worker(config: Config) -> TextEnvWorker:
     """The environments of a run, for training and for evaluation; each is made when it is first asked for."""
-    evaluation = {**config.env.kwargs, **(config.evaluation.env_kwargs or {})}
+    environments = text_envs(config)
     return TextEnvWorker(
-        config.env.id,
-        {"train": config.env.kwargs, "eval": evaluation},
+        environments[0].id,
+        environments[0].splits,
+        mixture=environments if config.env.tasks else (),
         max_turns=config.env.max_turns,
         num_tasks=config.env.num_tasks,
         success_key=config.env.success_key,
@@ -253,6 +281,7 @@ def text_env_worker(config: Config) -> TextEnvWorker:
         step_timeout_s=config.env.step_timeout_s if config.cluster.backend == "local" else 0.0,
         row_timeout_s=config.env.step_timeout_s,
         start_timeout_s=config.cluster.start_timeout_s,
+        python=config.env.python or sys.executable,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.grading import Graded, Pause, Response
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.rows import Row
 from rlinf.types import SampleRequest, SamplingParams
 
@@ -36,19 +36,19 @@ class FreeConversations:
     def __init__(
         self,
         session: SamplerSession,
-        renderer: PromptRenderer,
         rows: Sequence[Row],
+        members: Sequence[Member],
         *,
-        max_turns: int,
         max_tokens: int,
         params: SamplingParams,
         key: tuple[int, ...],
         generated: Callable[[float], None],
     ) -> None:
-        """``max_tokens`` after the first prompt; ``params`` hold for each turn; ``key`` begins the random streams'
-        names; ``generated`` receives the seconds that were waited for the sampler alone."""
-        self._session, self._renderer, self._rows = session, renderer, rows
-        self._max_turns, self._max_tokens, self._params, self._key = max_turns, max_tokens, params, key
+        """``members``: the environment of each row. ``max_tokens`` after the first prompt; ``params`` hold for each
+        turn; ``key`` begins the random streams' names; ``generated`` receives the seconds that were waited for the
+        sampler alone."""
+        self._session, self._rows, self._members = session, rows, members
+        self._max_tokens, self._params, self._key = max_tokens, params, key
         self._generated = generated
         self._turns = [0] * len(rows)
         self._asked: dict[int, _Asked] = {}
@@ -68,9 +68,9 @@ class FreeConversations:
     def hear(self, graded: Graded) -> None:
         """What the environment says to a response; the conversation goes on unless it is over."""
         row, place = self._rows[graded.place], graded.place
-        row.read(graded, self._renderer, seconds=time.monotonic() - self._given.pop(place))
+        row.read(graded, self._members[place].renderer, seconds=time.monotonic() - self._given.pop(place))
         self._turns[place] += 1
-        if not row.done and self._turns[place] >= self._max_turns:
+        if not row.done and self._turns[place] >= self._members[place].max_turns:
             row.cut("turns")
         if not row.done:
             self._ask([place])
@@ -88,7 +88,8 @@ class FreeConversations:
             if completion.finish_reason == "length" and asked.max_new_tokens < self._params.max_new_tokens:
                 completion = replace(completion, finish_reason="conversation_length")
             now = time.monotonic()
-            self._rows[place].append_response(completion, self._renderer, seconds=now - asked.since)
+            renderer = self._members[place].renderer
+            self._rows[place].append_response(completion, renderer, seconds=now - asked.since)
             self._given[place] = now
             yield self._rows[place].response(place)
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.grading import Response
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.members import Member, metrics_by_member
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, summary
 from rlinf.rollouts.text.rows import Row
 from rlinf.types import Completion, SampleRequest
@@ -58,20 +58,17 @@ class OverSamplingRollout(TextRollout):
 
     sampler: GroupSampler
 
-    def __init__(
-        self, sampler: GroupSampler, envs: TextEnvs, renderer: PromptRenderer, num_tasks: int, config: SettledConfig
-    ) -> None:
-        super().__init__(sampler, envs, renderer, num_tasks, config)
+    def __init__(self, sampler: GroupSampler, envs: TextEnvs, members: Sequence[Member], config: SettledConfig) -> None:
+        super().__init__(sampler, envs, members, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
         self.kept: list[OpenGroup] = []
         self.position = 0
-        """Of the next task in the task order: how many a step begins depends on what the steps before it left over."""
+        """Tasks drawn so far: how many a step begins depends on what the steps before it left over."""
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The first ``prompts`` complete groups, those begun earlier before the new ones."""
-        fresh, dropped = self.fitting_tasks(self.position, self.prompts + self.extra - len(self.kept))
-        self.position += len(fresh) + dropped
-        self.prompts_dropped += dropped
+        fresh, dropped = self.draws.draw(self.position, self.prompts + self.extra - len(self.kept), self._fits)
+        self.position += len(fresh)
         clock = Clock()
         began = time.perf_counter()
         tasks = [group.rows[0].task_id for group in self.kept] + fresh
@@ -92,7 +89,8 @@ class OverSamplingRollout(TextRollout):
             "rollout/responses_continued": float(sum(len(group.begun) for group in self.kept)),
             "rollout/groups_kept": float(len(self.kept)),
         }
-        return Conversations(done, {**summary(done), **clock.spent, **counts}), dropped
+        found = {**summary(done), **metrics_by_member(self.members, done)}
+        return Conversations(done, {**found, **clock.spent, **counts}), dropped
 
     def _until_enough(self, groups: Sequence[OpenGroup], clock: Clock) -> Iterator[Response]:
         """The responses that were finished; unfinished ones are remembered."""
@@ -109,7 +107,7 @@ class OverSamplingRollout(TextRollout):
             if completion.finish_reason == "abort":
                 group.begun[row.sample] = whole
                 continue
-            row.append_response(whole, self.renderer)
+            row.append_response(whole, self.renderer_of(row.task_id))
             yield row.response(place)
 
     def _open_requests(self, groups: Sequence[OpenGroup]) -> tuple[list[SampleRequest], list[list[int]]]:
@@ -141,7 +139,8 @@ class OverSamplingRollout(TextRollout):
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
-        self.kept, self.position = state["kept"], state["position"]
+        # Earlier versions counted what was dropped as drawn.
+        self.kept, self.position = state["kept"], state["position"] - state.get("prompts_dropped", 0)
 
 
 def joined(begun: Completion | None, rest: Completion) -> Completion:

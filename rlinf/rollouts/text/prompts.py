@@ -363,9 +363,9 @@ class Instructions(Protocol):
 
 
 def prompt_renderer(
-    config: Config, tokenizer: Any, env: Instructions, *, end_token_ids: Collection[int] = ()
+    config: Config, tokenizer: Any, env: Instructions, *, max_turns: int = 1, end_token_ids: Collection[int] = ()
 ) -> PromptRenderer:
-    """The renderer of a run; ``data.system_prompt`` goes before the environment's own.
+    """The renderer of an environment of a run; ``data.system_prompt`` goes before the environment's own.
 
     Raises:
         ChatTemplateError: the template can't render the conversations of this run.
@@ -381,7 +381,7 @@ def prompt_renderer(
         end_token_ids=end_token_ids,
         stop=config.rollout.stop,
     )
-    if config.env.max_turns > 1:
+    if max_turns > 1:
         renderer.require_turns()
     return renderer
 

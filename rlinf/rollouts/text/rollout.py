@@ -18,13 +18,14 @@ import torch
 
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import SettledConfig
-from rlinf.errors import UserError
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.free import FreeConversations
 from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.members import Member, metrics_by_member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of, set_lost_apart
-from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.rollouts.text.task_draws import TaskDraws
+from rlinf.rollouts.text.task_pool import TaskPool
 from rlinf.streams import rollout_key
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
 
@@ -109,29 +110,42 @@ class Clock:
 
 class TextRollout:
     """Collects batches of ``prompts x group_size`` responses: a function of the seed, the step, the round, the weights,
-    and the number of prompts that earlier steps dropped because they were too long.
+    and of what earlier steps passed over (prompts that were too long, tasks that rest).
     """
 
-    def __init__(
-        self,
-        sampler: TextSampler,
-        envs: TextEnvs,
-        renderer: PromptRenderer,
-        num_tasks: int,
-        config: SettledConfig,
-    ) -> None:
-        self.sampler, self.envs, self.renderer, self.seed = sampler, envs, renderer, config.run.seed
-        self.order = TaskOrder(num_tasks, seed=self.seed, shuffle=config.data.shuffle)
+    def __init__(self, sampler: TextSampler, envs: TextEnvs, members: Sequence[Member], config: SettledConfig) -> None:
+        """``members``: what ``envs`` play, one environment or a mixture of several."""
+        self.sampler, self.envs, self.members, self.seed = sampler, envs, members, config.run.seed
+        self.pool = TaskPool(config.data.pool) if config.data.pool.adaptive else None
+        self.draws = TaskDraws(
+            {member.name: member.num_tasks for member in members},
+            [member.weight for member in members],
+            seed=self.seed,
+            shuffle=config.data.shuffle,
+            pool=self.pool,
+        )
         self.params = SamplingParams.of(config.rollout)
         """Of each response; ``max_new_tokens`` limits one turn."""
         self.prompts, self.group_size = config.rollout.batch_size, config.algorithm.group_size
-        self.max_turns, self.max_prompt_length = config.env.max_turns, config.data.max_prompt_length
+        self.max_turns, self.max_prompt_length = config.facts.max_turns, config.data.max_prompt_length
         self.max_conversation_tokens = config.facts.conversation_tokens
-        self.pad_token_id = renderer.tokenizer.pad_token_id
+        self.pad_token_id = self.renderer.tokenizer.pad_token_id
         self.extra_columns = columns_of(config.algorithm.adv_type)
         """What the estimator needs beside the usual columns: ``greedy_rewards`` costs a further response for each
         prompt, ``anchor_ids`` nothing."""
-        self.prompts_dropped = 0
+
+    @property
+    def renderer(self) -> PromptRenderer:
+        """Of the first environment, and of all of them where nothing depends on tools or system prompts."""
+        return self.members[0].renderer
+
+    def member(self, task_id: int) -> Member:
+        """The environment of a task."""
+        return self.members[task_id % len(self.members)]
+
+    def renderer_of(self, task_id: int) -> PromptRenderer:
+        """How the conversations about a task are written."""
+        return self.member(task_id).renderer
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """``prompts`` tasks, ``group_size`` responses each."""
@@ -146,14 +160,15 @@ class TextRollout:
             batch = batch.replace(greedy_rewards=torch.tensor(baselines).repeat_interleave(self.group_size))
             metrics["rollout/greedy_reward"] = sum(baselines) / len(baselines)
             metrics["rollout/tokens"] += tokens
+        if self.pool is not None:
+            self.pool.note(done.rows)
+            metrics |= self.pool.metrics()
         return batch, metrics
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The conversations of a batch, and how many tasks were dropped on the way."""
-        start = (step + round) * self.prompts + self.prompts_dropped
-        task_ids, dropped = self.fitting_tasks(start, self.prompts, round)
-        if round == 0:
-            self.prompts_dropped += dropped
+        first = (step + round) * self.prompts
+        task_ids, dropped = self.draws.draw(first, self.prompts, self._fits, round=round, keep=round == 0)
         key = self._key(step, round)
         return self.converse("train", task_ids, samples=self.group_size, params=self.params, key=key), dropped
 
@@ -178,7 +193,7 @@ class TextRollout:
             self.apply_feedback(split, rows, self._answers(rows, params, key, clock), clock)
         else:
             self._converse_freely(split, rows, params, key, clock)
-        return Conversations(rows, {**summary(rows), **clock.spent})
+        return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
 
     def _converse_freely(
         self, split: str, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
@@ -188,9 +203,8 @@ class TextRollout:
         session = self.sampler.session()
         talk = FreeConversations(
             session,
-            self.renderer,
             rows,
-            max_turns=self.max_turns,
+            [self.member(row.task_id) for row in rows],
             max_tokens=self.max_conversation_tokens,
             params=params,
             key=key,
@@ -216,9 +230,17 @@ class TextRollout:
                 domain=str(infos["domain"][place]),
                 answer=str(infos["answer"][place]),
                 prompt_text=prompts[place],
-                prompt_ids=self.renderer.prompt(prompts[place]),
+                prompt_ids=self.renderer_of(task).prompt(prompts[place]),
             )
             for place, task in enumerate(repeated)
+        ]
+
+    def _fits(self, task_ids: Sequence[int]) -> list[bool]:
+        """Which tasks of training have a prompt that is short enough."""
+        prompts = self.envs.prompts("train", task_ids)
+        return [
+            len(self.renderer_of(task).prompt(prompt)) <= self.max_prompt_length
+            for task, prompt in zip(task_ids, prompts, strict=True)
         ]
 
     def apply_feedback(self, split: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
@@ -226,7 +248,8 @@ class TextRollout:
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
         for graded in self.envs.grade(split, len(rows), responses):
-            rows[graded.place].read(graded, self.renderer)
+            row = rows[graded.place]
+            row.read(graded, self.renderer_of(row.task_id))
         waited = time.perf_counter() - began - (clock.spent.get(GENERATION, 0.0) - generated)
         clock.count("time/verification_s", waited)
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
@@ -245,38 +268,20 @@ class TextRollout:
             requests.append(SampleRequest(place, row.prompt_ids, 1, params, name, group=row.group))
         for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
             place = completion.request_id + completion.sample_index
-            rows[place].append_response(completion, self.renderer)
+            rows[place].append_response(completion, self.renderer_of(rows[place].task_id))
             yield rows[place].response(place)
 
-    def fitting_tasks(self, start: int, count: int, round: int = 0) -> tuple[list[int], int]:
-        """The first ``count`` tasks from position ``start`` on whose prompt fits, and how many did not, before them."""
-        fitting: list[int] = []
-        dropped = 0
-        while len(fitting) < count:
-            position = start + len(fitting) + dropped
-            candidates = self.order.tasks(position, count - len(fitting), round=round)
-            prompts = self.envs.prompts("train", candidates)
-            for task, prompt in zip(candidates, prompts, strict=True):
-                if len(self.renderer.prompt(prompt)) <= self.max_prompt_length:
-                    fitting.append(task)
-                else:
-                    dropped += 1
-            if dropped > self.order.num_tasks and not fitting:
-                raise UserError(
-                    f"data.max_prompt_length {self.max_prompt_length}: every prompt of the dataset is longer. Raise "
-                    "it, or shorten the prompts."
-                )
-        return fitting, dropped
-
     def require_fitting_prompt(self) -> None:
-        """Raises UserError where no prompt of the dataset fits."""
-        self.fitting_tasks(0, 1)
+        """Raises UserError where an environment has no prompt that fits."""
+        for member in range(len(self.members)):
+            self.draws.require_fitting(member, self._fits)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"prompts_dropped": self.prompts_dropped}
+        return {"draws": self.draws.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.prompts_dropped = state["prompts_dropped"]
+        """Runs of earlier versions know ``prompts_dropped`` alone."""
+        self.draws.load_state_dict(state["draws"] if "draws" in state else {"passed": [state["prompts_dropped"]]})
 
 
 def summary(rows: Sequence[Row]) -> Metrics:

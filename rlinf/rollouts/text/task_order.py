@@ -12,10 +12,11 @@ class TaskOrder:
     [2, 0, 1, 2]
     """
 
-    def __init__(self, num_tasks: int, *, seed: int, shuffle: bool) -> None:
+    def __init__(self, num_tasks: int, *, seed: int, shuffle: bool, stream: str = "tasks") -> None:
+        """``stream`` names the random stream: datasets of the same size have orders of their own."""
         if num_tasks < 1:
             raise ValueError("the environment has no tasks")
-        self.num_tasks, self.seed, self.shuffle = num_tasks, seed, shuffle
+        self.num_tasks, self.seed, self.shuffle, self._stream = num_tasks, seed, shuffle, stream
         self._key: tuple[int, ...] = ()
         self._order: list[int] = []
 
@@ -29,6 +30,6 @@ class TaskOrder:
             return place
         key = rollout_key(epoch, round)
         if key != self._key:
-            self._order = numpy_generator(self.seed, "tasks", *key).permutation(self.num_tasks).tolist()
+            self._order = numpy_generator(self.seed, self._stream, *key).permutation(self.num_tasks).tolist()
             self._key = key
         return self._order[place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
+from rlinf.rollouts.text.members import Member, members_of
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
-from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
@@ -44,18 +45,19 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
-    renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
+    members = members_of(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
     learner = start_learner(setup, cluster, path)
     samplers = _samplers(setup, cluster, spec)
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
     if config.rollout.staleness > 0:
-        rollout: TextRollout = _continuous(config, cluster, sampler, envs, renderer, train.num_tasks, folder)
+        rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
-        rollout = _rollout_class(config)(sampler, envs, renderer, train.num_tasks, config)
+        rollout = _rollout_class(config)(sampler, envs, members, config)
     rollout.require_fitting_prompt()
-    evaluator = TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
-    demonstrations = TextDemonstrations(envs, renderer, train.num_tasks, config)
+    tasks = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    evaluator = TextEvaluator(rollout, config.evaluation, tasks)
+    demonstrations = TextDemonstrations(envs, members, config)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
     make_batch, notes, prepare = demonstrations.batch, demonstrations.notes(), imitated
     if config.sft.steps and config.sft.data is not None:
@@ -101,11 +103,11 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
     spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
-    renderer = prompt_renderer(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    members = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     sampler = SamplerPool(_samplers(setup, cluster, spec), cluster)
     sampler.connect(StoredWeights())
-    rollout = _rollout_class(config)(sampler, envs, renderer, held_out.num_tasks, config)
-    return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
+    rollout = _rollout_class(config)(sampler, envs, members, config)
+    return TextEvaluator(rollout, config.evaluation, members)
 
 
 def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
@@ -130,13 +132,12 @@ def _continuous(
     cluster: Cluster,
     sampler: SamplerPool,
     envs: TextEnvPool,
-    renderer: PromptRenderer,
-    num_tasks: int,
+    members: Sequence[Member],
     folder: Path,
 ) -> ContinuousRollout:
     # In one process a slice ends when a response does: how much is generated must not depend on the clock.
     open_session = functools.partial(sampler.session, slice_s=SLICE_S if cluster.concurrent else math.inf)
-    return ContinuousRollout(sampler, envs, renderer, num_tasks, config, open_session=open_session, folder=folder)
+    return ContinuousRollout(sampler, envs, members, config, open_session=open_session, folder=folder)
 
 
 def _rollout_class(config: Config) -> type[TextRollout]:

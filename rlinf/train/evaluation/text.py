@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlinf.config.schema import EvaluationConfig
+from rlinf.rollouts.text.members import Member, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics
@@ -29,9 +30,11 @@ class Evaluation:
 class TextEvaluator:
     """The same tasks each time: the first ``size`` of split "eval" (fewer where it has fewer)."""
 
-    def __init__(self, rollout: TextRollout, options: EvaluationConfig, *, num_tasks: int) -> None:
+    def __init__(self, rollout: TextRollout, options: EvaluationConfig, members: Sequence[Member]) -> None:
+        """``members``: the environments of the split "eval"."""
+        self._members = members
         self.rollout, self.samples, self.seed = rollout, options.samples, options.seed
-        self.task_ids = list(range(min(options.size, num_tasks)))
+        self.task_ids = evaluation_tasks(members, options.size) if options.size else []
         params, temperature = rollout.params, options.temperature
         self.params = params.greedy() if temperature == 0.0 else replace(params, temperature=temperature)
 
@@ -42,7 +45,7 @@ class TextEvaluator:
         rows = done.rows
         by_task = [rows[i : i + self.samples] for i in range(0, len(rows), self.samples)]
         outcomes = [TaskOutcome.of(responses) for responses in by_task]
-        metrics = {**rate_metrics(outcomes), **_shape(rows)}
+        metrics = {**rate_metrics(outcomes), **_shape(rows), **_by_member(self._members, rows)}
         return Evaluation(metrics, [sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes)
 
 
@@ -57,6 +60,17 @@ def sample(row: Row) -> dict[str, Any]:
         "reward": row.total_reward,
         "tokens": len(row.tokens),
     }
+
+
+def _by_member(members: Sequence[Member], rows: Sequence[Row]) -> Metrics:
+    """Of each environment of a mixture; nothing where there is one alone."""
+    metrics: Metrics = {}
+    for number, member in enumerate(members if len(members) > 1 else ()):
+        own = [row for row in rows if row.task_id % len(members) == number]
+        if own:
+            metrics[f"eval/accuracy/{member.name}"] = sum(row.verdict == "correct" for row in own) / len(own)
+            metrics[f"eval/reward/{member.name}"] = sum(row.total_reward for row in own) / len(own)
+    return metrics
 
 
 def _shape(rows: Sequence[Row]) -> Metrics:

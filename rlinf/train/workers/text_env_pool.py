@@ -23,6 +23,8 @@ from rlinf.train.workers.row_answers import RowAnswers
 
 _GATHER_S = 0.01
 _LOOK_S = 0.002
+_MIXTURE = "env.tasks"
+"""Name of the environments where `env.id` names none."""
 
 
 class TextEnvPool(ResilientPool):
@@ -33,7 +35,7 @@ class TextEnvPool(ResilientPool):
         self.timeouts = 0
         """Responses that the environment hung over."""
         self._timeout_s = env.step_timeout_s or None
-        self._failures = FailureCount(env.max_failures, group.size, env.id)
+        self._failures = FailureCount(env.max_failures, group.size, env.id or _MIXTURE)
         self._failures.went_well("reset", 1)
         self.errors = 0
         """Responses that the environment raised an exception over."""

@@ -25,6 +25,7 @@ from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.messages import answer_of
 from rlinf.rollouts.agents.rollout import AgentRollout
 from rlinf.rollouts.text.env_worker import text_env_worker
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.train.workers.sampler_pool import SamplerPool
@@ -53,9 +54,8 @@ def rollout(agent: str, *, tasks: int = 2, **options: Any) -> Iterator[tuple[Age
 
     with LocalCluster(config.cluster) as cluster:
         envs = TextEnvPool(cluster.spawn("env", lambda _info: text_env_worker(config), n=1), config.env)
-        it = AgentRollout(
-            SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, PromptRenderer(Letters()), 8, config
-        )
+        member = Member("", PromptRenderer(Letters()), 8, config.env.max_turns)
+        it = AgentRollout(SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, [member], config)
         try:
             yield it, envs
         finally:

@@ -23,6 +23,7 @@ from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.grading import Pause, Response
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.hf import HFSampler
@@ -56,10 +57,8 @@ def rollout(settings: SettledConfig) -> Iterator[tuple[TextRollout, TextEnvPool]
     with LocalCluster(settings.cluster) as cluster:
         envs = TextEnvPool(cluster.spawn("env", lambda _info: text_env_worker(settings), n=workers), settings.env)
         samplers = SamplerPool(cluster.spawn("sampler", sampler, n=workers), cluster)
-        yield (
-            TextRollout(samplers, envs, PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings),
-            envs,
-        )
+        member = Member("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings.env.max_turns)
+        yield TextRollout(samplers, envs, [member], settings), envs
 
 
 def collected(settings: SettledConfig) -> Batch:

@@ -21,6 +21,7 @@ from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.hf import HFSampler
@@ -116,7 +117,7 @@ def rollout(sampler: Any, envs: Any, *, turns: int, tasks: int = 5, adv_type: st
         rollout=RolloutConfig(**limits),
         algorithm=algorithm,
     )
-    return TextRollout(sampler, envs, PromptRenderer(Letters()), tasks, config)
+    return TextRollout(sampler, envs, [Member("", PromptRenderer(Letters()), tasks, turns)], config)
 
 
 def tiny() -> Any:

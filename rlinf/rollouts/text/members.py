@@ -1,0 +1,91 @@
+"""The environments of a run, one or a mixture of several, as its rollout knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlinf.config.facts import text_envs
+from rlinf.config.schema import Config
+from rlinf.rollouts.text.env_worker import EnvFacts
+from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
+from rlinf.rollouts.text.rows import Row
+from rlinf.types import Metrics
+
+
+@dataclass(frozen=True)
+class Member:
+    """One environment: how its conversations are written, and how much of a run belongs to it."""
+
+    name: str
+    """What metrics call it; empty where it is the only one."""
+    renderer: PromptRenderer
+    num_tasks: int
+    max_turns: int = 1
+    """Responses of the policy in a conversation."""
+    weight: float = 1.0
+    """Its share of the groups of a batch is this over the sum of all weights."""
+    evaluation_size: int | None = None
+    """Held-out tasks of an evaluation; None: as many as every other environment."""
+
+
+def members_of(config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids: Collection[int] = ()) -> list[Member]:
+    """The environments of a configuration, in the order of `env.tasks`.
+
+    Raises:
+        ChatTemplateError: the chat template can't render the conversations of one of them.
+    """
+    return [
+        Member(
+            env.name,
+            prompt_renderer(config, tokenizer, own, max_turns=env.max_turns, end_token_ids=end_token_ids),
+            own.num_tasks,
+            env.max_turns,
+            env.weight,
+            env.evaluation_size,
+        )
+        for env, own in zip(text_envs(config), facts.members or (facts,), strict=True)
+    ]
+
+
+def evaluation_tasks(members: Sequence[Member], size: int) -> list[int]:
+    """Task ids of an evaluation of ``size`` tasks, the environments in turn: equally many of each that names no number
+    of its own, and never more than it has.
+
+    Ids name the environment: of m environments, id t is task ``t // m`` of environment ``t % m``.
+    """
+    share, more = divmod(size, len(members))
+    wanted = [
+        min(member.num_tasks, share + (number < more) if member.evaluation_size is None else member.evaluation_size)
+        for number, member in enumerate(members)
+    ]
+    return [
+        own * len(members) + number
+        for own in range(max(wanted))
+        for number, count in enumerate(wanted)
+        if own < count
+    ]  # fmt: skip
+
+
+def metrics_by_member(members: Sequence[Member], rows: Sequence[Row]) -> Metrics:
+    """Rewards, verdicts and lengths of each environment of a mixture; nothing where there is one alone."""
+    if len(members) == 1:
+        return {}
+    metrics: Metrics = {}
+    for number, member in enumerate(members):
+        own = [row for row in rows if row.task_id % len(members) == number]
+        answered = [row for row in own if not row.lost]
+        metrics[f"rollout/groups/{member.name}"] = float(len({row.group for row in own}))
+        if not answered:
+            continue
+        groups: dict[int, set[float]] = {}
+        for row in answered:
+            groups.setdefault(row.group, set()).add(row.total_reward)
+        metrics |= {
+            f"rollout/accuracy/{member.name}": sum(row.verdict == "correct" for row in answered) / len(answered),
+            f"rollout/response_length/{member.name}": sum(len(row.tokens) for row in answered) / len(answered),
+            f"reward/mean/{member.name}": sum(row.total_reward for row in answered) / len(answered),
+            f"reward/constant_groups/{member.name}": sum(len(seen) == 1 for seen in groups.values()) / len(groups),
+        }
+    return metrics
