@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
+from rlinf.config.machine import gpu_count
 from rlinf.config.placeholders import expand
 from rlinf.config.schema import Config, EnvConfig
 from rlinf.config.schema.env import TaskConfig
@@ -100,6 +101,12 @@ def needs_reference(config: Config) -> bool:
     algorithm = config.algorithm
     in_reward = algorithm.add_token_level_kl or estimator(algorithm.adv_type).token_kl
     return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
+
+
+def recomputes_logprobs(config: Config) -> bool:
+    """Whether the learner evaluates a batch again though log-probabilities came with its actions."""
+    asked = config.algorithm.recompute_logprobs
+    return not is_vla(config) or (gpu_count() > 0 if asked is None else asked)
 
 
 def prior_transitions(config: Config) -> int:
@@ -232,6 +239,7 @@ class Facts:
     holds_fragments: bool
     needs_values: bool
     needs_reference: bool
+    recomputes_logprobs: bool
     conversation_tokens: int
     row_tokens: int
     training_env: EnvConfig
@@ -249,6 +257,7 @@ class Facts:
             holds_fragments=holds_fragments(config),
             needs_values=needs_values(config),
             needs_reference=needs_reference(config),
+            recomputes_logprobs=recomputes_logprobs(config),
             conversation_tokens=conversation_tokens(config),
             row_tokens=row_tokens(config),
             training_env=training_env(config),

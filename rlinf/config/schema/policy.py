@@ -79,6 +79,9 @@ class FlowConfig:
     """Of the noise that each step adds while collecting (Flow-SDE): exploration, and the scale of log-probabilities."""
     hidden_size: int = 256
     """Of the velocity's two hidden layers."""
+    draws: int = 1
+    """Imitation matches the flow of each action at N random points in a step: more cost little beside the towers, and
+    the gradient is less noisy."""
     pi0: TowerConfig = field(default_factory=TowerConfig)
     """PI0 in the place of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
     an `architecture` (`model_type: pi0`, ...) with random weights. `env.num_action_chunks` of its horizon are carried

@@ -32,6 +32,8 @@ class VlaOptions:
     """Of the noise that each step adds while collecting."""
     flow_hidden: int = 256
     """Width of the two hidden layers of the velocity."""
+    flow_draws: int = 1
+    """Random points at which imitation matches the flow of an action."""
     pi0: Mapping[str, Any] | None = None
     """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
     num_action_chunks: int = 1

@@ -119,5 +119,6 @@ def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> Action
             steps=options.flow_steps,
             noise_level=options.flow_noise_level,
             hidden=options.flow_hidden,
+            draws=options.flow_draws,
         )
     return ActionTokens(width, space, bins=options.action_bins, chunk=chunk, temperature=options.temperature)

@@ -174,6 +174,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             flow_steps=policy.flow.steps if policy.name == "flow" else 0,
             flow_noise_level=policy.flow.noise_level,
             flow_hidden=policy.flow.hidden_size,
+            flow_draws=policy.flow.draws,
             dtype=_dtype(config),
         )
         made = build_vla(
@@ -207,6 +208,7 @@ def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path
         pi0=flow.pi0.architecture,
         flow_steps=flow.steps,
         flow_noise_level=flow.noise_level,
+        flow_draws=flow.draws,
         image_mean=tuple(policy.vla.image_mean or (0.5, 0.5, 0.5)),
         image_std=tuple(policy.vla.image_std or (0.5, 0.5, 0.5)),
         dtype=_dtype(config),
