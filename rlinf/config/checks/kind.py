@@ -22,7 +22,6 @@ _TEXT = (
     "learner.pack",
     "policy.architecture",
     "policy.attention",
-    "policy.lora",
     "reward_model",
     "rollout.generation_batch_size",
     "rollout.max_conversation_tokens",
@@ -48,6 +47,7 @@ _TEXT = (
 _LANGUAGE = (
     "policy.dtype",
     "policy.gradient_checkpointing",
+    "policy.lora",
     "policy.tokenizer",
     "policy.value_head",
     "rollout.temperature",

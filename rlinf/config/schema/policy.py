@@ -20,7 +20,8 @@ class TokenizerConfig:
 class LoraConfig:
     rank: int = 0
     """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy has the adapters of the first
-    step, or of the last one that `algorithm.ref_update_every` names."""
+    step, or of the last one that `algorithm.ref_update_every` names. vla, flow: on the layers of the towers, whose own
+    weights stay; heads, queries and projections are trained as before."""
     alpha: int = 32
     """Adapters are scaled by alpha / rank."""
     dropout: float = 0.0

@@ -7,7 +7,7 @@ Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -17,6 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
+from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
@@ -46,7 +47,7 @@ class ActionHeadOfContext(DecidingHead, Protocol):
     def to_env(self, actions: np.ndarray) -> np.ndarray: ...
 
 
-class VisionLanguageAction(PolicyOfHead):
+class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     """An `interfaces.ActorCriticPolicy` and `TellingPolicy`. A subclass makes what is named here, and :meth:`read`."""
 
     state_size = 0
@@ -68,6 +69,19 @@ class VisionLanguageAction(PolicyOfHead):
     @property
     def imitation_noise(self) -> int:
         return self.head.imitation_noise
+
+    @property
+    def is_lora(self) -> bool:
+        """Whether the towers have low-rank adapters (`rlinf.models.adapters.adapt`)."""
+        return is_adapted(self)
+
+    def towers(self) -> list[nn.Module]:
+        """What may have weights of a checkpoint."""
+        raise NotImplementedError
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name; adapters are merged into their layers."""
+        return merged_weights(self)
 
     @property
     def tokens_per_decision(self) -> int:
@@ -157,7 +171,7 @@ class VisionLanguageAction(PolicyOfHead):
 
     def save_pretrained(self, folder: str) -> None:
         """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
-        save_exported(self, folder, self._spaces, self.options, self.instructions.tokenizer)
+        save_exported(dict(self.weights()), folder, self._spaces, self.options, self.instructions.tokenizer)
 
     @classmethod
     def from_pretrained(

@@ -162,6 +162,9 @@ class Pi0Policy(VisionLanguageAction):
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
         return cls(*both, options, tokenizer)
 
+    def towers(self) -> list[nn.Module]:
+        return [self.model.model.vlm, self.model.model.dit]
+
     @property
     def tokens_per_decision(self) -> int:
         expert = self.options.flow_steps * (self.head.horizon + 1)

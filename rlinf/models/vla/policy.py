@@ -73,6 +73,9 @@ class VlaPolicy(VisionLanguageAction):
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
         return cls(*both, options, tokenizer)
 
+    def towers(self) -> list[nn.Module]:
+        return [self.language, *([] if self.images is None else [self.images.tower])]
+
     @property
     def tokens_per_decision(self) -> int:
         """Positions of the language model for one decision, at most."""
