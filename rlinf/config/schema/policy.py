@@ -62,6 +62,9 @@ class VlaConfig:
     """Values that each number of a continuous action can take, evenly from low to high."""
     max_instruction_tokens: int = 32
     """A longer instruction is an error; it also bounds the memory that is planned for."""
+    order: Literal["words_first", "picture_first"] = "words_first"
+    """Of the decoder's sequence. It is causal: with `picture_first` (as in OpenVLA) words look for what they name among
+    the patches, with `words_first` patches look at the words."""
     task: str | None = None
     """The instruction where the environment has no text in its observation."""
     image_mean: list[float] | None = None

@@ -10,6 +10,7 @@ from rlinf.granularity import Level
 
 Conditioning = Literal["none", "film"]
 PatchInit = Literal["random", "position_independent"]
+Order = Literal["words_first", "picture_first"]
 
 
 @dataclass(frozen=True)
@@ -57,5 +58,7 @@ class VlaOptions:
     """How the instruction reaches the vision tower; exports from before there was a choice do not say it."""
     patch_init: PatchInit = "random"
     """How the patch embedding of a tower without weights starts."""
+    order: Order = "words_first"
+    """Of the language model's sequence."""
     dtype: str = "float32"
     """Of activations (autocast); weights and statistics stay float32."""
