@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
-from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
+from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, Told, WeightUpdate
 
 
 class Policy(Protocol):
@@ -108,6 +108,13 @@ class ActorCriticPolicy(ActingPolicy, Protocol):
 
     def own_actions(self, actions: np.ndarray) -> np.ndarray:
         """The own actions nearest to environment actions [N, K, ...]: what is learned from a demonstration."""
+
+
+class TellingPolicy(Protocol):
+    """What an acting policy may add: one whose passes are dear tells all of a decision at once."""
+
+    def decide(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Told]:
+        """As :meth:`ActingPolicy.step`, with what ``evaluate`` would say of the actions, without gradient."""
 
 
 class SamplerSession(Protocol):

@@ -293,6 +293,16 @@ class PolicyOutput:
 
 
 @dataclass(frozen=True)
+class Told:
+    """What a policy says of its own decisions from the pass that makes them (`interfaces.TellingPolicy`)."""
+
+    logprobs: Tensor
+    """[N, K D] float32: of each number of each action of the chunk."""
+    values: Tensor | None = None
+    """[N, rewards of a decision], where it has a critic."""
+
+
+@dataclass(frozen=True)
 class Costs:
     """What the rows of a batch cost a policy."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
+from rlinf.config.machine import gpu_count
 from rlinf.config.placeholders import expand
 from rlinf.config.schema import Config, EnvConfig
 from rlinf.config.schema.env import TaskConfig
@@ -167,6 +168,12 @@ def teacher_name(config: Config) -> str | None:
     return teacher.path or teacher.base_url or past[teacher.past_policy]
 
 
+def recomputes_logprobs(config: Config) -> bool:
+    """Whether the learner evaluates a batch again though log-probabilities came with its actions."""
+    asked = config.algorithm.recompute_logprobs
+    return not is_vla(config) or (gpu_count() > 0 if asked is None else asked)
+
+
 def prior_transitions(config: Config) -> int:
     """Transitions of `algorithm.prior_data` in each off-policy update."""
     algorithm = config.algorithm
@@ -299,6 +306,7 @@ class Facts:
     needs_reference: bool
     keeps_reference: bool
     max_turns: int
+    recomputes_logprobs: bool
     conversation_tokens: int
     row_tokens: int
     training_env: EnvConfig
@@ -318,6 +326,7 @@ class Facts:
             needs_reference=needs_reference(config),
             keeps_reference=keeps_reference(config),
             max_turns=max_turns(config),
+            recomputes_logprobs=recomputes_logprobs(config),
             conversation_tokens=conversation_tokens(config),
             row_tokens=row_tokens(config),
             training_env=training_env(config),

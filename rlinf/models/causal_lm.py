@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from rlinf.models.adapters import AdaptedPolicy
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.response_model import ResponseModel
@@ -28,7 +29,7 @@ class _TokenScores:
     entropy: Tensor
 
 
-class CausalLMPolicy(ResponseModel):
+class CausalLMPolicy(ResponseModel, AdaptedPolicy):
     """``evaluate`` gives log-probabilities of the sampling distribution, entropy and values for given responses."""
 
     def __init__(
@@ -48,26 +49,8 @@ class CausalLMPolicy(ResponseModel):
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
 
-    def copied_adapters(self) -> nn.ParameterList:
-        """The low-rank adapters as they are now, without gradient."""
-        return nn.ParameterList(
-            nn.Parameter(adapter.detach().clone(), requires_grad=False) for adapter in self._adapters()
-        )
-
-    @contextmanager
-    def reference(self, adapters: nn.ParameterList) -> Iterator[None]:
-        """A context in which the policy has other low-rank adapters, of :meth:`copied_adapters`: its own reference."""
-        own = list(self._adapters())
-        trained = [adapter.data for adapter in own]
-        try:
-            for adapter, other in zip(own, adapters, strict=True):
-                adapter.data = other.data
-            yield
-        finally:
-            for adapter, data in zip(own, trained, strict=True):
-                adapter.data = data
-
-    def _adapters(self) -> Iterator[nn.Parameter]:
+    def own_adapters(self) -> Iterator[nn.Parameter]:
+        """The low-rank adapters alone: a critic has no reference."""
         return (parameter for name, parameter in self.model.named_parameters() if ".lora_" in name)
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:

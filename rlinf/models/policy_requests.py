@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeGuard, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rlinf.granularity import Granularity
-from rlinf.interfaces import ActingPolicy
+from rlinf.interfaces import ActingPolicy, TellingPolicy
 from rlinf.spaces import Arrays
-from rlinf.types import Inputs, PolicyOutput
+from rlinf.types import Inputs, PolicyOutput, Told
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class PolicyFacts:
     action_dtype: type[np.generic]
     imitation_noise: int = 0
     """Of `interfaces.ActorCriticPolicy`."""
+    tells: bool = False
+    """Whether a decision that is not greedy brings its log-probabilities: nobody need ask for them."""
 
     @classmethod
     def of(cls, policy: ActingPolicy) -> PolicyFacts:
@@ -44,6 +46,7 @@ class PolicyFacts:
             policy.action_shape,
             policy.action_dtype,
             getattr(policy, "imitation_noise", 0),  # off-policy networks imitate nothing
+            tells(policy),
         )
 
 
@@ -65,6 +68,8 @@ class Decision:
     """[N, ...], with chunks [N, K, ...], as the environment takes them."""
     state: np.ndarray
     """[N, S] recurrent state afterwards."""
+    told: Told | None = None
+    """Where the policy tells it (:attr:`PolicyFacts.tells`) and was not asked to be greedy."""
 
 
 Result = TypeVar("Result")
@@ -81,6 +86,11 @@ def drive(asking: RolloutCoroutine[Result], policy: ActingPolicy) -> Result:
             result: Result = end.value
             return result
         answer = answer_to(policy, ask)
+
+
+def tells(policy: object) -> TypeGuard[TellingPolicy]:
+    """Whether a policy is one that tells all of a decision at once."""
+    return hasattr(type(policy), "decide")  # of the class: a module without it would search all its parts, every time
 
 
 def answer_to(policy: ActingPolicy, ask: PolicyRequest, device: torch.device | None = None) -> Any:
@@ -103,10 +113,15 @@ def _decide(
     """For observations [N, ...], recurrent states [N, S] and noise [N, noise_size]; greedy without noise."""
     inputs = {name: _moved(torch.from_numpy(leaf), device) for name, leaf in observations.items()}
     drawn = None if noise is None else _moved(torch.from_numpy(noise), device)
+    before, told = _moved(torch.from_numpy(state), device), None
     with torch.inference_mode():
-        actions, after = policy.step(inputs, _moved(torch.from_numpy(state), device), drawn)
+        if drawn is not None and tells(policy):
+            actions, after, said = policy.decide(inputs, before, drawn)
+            told = Told(said.logprobs.cpu(), None if said.values is None else said.values.cpu())
+        else:
+            actions, after = policy.step(inputs, before, drawn)
     own = actions.cpu().numpy()
-    return Decision(own, policy.env_actions(own), after.cpu().numpy())
+    return Decision(own, policy.env_actions(own), after.cpu().numpy(), told)
 
 
 def _moved(value: Any, device: torch.device | None) -> Any:

@@ -69,7 +69,10 @@ class OnPolicy:
         if self._bounded:
             metrics["rollout/staleness_max"] = float(ages[batch.mask].max()) if batch.mask.any() else 0.0
         corrected = self._stage.objective.needs & {"rollout_logprobs"}
-        if self._facts.needs_values or corrected or not (stale or self._stage.old_is_current):
+        if not (self._facts.recomputes_logprobs or corrected):
+            # They came with the actions, of the same weights and the same arithmetic.
+            stale = stale or not self._stage.old_is_current
+        elif self._facts.needs_values or corrected or not (stale or self._stage.old_is_current):
             current = self._learner.evaluate(batch)
             gap = masked_mean((current.logprobs - batch.rollout_logprobs).abs(), batch.mask & (ages == 0))
             if gap is not None:

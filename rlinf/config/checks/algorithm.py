@@ -30,6 +30,7 @@ _LOOP = {
     "reward_type",
     "logprob_type",
     "entropy_type",
+    "recompute_logprobs",
 }
 
 

@@ -22,7 +22,6 @@ _TEXT = (
     "learner.pack",
     "policy.architecture",
     "policy.attention",
-    "policy.lora",
     "reward_model",
     "rollout.generation_batch_size",
     "rollout.max_conversation_tokens",
@@ -50,6 +49,7 @@ _TEXT = (
 _LANGUAGE = (
     "policy.dtype",
     "policy.gradient_checkpointing",
+    "policy.lora",
     "policy.tokenizer",
     "policy.value_head",
     "rollout.temperature",
@@ -130,7 +130,7 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
     (("causal_lm", "vla", "flow"), "by language models and vla policies", _LANGUAGE),
     (("actor_critic", "vla", "flow", OWN), "by simulator policies", _SIMULATORS),
     (("actor_critic",), "by simulator policies with policy.name: actor_critic", ACTOR_CRITIC),
-    (("vla", "flow"), "by policy.name: vla and flow", ("policy.vla",)),
+    (("vla", "flow"), "by policy.name: vla and flow", ("policy.vla", "algorithm.recompute_logprobs")),
     (("flow",), "by policy.name: flow", ("policy.flow",)),
 )
 """Policies by name, what they are called in a message, and the keys or sections that only they read."""

@@ -28,6 +28,7 @@ AT_LEAST: Mapping[str, float] = {
     "policy.vla.action_bins": 2,
     "policy.flow.steps": 2,
     "policy.flow.hidden_size": 1,
+    "policy.flow.draws": 1,
     "policy.vla.max_instruction_tokens": 2,
     "rollout.num_samplers": 1,
     "rollout.batch_size": 1,

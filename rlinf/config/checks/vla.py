@@ -6,7 +6,13 @@ from rlinf.config.context import Context
 from rlinf.config.facts import is_off_policy, is_vla, uses_pi0
 from rlinf.config.schema import TowerConfig
 
-_NOT_OF_PI0 = ("policy.vla.language", "policy.vla.vision", "policy.flow.hidden_size", "policy.gradient_checkpointing")
+_NOT_OF_PI0 = (
+    "policy.vla.language",
+    "policy.vla.vision",
+    "policy.vla.order",
+    "policy.flow.hidden_size",
+    "policy.gradient_checkpointing",
+)
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
 
 
@@ -34,12 +40,7 @@ def check_vla(context: Context) -> None:
             context.unread(f"policy.tokenizer.{name}", why, "Take it out.", reads=reads)
     if uses_pi0(config):
         _check_tower(context, "policy.flow.pi0", config.policy.flow.pi0, "pi0")
-        for key in (
-            "policy.vla.language",
-            "policy.vla.vision",
-            "policy.flow.hidden_size",
-            "policy.gradient_checkpointing",
-        ):
+        for key in _NOT_OF_PI0:
             why = "is not read with policy.flow.pi0, which brings its own towers and velocity."
             context.unread(key, why, "Take it out.", reads=("policy.flow.pi0",))
     if config.policy.name == "flow":

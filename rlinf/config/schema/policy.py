@@ -20,7 +20,8 @@ class TokenizerConfig:
 class LoraConfig:
     rank: int = 0
     """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy has the adapters of the first
-    step, or of the last one that `algorithm.ref_update_every` names."""
+    step, or of the last one that `algorithm.ref_update_every` names. vla, flow: on the layers of the towers, whose own
+    weights stay; heads, queries and projections are trained as before."""
     alpha: int = 32
     """Adapters are scaled by alpha / rank."""
     dropout: float = 0.0
@@ -61,6 +62,9 @@ class VlaConfig:
     """Values that each number of a continuous action can take, evenly from low to high."""
     max_instruction_tokens: int = 32
     """A longer instruction is an error; it also bounds the memory that is planned for."""
+    order: Literal["words_first", "picture_first"] = "words_first"
+    """Of the decoder's sequence. It is causal: with `picture_first` (as in OpenVLA) words look for what they name among
+    the patches, with `words_first` patches look at the words."""
     task: str | None = None
     """The instruction where the environment has no text in its observation."""
     image_mean: list[float] | None = None
@@ -79,6 +83,9 @@ class FlowConfig:
     """Of the noise that each step adds while collecting (Flow-SDE): exploration, and the scale of log-probabilities."""
     hidden_size: int = 256
     """Of the velocity's two hidden layers."""
+    draws: int = 1
+    """Imitation matches the flow of each action at N random points in a step: more cost little beside the towers, and
+    the gradient is less noisy."""
     pi0: TowerConfig = field(default_factory=TowerConfig)
     """PI0 in the place of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
     an `architecture` (`model_type: pi0`, ...) with random weights. `env.num_action_chunks` of its horizon are carried

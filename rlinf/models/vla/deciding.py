@@ -7,7 +7,7 @@ Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
@@ -17,13 +17,14 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
+from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.positions import in_place
-from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
+from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput, Told
 
 _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
@@ -46,8 +47,8 @@ class ActionHeadOfContext(DecidingHead, Protocol):
     def to_env(self, actions: np.ndarray) -> np.ndarray: ...
 
 
-class VisionLanguageAction(PolicyOfHead):
-    """An `interfaces.ActorCriticPolicy`. A subclass makes what is named here, and writes :meth:`read`."""
+class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
+    """An `interfaces.ActorCriticPolicy` and `TellingPolicy`. A subclass makes what is named here, and :meth:`read`."""
 
     state_size = 0
     positions_independent = True
@@ -70,6 +71,19 @@ class VisionLanguageAction(PolicyOfHead):
         return self.head.imitation_noise
 
     @property
+    def is_lora(self) -> bool:
+        """Whether the towers have low-rank adapters (`rlinf.models.adapters.adapt`)."""
+        return is_adapted(self)
+
+    def towers(self) -> list[nn.Module]:
+        """What may have weights of a checkpoint."""
+        raise NotImplementedError
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Every weight and every running statistic, by name; adapters are merged into their layers."""
+        return merged_weights(self)
+
+    @property
     def tokens_per_decision(self) -> int:
         """Positions of the language model for one decision, at most."""
         raise NotImplementedError
@@ -83,6 +97,13 @@ class VisionLanguageAction(PolicyOfHead):
         """Action tokens [N, Q] or flows, and ``state`` as it came; greedy where ``noise`` is None."""
         decided, _ = self.read(observations)
         return self.head.mode(decided) if noise is None else self.head.sample(decided, noise), state
+
+    @torch.no_grad()
+    def decide(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Told]:
+        """As :meth:`step`, with log-probabilities and values of the same pass: a large model runs once a decision."""
+        context, values = self.read(observations)
+        actions = self.head.sample(context, noise)
+        return actions, state, Told(self.head.log_prob(context, actions), values)
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
@@ -150,7 +171,7 @@ class VisionLanguageAction(PolicyOfHead):
 
     def save_pretrained(self, folder: str) -> None:
         """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
-        save_exported(self, folder, self._spaces, self.options, self.instructions.tokenizer)
+        save_exported(dict(self.weights()), folder, self._spaces, self.options, self.instructions.tokenizer)
 
     @classmethod
     def from_pretrained(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from gymnasium import spaces
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.models.loading import load_tokenizer
@@ -18,11 +19,11 @@ from rlinf.models.vla.options import VlaOptions
 Spaces = tuple[spaces.Space, spaces.Space]
 
 
-def save_exported(policy: nn.Module, folder: str, both: Spaces, options: VlaOptions, tokenizer: Any) -> None:
+def save_exported(named: Mapping[str, Tensor], folder: str, both: Spaces, options: VlaOptions, tokenizer: Any) -> None:
     """Writes everything that :func:`load_exported` reads into ``folder``, which is made."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in policy.state_dict().items()}
+    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
     save_file(weights, target / "model.safetensors")
     (target / "vla.json").write_text(json.dumps(asdict(options), indent=2))
     save_spaces(target, both)

@@ -37,16 +37,21 @@ Speed = Callable[[Tensor, Tensor], Tensor]
 
 
 class FlowChain(nn.Module):
-    """Chains of ``numbers`` numbers in ``steps`` steps; ``speed(points [N, n], times [N])`` is the velocity [N, n]."""
+    """Chains of ``numbers`` numbers in ``steps`` steps; ``speed(points [N, n], times [N])`` is the velocity [N, n].
+
+    Imitation matches the flow at ``draws`` random points of each action.
+    """
 
     times: Tensor
     deviations: Tensor
 
-    def __init__(self, numbers: int, *, steps: int, noise_level: float) -> None:
+    def __init__(self, numbers: int, *, steps: int, noise_level: float, draws: int = 1) -> None:
         super().__init__()
-        self.numbers, self.steps = numbers, steps
+        self.numbers, self.steps, self.draws = numbers, steps, draws
         self.noise_size = (steps + 1) * numbers
-        self.imitation_noise = numbers + 1
+        self._points = draws * (numbers + 1)
+        # One number more, which nobody reads, where an action to imitate would be as long as a chain.
+        self.imitation_noise = self._points + int(numbers + self._points == self.noise_size)
         times = torch.linspace(1.0, 0.0, steps + 1, dtype=torch.float64)
         left = torch.where(times == 1.0, 1.0 - times[1], 1.0 - times)[:-1]
         deviations = noise_level * torch.sqrt(times[:-1] / left)
@@ -95,9 +100,16 @@ class FlowChain(nn.Module):
         return total
 
     def _matching(self, speed: Speed, imitated: Tensor) -> Tensor:
-        """``imitated`` [N, n + n + 1]: actions, noise, and a normal number that decides on the time."""
-        action, noise, drawn = imitated.split([self.numbers, self.numbers, 1], dim=1)
-        uniform = torch.special.ndtr(drawn)
+        """``imitated`` [N, n + draws (n + 1)]: actions, then of each draw noise and a normal number that decides on
+        the time."""
+        action, drawn = imitated[:, : self.numbers], imitated[:, self.numbers : self.numbers + self._points]
+        errors = [self._error(speed, action, draw) for draw in drawn.chunk(self.draws, dim=1)]
+        return errors[0] if self.draws == 1 else torch.stack(errors).mean(0)
+
+    def _error(self, speed: Speed, action: Tensor, drawn: Tensor) -> Tensor:
+        """[N, n] at one draw [N, n + 1]."""
+        noise, normal = drawn.split([self.numbers, 1], dim=1)
+        uniform = torch.special.ndtr(normal)
         times = _LEAST_TIME + (1.0 - _LEAST_TIME) * uniform.pow(1.0 / _TIME_POWER)
         points = times * noise + (1.0 - times) * action
         return -0.5 * (speed(points, times[:, 0]) - (noise - action)).square()
@@ -139,13 +151,21 @@ class ActionFlow(nn.Module):
     action_dtype: type[np.generic] = np.float32
 
     def __init__(
-        self, width: int, space: spaces.Space, *, chunk: int, steps: int, noise_level: float, hidden: int
+        self,
+        width: int,
+        space: spaces.Space,
+        *,
+        chunk: int,
+        steps: int,
+        noise_level: float,
+        hidden: int,
+        draws: int = 1,
     ) -> None:
         bounds = Bounds(space, chunk)
         super().__init__()
         self._bounds, self.per_action, self.count = bounds, bounds.per_action, chunk
         self.numbers = chunk * bounds.per_action
-        self.chain = FlowChain(self.numbers, steps=steps, noise_level=noise_level)
+        self.chain = FlowChain(self.numbers, steps=steps, noise_level=noise_level, draws=draws)
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
         self.action_shape: tuple[int, ...] = (self.noise_size,)
         self.project = nn.Linear(width, _CONTEXT)

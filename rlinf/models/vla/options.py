@@ -10,6 +10,7 @@ from rlinf.granularity import Level
 
 Conditioning = Literal["none", "film"]
 PatchInit = Literal["random", "position_independent"]
+Order = Literal["words_first", "picture_first"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class VlaOptions:
     """Of the noise that each step adds while collecting."""
     flow_hidden: int = 256
     """Width of the two hidden layers of the velocity."""
+    flow_draws: int = 1
+    """Random points at which imitation matches the flow of an action."""
     pi0: Mapping[str, Any] | None = None
     """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
     num_action_chunks: int = 1
@@ -55,5 +58,7 @@ class VlaOptions:
     """How the instruction reaches the vision tower; exports from before there was a choice do not say it."""
     patch_init: PatchInit = "random"
     """How the patch embedding of a tower without weights starts."""
+    order: Order = "words_first"
+    """Of the language model's sequence."""
     dtype: str = "float32"
     """Of activations (autocast); weights and statistics stay float32."""

@@ -65,7 +65,10 @@ class Pi0Head(nn.Module):
                 f"env.num_action_chunks is {self.chunk} and an action has {self.per_action} numbers"
             )
         self.chain = FlowChain(
-            self.horizon * self.width, steps=options.flow_steps, noise_level=options.flow_noise_level
+            self.horizon * self.width,
+            steps=options.flow_steps,
+            noise_level=options.flow_noise_level,
+            draws=options.flow_draws,
         )
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
         self.action_shape: tuple[int, ...] = (self.noise_size,)
@@ -158,6 +161,9 @@ class Pi0Policy(VisionLanguageAction):
     @classmethod
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
         return cls(*both, options, tokenizer)
+
+    def towers(self) -> list[nn.Module]:
+        return [self.model.model.vlm, self.model.model.dit]
 
     @property
     def tokens_per_decision(self) -> int:

@@ -1,8 +1,9 @@
 """A vision-language-action policy: a vision tower and a language model that decide on a chunk of actions at once.
 
-The sequence of the language model is: instruction, image patches, state, one query per action token, and one for the
-value where there is a critic. All tokens of a decision are read off their queries in one pass (as OpenVLA-OFT does, and
-unlike its first version, which draws one after the other), so acting and evaluating cost the same one pass.
+The sequence of the language model is: instruction and image patches (or the other way round, as in OpenVLA), state, one
+query per action token, and one for the value where there is a critic. All tokens of a decision are read off their
+queries in one pass (as OpenVLA-OFT does, and unlike its first version, which draws one after the other), so acting and
+evaluating cost the same one pass.
 
 Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in :meth:`VlaPolicy.evaluate`
 for C decisions of T / C positions (`rlinf.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
@@ -73,6 +74,9 @@ class VlaPolicy(VisionLanguageAction):
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
         return cls(*both, options, tokenizer)
 
+    def towers(self) -> list[nn.Module]:
+        return [self.language, *([] if self.images is None else [self.images.tower])]
+
     @property
     def tokens_per_decision(self) -> int:
         """Positions of the language model for one decision, at most."""
@@ -85,15 +89,18 @@ class VlaPolicy(VisionLanguageAction):
         rows = len(next(iter(leaves.values())))
         with self._precision(device):
             ids, present = self.instructions(dict(leaves), rows, device)
-            parts = [self.language.get_input_embeddings()(ids)]
+            words = self.language.get_input_embeddings()(ids)
+            parts, there = [words], [present]
             if self.images is not None:
-                parts.append(self.images(leaves, mean_of_words(parts[0], present)))
+                place = 0 if self.options.order == "picture_first" else 1
+                parts.insert(place, self.images(leaves, mean_of_words(words, present)))
+                there.insert(place, present.new_ones(rows, self.images.count))
             if self.state is not None:
                 parts.append(self.state(leaves))
             parts.append(self.queries.expand(rows, -1, -1))
-            embedded = torch.cat([part.to(parts[0].dtype) for part in parts], dim=1)
-            rest = present.new_ones(rows, embedded.shape[1] - present.shape[1])
-            attention = torch.cat([present, rest], dim=1).long()
+            embedded = torch.cat([part.to(words.dtype) for part in parts], dim=1)
+            there.append(present.new_ones(rows, embedded.shape[1] - sum(part.shape[1] for part in there)))
+            attention = torch.cat(there, dim=1).long()
             hidden = self.language(
                 inputs_embeds=embedded,
                 attention_mask=attention,
@@ -119,5 +126,6 @@ def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> Action
             steps=options.flow_steps,
             noise_level=options.flow_noise_level,
             hidden=options.flow_hidden,
+            draws=options.flow_draws,
         )
     return ActionTokens(width, space, bins=options.action_bins, chunk=chunk, temperature=options.temperature)

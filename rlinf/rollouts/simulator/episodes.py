@@ -54,6 +54,8 @@ class Episode:
     """[L, K] bool: the actions that were carried out."""
     terminated: bool
     record: EpisodeRecord
+    logprobs: np.ndarray | None = None
+    """[L, K D], where the policy told them (`rlinf.types.Told`)."""
 
 
 @dataclass
@@ -85,6 +87,7 @@ class _Decision:
     actions: np.ndarray
     rewards: np.ndarray
     executed: np.ndarray
+    logprobs: np.ndarray | None
 
 
 class EpisodeCollector:
@@ -152,7 +155,8 @@ class EpisodeCollector:
             decision: Decision = yield PolicyRequest("decide", (observations, state[now], noise))
             state[now] = decision.state
             rewards, executed, over = self._advance(now, decision.env_actions, busy, len(history), run)
-            history.append(_Decision(now, observations, decision.actions, rewards, executed))
+            logprobs = None if decision.told is None else decision.told.logprobs.numpy()
+            history.append(_Decision(now, observations, decision.actions, rewards, executed, logprobs))
             for env_index, outcome in over.items():
                 timestep = busy.pop(env_index)
                 if outcome is None:
@@ -284,7 +288,14 @@ def _cut(
         executed=np.stack([past.executed[at] for at, past in mine]),
         terminated=terminated,
         record=record,
+        logprobs=_told(mine),
     )
+
+
+def _told(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
+    """The log-probabilities [L, K D] that came with decisions, at their places; None where none came."""
+    found = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
+    return np.stack(found) if found else None
 
 
 def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:
@@ -301,7 +312,7 @@ def trace_of(episode: Episode) -> EpisodeTrace:
 
 
 def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: int) -> RolloutCoroutine[Batch]:
-    """Rows padded to the longest episode; log-probabilities by evaluating a bounded number of timesteps at a time."""
+    """Rows padded to the longest episode."""
     timesteps = policy.granularity
     rows, decisions = len(episodes), max(len(episode.rewards) for episode in episodes)
     executed = _padded([episode.executed for episode in episodes], decisions)
@@ -316,12 +327,12 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
     rewards = timesteps.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(
         torch.float32
     )
-    at_once = max(1, _EVALUATION_SEATS // decisions)
-    said: list[torch.Tensor] = []
-    for part in torch.arange(rows).split(at_once):
-        output = yield PolicyRequest("evaluate", (inputs.select(part), actions[part], mask[part]))
-        said.append(output.logprobs)
-    logprobs = torch.cat(said)
+    told = [episode.logprobs for episode in episodes if episode.logprobs is not None]
+    if policy.tells:
+        numbers = _padded(told, decisions).view(rows, decisions, timesteps.actions, timesteps.dimensions)
+        logprobs = timesteps.logprobs(numbers, executed)
+    else:
+        logprobs = yield from _evaluated(inputs, actions, mask, decisions)
     last = timesteps.spread(reward_mask & (reward_mask.sum(dim=1, keepdim=True) == reward_mask.cumsum(dim=1)))
     ended = torch.tensor([episode.terminated for episode in episodes])[:, None]
     return Batch(
@@ -342,6 +353,17 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
             "success": [episode.record.success_once for episode in episodes],
         },
     )
+
+
+def _evaluated(
+    inputs: ObservationInputs, actions: torch.Tensor, mask: torch.Tensor, decisions: int
+) -> RolloutCoroutine[torch.Tensor]:
+    """Log-probabilities [B, T] of ``actions``, a bounded number of timesteps at a time."""
+    said: list[torch.Tensor] = []
+    for part in torch.arange(len(actions)).split(max(1, _EVALUATION_SEATS // decisions)):
+        output = yield PolicyRequest("evaluate", (inputs.select(part), actions[part], mask[part]))
+        said.append(output.logprobs)
+    return torch.cat(said)
 
 
 def _padded(columns: Sequence[np.ndarray], timesteps: int) -> torch.Tensor:

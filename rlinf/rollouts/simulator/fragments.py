@@ -8,12 +8,14 @@ not depend on who runs beside it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
+from rlinf.granularity import Granularity
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.envs.mixture import ONE_TASK, Mixture
 from rlinf.rollouts.envs.vec_env import VecEnv
@@ -23,7 +25,7 @@ from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, RolloutPart
 from rlinf.spaces import Arrays, empty_leaves
 from rlinf.streams import numpy_generator, stream_seed
-from rlinf.types import Batch, ObservationInputs, PolicyOutput
+from rlinf.types import Batch, ObservationInputs, PolicyOutput, Told
 
 
 @dataclass
@@ -45,6 +47,8 @@ class Columns:
     finals: list[tuple[int, int, int, Arrays]] = field(default_factory=list)
     """(decision, sub-environment, action of the chunk, observation after it) of every truncation."""
     next_observations: Arrays | None = None
+    told: list[list[Told]] = field(default_factory=list)
+    """Of each stage, decision by decision, where the policy tells it."""
     episodes: list[EpisodeRecord] = field(default_factory=list)
     env_steps: int = 0
 
@@ -126,6 +130,7 @@ class FragmentCollector:
             mask=np.zeros(parts, dtype=bool),
             starts=np.zeros(lead, dtype=bool),
             next_observations=empty_leaves(space, lead) if self._keep_next else None,
+            told=[[] for _ in self.stages],
         )
 
     def _decide(self, columns: Columns, timestep: int, stage: int) -> RolloutCoroutine[None]:
@@ -145,6 +150,8 @@ class FragmentCollector:
         self._fresh[mine] = False
         decision: Decision = yield PolicyRequest("decide", (observations, state, columns.noise[timestep, mine]))
         columns.actions[timestep, mine], self._state[mine] = decision.actions, decision.state
+        if decision.told is not None:
+            columns.told[stage].append(decision.told)
         actions = decision.env_actions
         self._history.append(stage, actions)
         if self._chunk == 1:
@@ -259,7 +266,10 @@ class FragmentCollector:
             executed=executed if self._chunk > 1 else None,
         )
         actions, mask = _rows(columns.actions), timesteps.mask(executed)
-        said: PolicyOutput = yield PolicyRequest("evaluate", (inputs, actions, mask))
+        if policy.tells:
+            said = _told(timesteps, columns.told, executed)
+        else:
+            said = yield PolicyRequest("evaluate", (inputs, actions, mask))
         bootstrap = None
         if said.values is not None:
             bootstrap = yield from self._bootstrap(policy, columns, inputs)
@@ -342,6 +352,18 @@ class FragmentCollector:
         self._tally.lengths[:] = state["lengths"]
         self._tally.succeeded[:] = state["succeeded"]
         self._tally.has_success[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
+
+
+def _told(timesteps: Granularity, told: Sequence[Sequence[Told]], executed: torch.Tensor) -> PolicyOutput:
+    """What the stages' decisions came with, as positions [N, T]; ``executed`` [N, decisions, K]."""
+    logprobs = torch.cat([torch.stack([each.logprobs for each in stage], 1) for stage in told])
+    numbers = logprobs.view(*executed.shape, timesteps.dimensions)
+    values = None
+    if told[0][0].values is not None:
+        said = [[each.values for each in stage if each.values is not None] for stage in told]
+        values = torch.cat([torch.stack(stage, 1) for stage in said]).flatten(1)
+        values = torch.where(timesteps.mask(executed), timesteps.spread(values), 0.0)
+    return PolicyOutput(timesteps.logprobs(numbers, executed), values=values)
 
 
 def _rows(by_time: np.ndarray) -> torch.Tensor:

@@ -16,7 +16,7 @@ from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner
 from rlinf.train.build.prior import make_prior
 from rlinf.train.build.setup import Setup
-from rlinf.train.build.simulator_policy import make_off_policy, make_policy
+from rlinf.train.build.simulator_policy import make_off_policy, make_policy, make_trained_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.graph import Graph
@@ -142,7 +142,7 @@ def _build_learner(
 def _actor_critic_learner(
     config: SettledConfig, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
 ) -> Learner:
-    policy = functools.partial(make_policy, config, *spaces, tokenizer=folder / "tokenizer")
+    policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
     return torch_learner(config, device, info, policy)
 
 

@@ -51,6 +51,26 @@ def make_policy(
         return _actor_critic(config, observation_space, action_space)
 
 
+def make_trained_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path) -> ActingPolicy:
+    """The network as the learner has it: with low-rank adapters on its towers where they are asked for."""
+    from rlinf.models.adapters import adapt
+    from rlinf.models.vla.deciding import VisionLanguageAction
+
+    policy, lora = make_policy(config, observation_space, action_space, tokenizer), config.policy.lora
+    if lora.rank > 0:
+        assert isinstance(policy, VisionLanguageAction)
+        seed = stream_seed(config.run.seed, "lora")
+        adapt(
+            policy.towers(),
+            rank=lora.rank,
+            alpha=lora.alpha,
+            dropout=lora.dropout,
+            target_modules=lora.target_modules,
+            seed=seed,
+        )
+    return policy
+
+
 def make_off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
     """The same where the learner has a replay buffer."""
     policy = make_policy(config, observation_space, action_space)
@@ -174,6 +194,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             flow_steps=policy.flow.steps if policy.name == "flow" else 0,
             flow_noise_level=policy.flow.noise_level,
             flow_hidden=policy.flow.hidden_size,
+            flow_draws=policy.flow.draws,
             dtype=_dtype(config),
         )
         made = build_vla(
@@ -207,6 +228,7 @@ def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path
         pi0=flow.pi0.architecture,
         flow_steps=flow.steps,
         flow_noise_level=flow.noise_level,
+        flow_draws=flow.draws,
         image_mean=tuple(policy.vla.image_mean or (0.5, 0.5, 0.5)),
         image_std=tuple(policy.vla.image_std or (0.5, 0.5, 0.5)),
         dtype=_dtype(config),

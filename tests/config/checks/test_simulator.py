@@ -31,7 +31,7 @@ REFUSED = [
     (PPO, "rollout.temperature", 0.7, "is read only by language models"),
     (PPO, "policy.dtype", "bfloat16", "is read only by language models"),
     (PPO, "policy.gradient_checkpointing", True, "is read only by language models"),
-    (PPO, "policy.lora.rank", 4, "is read only by language models"),
+    (PPO, "policy.lora.rank", 4, "is read only by language models and vla policies"),
     (PPO, "sft.max_tasks", 5, "is read only by language models"),
     (PPO, "sft.demonstrations", 5, "is not read while sft.steps is 0"),
     (PPO, "policy.vla.action_bins", 8, "is read only by policy.name: vla"),
@@ -112,7 +112,6 @@ def test_stages_and_samplers_need_a_policy_that_acts_in_samplers() -> None:
 
 VLA_REFUSED = [
     ("policy.hidden_sizes", [16], "is read only by simulator policies with policy.name: actor_critic"),
-    ("policy.lora.rank", 4, "is read only by language models"),
     ("policy.vla.vision.freeze", True, "would keep random weights"),
     ("policy.vla.language.architecture", {"hidden_size": 8}, "does not say which architecture"),
     ("policy.vla.image_std", [0.5, 0.5, 0.0], "needs three numbers above 0"),

@@ -20,9 +20,9 @@ from rlinf.train.run import run
 ARM = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32))
 
 
-def flow(chunk=3, steps=4, noise_level=0.5, space=ARM):
+def flow(chunk=3, steps=4, noise_level=0.5, space=ARM, draws=1):
     torch.manual_seed(0)
-    return ActionFlow(8, space, chunk=chunk, steps=steps, noise_level=noise_level, hidden=16)
+    return ActionFlow(8, space, chunk=chunk, steps=steps, noise_level=noise_level, hidden=16, draws=draws)
 
 
 def test_a_chain_and_its_probability_by_hand():
@@ -94,6 +94,25 @@ def test_the_loss_of_imitation_by_hand():
     assert seen["x"].item() == pytest.approx(0.3 * time + 0.5 * (1 - time))
 
 
+def test_several_draws_of_an_action_are_averaged():
+    head, context = flow(chunk=1, draws=3), torch.randn(5, 64)
+    action, draws = torch.rand(5, 2), torch.randn(5, 3, 3)
+    assert head.imitation_noise == 9
+    got = head.log_prob(context, torch.cat([action, draws.flatten(1)], dim=1))
+    alone = flow(chunk=1)
+    each = [alone.log_prob(context, torch.cat([action, draws[:, number]], dim=1)) for number in range(3)]
+    torch.testing.assert_close(got, torch.stack(each).mean(0))
+
+
+def test_an_action_to_imitate_is_never_as_long_as_a_chain():
+    """One number in two steps: a chain of 3, and 1 + 1 + 1 for an action with its noise."""
+    head, context = flow(chunk=1, steps=2, space=spaces.Box(-1, 1, (1,))), torch.randn(4, 64)
+    assert 1 + head.imitation_noise != head.noise_size
+    given = torch.randn(4, 1 + head.imitation_noise)
+    longer = flow(chunk=1, steps=3, space=spaces.Box(-1, 1, (1,)))
+    torch.testing.assert_close(head.log_prob(context, given), longer.log_prob(context, given[:, :3]))
+
+
 def test_actions_go_to_the_environment_and_back():
     head = flow(chunk=2)
     given = np.array([[[0.5, 1.0], [-1.0, 4.0]]], np.float32)
@@ -137,7 +156,10 @@ def test_a_run_is_imitation_then_reinforcement_and_goes_on_exactly(tmp_path):
     assert straight["params_sha256"] == resumed["params_sha256"]
     lines = [json.loads(line) for line in (tmp_path / "straight" / "metrics.jsonl").read_text().splitlines()]
     assert all(math.isfinite(line["sft/loss"]) for line in lines[:3])
-    assert lines[-1]["train/sampler_logprob_gap"] <= 1e-6
+    assert "train/sampler_logprob_gap" not in lines[-1]  # log-probabilities came with the actions
+    played(tmp_path / "again", 1, "sft.steps=3", "algorithm.recompute_logprobs=true")
+    again = (tmp_path / "again" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(again[-1])["train/sampler_logprob_gap"] <= 1e-6
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,21 @@ def test_a_decision_is_evaluated_alike_whatever_else_is_in_the_batch(tokenizer: 
         torch.testing.assert_close(alone.logprobs, said.logprobs[rows], atol=1e-5, rtol=1e-5)
 
 
+def test_words_after_the_picture_are_another_policy_that_evaluates_as_it_acts(tokenizer: Any) -> None:
+    inputs = observe(5)
+    before, after = build(tokenizer), build(tokenizer, order="picture_first")
+    assert before.state_dict().keys() == after.state_dict().keys()
+    (_, one, _), (tokens, other, _) = decide(before, inputs, seed=0), decide(after, inputs, seed=0)
+    assert float((one.logprobs - other.logprobs).abs().max()) > 1e-6
+    for row in range(5):  # instructions of other lengths are padded in the middle of the sequence
+        alone = after.evaluate(
+            named_inputs(as_positions({name: leaf[row : row + 1] for name, leaf in inputs.items()})),
+            tokens[row : row + 1, None],
+            torch.ones(1, 1, dtype=torch.bool),
+        )
+        torch.testing.assert_close(alone.logprobs, other.logprobs[row : row + 1], atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("level", ["action_level", "token_level"])
 def test_finer_positions_add_up_to_the_decision_without_what_was_not_carried_out(tokenizer: Any, level: Any) -> None:
     coarse, inputs = build(tokenizer), as_positions(observe(4))

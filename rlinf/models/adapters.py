@@ -1,0 +1,85 @@
+"""Low-rank adapters inside a policy of several towers (Hu et al. 2021, https://arxiv.org/abs/2106.09685), by peft.
+
+The towers' own weights stay as they are; whatever else the policy has (heads, queries, projections) is trained as
+before. Whoever acts with the policy has it without adapters: :func:`merged_weights` are what it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlinf.models.loading import PolicyError, require_targets
+
+_ADAPTER = ".lora_"
+_BASE = ".base_layer"
+
+
+def adapt(
+    towers: Sequence[nn.Module], *, rank: int, alpha: int, dropout: float, target_modules: Sequence[str], seed: int
+) -> None:
+    """Freezes each tower and puts adapters beside those of its linear layers that ``target_modules`` names.
+
+    Raises PolicyError for a target that no tower has, and without peft (extra: lora).
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise PolicyError("policy.lora needs peft: pip install 'rlinf[lora]'") from error
+    require_targets(nn.ModuleList(towers), target_modules)
+    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(target_modules))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for tower in towers:
+            tower.requires_grad_(False)
+            if any(name.rpartition(".")[2] in target_modules for name, _ in tower.named_modules()):
+                inject_adapter_in_model(config, tower)
+
+
+def is_adapted(module: nn.Module) -> bool:
+    """Whether any layer has adapters."""
+    return any(_ADAPTER in name for name, _ in module.named_parameters())
+
+
+def merged_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Weights and statistics under the names of the module without adapters, which are added to their layers."""
+    layers: dict[str, Any] = dict(module.named_modules())
+    for name, tensor in module.state_dict().items():
+        if _ADAPTER in name:
+            continue
+        owner, adapted, rest = name.rpartition(_BASE)
+        whole = tensor.detach()
+        if adapted and rest == ".weight":
+            whole = whole + layers[owner].get_delta_weight("default").detach()
+        yield f"{owner}{rest}", whole
+
+
+class AdaptedPolicy(nn.Module):
+    """A policy that is its own reference: what is trained of it is exchanged, the rest is shared."""
+
+    def copied_adapters(self) -> nn.ParameterList:
+        """All that is trained (:meth:`own_adapters`) as it is now, without gradient."""
+        return nn.ParameterList(
+            nn.Parameter(adapter.detach().clone(), requires_grad=False) for adapter in self.own_adapters()
+        )
+
+    def own_adapters(self) -> Iterator[nn.Parameter]:
+        """The weights that differ between the policy and its reference."""
+        return (parameter for parameter in self.parameters() if parameter.requires_grad)
+
+    @contextmanager
+    def reference(self, adapters: nn.ParameterList) -> Iterator[None]:
+        """A context in which the policy has other such weights, of :meth:`copied_adapters`: its own reference."""
+        own = list(self.own_adapters())
+        trained = [adapter.data for adapter in own]
+        try:
+            for adapter, other in zip(own, adapters, strict=True):
+                adapter.data = other.data
+            yield
+        finally:
+            for adapter, data in zip(own, trained, strict=True):
+                adapter.data = data
