@@ -21,6 +21,7 @@ from rlinf.config.recipes import recipes, sweep_recipes
 from rlinf.config.schema import Config
 from rlinf.config.tree import Located, locate, put
 from rlinf.config.values import Builder
+from rlinf.report.metrics.table import METRICS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -135,6 +136,30 @@ def test_commands_exist_with_their_flags_and_keys(path: Path) -> None:
         if words[0] in ("train", "check") and len(words) > 1 and re.fullmatch(r"[a-z_/0-9]+", words[1]):
             names = {name.rpartition("/")[2] for name in {**recipes(), **sweep_recipes()}}
             assert words[1].rpartition("/")[2] in names, place
+
+
+_KEY = re.compile(r"`([a-z_]+(?:\.[a-z_0-9]+)+)(?:[:=][^`]*)?`")
+_METRIC = re.compile(r"`([a-z_]+/[a-z_0-9]+)`")
+
+
+# Their pages name keys of other frameworks beside ours.
+_OTHERS_KEYS = {"config.md", "from_trl.md", "from_verl.md", "from_stable_baselines3.md"}
+
+
+@pytest.mark.parametrize(
+    "path", [*(path for path in PAGES if path.name not in _OTHERS_KEYS), ROOT / "README.md"], ids=lambda path: path.name
+)
+def test_keys_in_the_text_exist(path: Path) -> None:
+    sections = set(hints(Config))
+    known = {".".join(key.split(".")[:length]) for key in leaves() for length in range(2, key.count(".") + 2)}
+    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    named = {key for key in _KEY.findall(text) if key.split(".")[0] in sections and not key.startswith(_FREE)}
+    assert {key for key in named if key not in known and not key.endswith(".json")} == set()
+
+
+def test_the_decision_tree_names_metrics_that_are_written() -> None:
+    text = (DOCS / "my_run_does_not_learn.md").read_text(encoding="utf-8")
+    assert [name for name in _METRIC.findall(text) if name not in METRICS] == []
 
 
 def _anchors(path: Path) -> set[str]:
