@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,6 +196,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
     # Decision records get there by themselves (docs/assets/site_hooks.py).
     assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith("decisions/")}
+
+
+def test_every_extra_is_described() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    text = (DOCS / "install.md").read_text(encoding="utf-8")
+    assert [name for name in extras if f"`{name}`" not in text] == []
 
 
 def test_the_site_needs_no_network() -> None:
