@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
+from rlinf.cluster import Cluster, RankInfo, Resources, Starting
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import SettledConfig
@@ -23,8 +23,8 @@ from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.train.build.conversations import conversation_rollout
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.setup import Setup
-from rlinf.train.build.text_learner import language_model, start_learner
-from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
+from rlinf.train.build.text_learner import begin_learner, language_model, learner_pool
+from rlinf.train.build.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, nothing
 from rlinf.train.preparation import OnPolicy
@@ -39,14 +39,17 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     config, devices = setup.config, setup.devices
-    envs = _environments(config, cluster)
+    starting = _begin_environments(config, cluster)
+    import_tokenizers()
+    envs = TextEnvPool(starting.ready(), config.env)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
-    learner = start_learner(setup, cluster, path)
-    samplers = _samplers(setup, cluster, spec)
+    # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
+    coming, following = begin_learner(setup, cluster, path), _begin_samplers(setup, cluster, spec)
+    learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
     if config.rollout.staleness > 0:
@@ -95,27 +98,25 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     from rlinf.models.loading import load_tokenizer
 
     config = setup.config
-    envs = _environments(config, cluster)
+    envs = TextEnvPool(_begin_environments(config, cluster).ready(), config.env)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
     spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
-    sampler = SamplerPool(_samplers(setup, cluster, spec), cluster)
+    sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
     sampler.connect(StoredWeights())
     rollout = _rollout_class(config)(sampler, envs, renderer, held_out.num_tasks, config)
     return TextEvaluator(rollout, config.evaluation, num_tasks=held_out.num_tasks)
 
 
-def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
-    return TextEnvPool(
-        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
-        config.env,
-    )
+def _begin_environments(config: Config, cluster: Cluster) -> Starting:
+    build = functools.partial(_build_env, config)
+    return cluster.begin("env", build, n=config.env.num_workers, resources=_cpu(config))
 
 
-def _samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
+def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starting:
     config, devices = setup.config, setup.devices
-    return cluster.spawn(
+    return cluster.begin(
         "sampler",
         functools.partial(_build_sampler, config, spec),
         n=config.rollout.num_samplers,
