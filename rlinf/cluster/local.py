@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rlinf.cluster.api import Build, Cluster, Handle, Pending, RankInfo, Resources, Stream, WorkerGroup
+from rlinf.cluster.api import Build, Cluster, Handle, Pending, RankInfo, Resources, Starting, Stream, WorkerGroup
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
 from rlinf.cluster.failure import capture
 from rlinf.cluster.restart_budget import RestartBudget
@@ -139,9 +139,9 @@ class LocalCluster(Cluster):
         self._env_before = {name: os.environ.get(name) for name in config.env}
         os.environ.update(config.env)
 
-    def spawn(
+    def begin(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
-    ) -> WorkerGroup:
+    ) -> Starting:
         if rendezvous and n > 1:
             raise PlacementError(
                 f"{name}: {n} ranks that meet in collectives need {n} processes, and cluster.backend=local has one; "
@@ -163,7 +163,7 @@ class LocalCluster(Cluster):
         self._groups[name] = group = LocalGroup(
             name, build, infos, RestartBudget(self._config.max_restarts, self._config.restart_window_s), release
         )
-        return group
+        return Starting(group, lambda: None)  # its objects are made
 
     def share(self, value: Any) -> Any:
         return value

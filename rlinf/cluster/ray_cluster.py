@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayError
 
 from rlinf.cluster import waiting
-from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Stream, WorkerGroup
+from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Starting, Stream
 from rlinf.cluster.errors import ClusterError, PlacementError
 from rlinf.cluster.host import Host
 from rlinf.cluster.packing import pack
@@ -43,9 +43,9 @@ class RayCluster(Cluster):
             local_options=_local_options(),
         )
 
-    def spawn(
+    def begin(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
-    ) -> WorkerGroup:
+    ) -> Starting:
         if self._closed:
             raise ClusterError(f"{name}: the cluster is closed")
         if name in self._groups:
@@ -77,7 +77,7 @@ class RayCluster(Cluster):
         except BaseException:
             group.close()
             raise
-        return group
+        return Starting(group, group.finish)
 
     def share(self, value: Any) -> Any:
         return Shared(ray.put(pack(value)))

@@ -138,10 +138,11 @@ class RayGroup(WorkerGroup):
         self._closed = False
         self._places: list[Place] = []
         self._infos: list[RankInfo] = []
+        self._builds: list[RayHandle] = []
         self._hosts: list[Any] = [start(rank) for rank in range(size)]
 
     def build(self, packed: Packed) -> None:
-        """Waits for the processes, tells each its place, and makes the workers' objects, within the start deadline."""
+        """Waits for the processes, tells each its place, and has it make its object; :meth:`finish` waits for those."""
         deadline = time.monotonic() + self.config.start_timeout_s
         self._packed = packed
         refs = [host.place.remote() for host in self._hosts]
@@ -158,7 +159,11 @@ class RayGroup(WorkerGroup):
             _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, place.pid, place.raylet)
             self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, place.address))
         refs = [host.build.remote(packed, info) for host, info in zip(self._hosts, self._infos, strict=True)]
-        waiting.gather([self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)])
+        self._builds = [self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)]
+
+    def finish(self) -> None:
+        """Waits for the workers' objects, within the start deadline that began with :meth:`build`."""
+        waiting.gather(self._builds)
 
     def _starting(self, rank: int, method: str, ref: ray.ObjectRef, deadline: float) -> RayHandle:
         return RayHandle(self, rank, method, ref, max(0.0, deadline - time.monotonic()))

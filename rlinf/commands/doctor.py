@@ -70,7 +70,7 @@ def _base() -> list[Finding]:
     for name in _BASE:
         version = _version(name)
         state = "ok" if version else "broken"
-        findings.append(Finding(name, state, version or "not installed", "pip install rlinf"))
+        findings.append(Finding(name, state, version or "not installed", f"pip install {name}"))
     return findings
 
 

@@ -33,11 +33,15 @@ def warm_start(run: RunState, log: MetricLog) -> None:
             log.write(-steps, metrics)
     display.phase("warm start", total=steps, done=state.step)
     run.mark()
-    while state.step < steps:
-        batch, prepared = graph.warm_start_preparation(make_batch(state.step))
+    made = make_batch(state.step) if state.step < steps else None
+    while made is not None:
+        batch, prepared = graph.warm_start_preparation(made)
         _log.debug("step %d of the warm start: update", state.step)
         with held():
-            numbers = graph.learner.update(batch, step=state.step)
+            updated = graph.learner.begin_update(batch, step=state.step)
+            # A batch is a function of the seed and the step: environments make the next one while the learner computes.
+            made = make_batch(state.step + 1) if state.step + 1 < steps else None
+            numbers = updated()
             log.write(run.order, metrics | {f"sft/{name}": value for name, value in numbers.items()} | prepared)
             metrics = {}
             state.step += 1

@@ -37,6 +37,14 @@ def test_tensors_survive_the_way_there_and_back(pair: WorkerGroup) -> None:
     updates[0].tensors["w"].add_(1)  # results belong to the caller, who may write to them
 
 
+def test_groups_start_side_by_side(cluster: Cluster) -> None:
+    first, second = (cluster.begin(name, Worker) for name in ("first", "second"))
+    with second.ready() as group:
+        assert group.call("add", 1, right=2) == [3]
+    with first.ready() as group:
+        assert group.call("add", 2, right=2) == [4]
+
+
 def test_a_shared_value_reaches_every_rank(cluster: Cluster, pair: WorkerGroup) -> None:
     shared = cluster.share(WeightUpdate(1, {"a": torch.ones(40_000), "b": torch.ones(3, dtype=torch.bfloat16)}))
     assert pair.call("total", shared) == [40_003.0, 40_003.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from rlinf.config.recipes import recipes, sweep_recipes
 from rlinf.config.schema import Config
 from rlinf.config.tree import Located, locate, put
 from rlinf.config.values import Builder
+from rlinf.report.metrics.table import METRICS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -137,6 +139,30 @@ def test_commands_exist_with_their_flags_and_keys(path: Path) -> None:
             assert words[1].rpartition("/")[2] in names, place
 
 
+_KEY = re.compile(r"`([a-z_]+(?:\.[a-z_0-9]+)+)(?:[:=][^`]*)?`")
+_METRIC = re.compile(r"`([a-z_]+/[a-z_0-9]+)`")
+
+
+# Their pages name keys of other frameworks beside ours.
+_OTHERS_KEYS = {"config.md", "from_trl.md", "from_verl.md", "from_stable_baselines3.md"}
+
+
+@pytest.mark.parametrize(
+    "path", [*(path for path in PAGES if path.name not in _OTHERS_KEYS), ROOT / "README.md"], ids=lambda path: path.name
+)
+def test_keys_in_the_text_exist(path: Path) -> None:
+    sections = set(hints(Config))
+    known = {".".join(key.split(".")[:length]) for key in leaves() for length in range(2, key.count(".") + 2)}
+    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    named = {key for key in _KEY.findall(text) if key.split(".")[0] in sections and not key.startswith(_FREE)}
+    assert {key for key in named if key not in known and not key.endswith(".json")} == set()
+
+
+def test_the_decision_tree_names_metrics_that_are_written() -> None:
+    text = (DOCS / "my_run_does_not_learn.md").read_text(encoding="utf-8")
+    assert [name for name in _METRIC.findall(text) if name not in METRICS] == []
+
+
 def _anchors(path: Path) -> set[str]:
     found = set()
     for title in re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE):
@@ -170,6 +196,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
     # Decision records get there by themselves (docs/assets/site_hooks.py).
     assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith("decisions/")}
+
+
+def test_every_extra_is_described() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    text = (DOCS / "install.md").read_text(encoding="utf-8")
+    assert [name for name in extras if f"`{name}`" not in text] == []
 
 
 def test_the_site_needs_no_network() -> None:

@@ -106,7 +106,7 @@ def _check_function(context: Context, key: str, name: str, section: str, options
         context.broken.add(key)
         return
     asked = list(signature.parameters.values())[_HANDED:]
-    _check_options(context, key, name, section, options, asked, made.__init__ if isinstance(made, type) else made)
+    _check_options(context, key, name, section, options, asked, made.__init__ if inspect.isclass(made) else made)
 
 
 def _check_options(

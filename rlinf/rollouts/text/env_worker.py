@@ -17,7 +17,7 @@ from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
-from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response
+from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
 from rlinf.rollouts.text.mixture import MixedTextEnv
 from rlinf.rollouts.text.row_threads import RowThreads
@@ -167,7 +167,7 @@ class TextEnvWorker:
         except DeadlineExceededError as error:
             del self._envs[split]
             return Hung(account_of(error))
-        rows = _graded_rows(result, [response.place for response in responses])
+        rows = graded_rows(result, [response.place for response in responses])
         return Grades(rows, time.perf_counter() - began)
 
     def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Graded]:
@@ -283,22 +283,3 @@ def text_env_worker(config: Config) -> TextEnvWorker:
         start_timeout_s=config.cluster.start_timeout_s,
         python=config.env.python or sys.executable,
     )
-
-
-def _graded_rows(result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], places: Sequence[int]) -> list[Graded]:
-    """Some conversations of what a vector environment's ``step`` returned; infos that are no columns are left out."""
-    observations, rewards, terminated, truncated, infos = result
-    count = len(observations)
-    columns = {name: value for name, value in infos.items() if hasattr(value, "__getitem__") and len(value) == count}
-    return [
-        Graded(
-            place,
-            observations[place],
-            float(rewards[place]),
-            bool(terminated[place]) or bool(truncated[place]),
-            {name: column[place] for name, column in columns.items()},
-            truncated=bool(truncated[place]),
-            masked="masked" in columns and bool(columns["masked"][place]),
-        )
-        for place in places
-    ]

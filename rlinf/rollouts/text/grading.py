@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -69,3 +69,22 @@ class Hung:
 
     account: str
     """Where it hung, in words."""
+
+
+def graded_rows(result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], places: Sequence[int]) -> list[Graded]:
+    """Some conversations of what a vector environment's ``step`` returned; infos that are no columns are left out."""
+    observations, rewards, terminated, truncated, infos = result
+    count = len(observations)
+    columns = {name: value for name, value in infos.items() if hasattr(value, "__getitem__") and len(value) == count}
+    return [
+        Graded(
+            place,
+            observations[place],
+            float(rewards[place]),
+            bool(terminated[place]) or bool(truncated[place]),
+            {name: column[place] for name, column in columns.items()},
+            truncated=bool(truncated[place]),
+            masked="masked" in columns and bool(columns["masked"][place]),
+        )
+        for place in places
+    ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
+from rlinf.cluster import Cluster, RankInfo, Resources, Starting
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import SettledConfig
@@ -24,8 +24,8 @@ from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.train.build.conversations import conversation_rollout
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.setup import Setup
-from rlinf.train.build.text_learner import language_model, start_learner
-from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
+from rlinf.train.build.text_learner import begin_learner, language_model, learner_pool
+from rlinf.train.build.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, imitated, nothing
 from rlinf.train.preparation import OnPolicy
@@ -35,19 +35,23 @@ from rlinf.train.workers.sampler_session import SLICE_S
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
+from rlinf.types import Batch, Metrics
 
 
 def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     config, devices = setup.config, setup.devices
-    envs = _environments(config, cluster)
+    starting = _begin_environments(config, cluster)
+    import_tokenizers()
+    envs = TextEnvPool(starting.ready(), config.env)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     members = members_of(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
-    learner = start_learner(setup, cluster, path)
-    samplers = _samplers(setup, cluster, spec)
+    # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
+    coming, following = begin_learner(setup, cluster, path), _begin_samplers(setup, cluster, spec)
+    learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
     if config.rollout.staleness > 0:
@@ -59,7 +63,8 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
     demonstrations = TextDemonstrations(envs, members, config)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
-    make_batch, notes, prepare = demonstrations.batch, demonstrations.notes(), imitated
+    make_batch, notes = demonstrations.batch, demonstrations.notes()
+    prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated
     if config.sft.steps and config.sft.data is not None:
         from rlinf.train.build.supervised import supervised_data, warm_start_preparation, with_held_out_rows
 
@@ -99,27 +104,25 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     from rlinf.models.loading import load_tokenizer
 
     config = setup.config
-    envs = _environments(config, cluster)
+    envs = TextEnvPool(_begin_environments(config, cluster).ready(), config.env)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
     spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     members = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
-    sampler = SamplerPool(_samplers(setup, cluster, spec), cluster)
+    sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
     sampler.connect(StoredWeights())
     rollout = _rollout_class(config)(sampler, envs, members, config)
     return TextEvaluator(rollout, config.evaluation, members)
 
 
-def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
-    return TextEnvPool(
-        cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
-        config.env,
-    )
+def _begin_environments(config: Config, cluster: Cluster) -> Starting:
+    build = functools.partial(_build_env, config)
+    return cluster.begin("env", build, n=config.env.num_workers, resources=_cpu(config))
 
 
-def _samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
+def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starting:
     config, devices = setup.config, setup.devices
-    return cluster.spawn(
+    return cluster.begin(
         "sampler",
         functools.partial(_build_sampler, config, spec),
         n=config.rollout.num_samplers,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rlinf.cluster import Cluster, RankInfo
+from rlinf.cluster import Cluster, RankInfo, Starting, WorkerGroup
 from rlinf.config import Config
 from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import OffloadConfig
@@ -42,14 +42,23 @@ def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) ->
 
 def start_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> LearnerPool:
     """Starts the ranks of the learner."""
+    return learner_pool(setup.config, cluster, begin_learner(setup, cluster, tokenizer_path).ready())
+
+
+def begin_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> Starting:
+    """The ranks of the learner, on their way."""
     config, devices = setup.config, setup.devices
-    ranks = cluster.spawn(
+    return cluster.begin(
         "learner",
         functools.partial(_build_learner, config, devices.learner_device, tokenizer_path),
         n=config.learner.num_workers,
         resources=devices.resources(devices.learner),
         rendezvous=config.learner.num_workers > 1,
     )
+
+
+def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
+    """The ranks of :func:`begin_learner` as one."""
     return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig())
 
 

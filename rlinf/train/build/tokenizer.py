@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,11 @@ from rlinf.durable import first_folder
 from rlinf.errors import UserError
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
 from rlinf.train.init_from import carried_tokenizer
+
+
+def import_tokenizers() -> None:
+    """Imports what tokenizers are made with, which takes seconds: to be called while workers start."""
+    importlib.import_module("transformers.models.auto.tokenization_auto")
 
 
 def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,13 @@ class LearnerPool:
         return PolicyOutput(logprobs, values=joined("values"))
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
-        return self.group.call(LearnerWorker.update, self._shared(batch), step=step)[0]
+        """All optimiser steps of one batch, on every rank."""
+        return self.begin_update(batch, step=step)()
+
+    def begin_update(self, batch: Batch, *, step: int) -> Callable[[], Metrics]:
+        """The same without waiting: what is returned waits for it."""
+        handles = self.group.submit(LearnerWorker.update.__name__, self._shared(batch), step=step)
+        return lambda: self.group.gather(handles)[0]
 
     def _shared(self, batch: Batch) -> Any:
         """What ranks read of a batch. Texts are for reports: each rank would unpickle and copy all of them."""
