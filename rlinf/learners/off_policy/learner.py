@@ -15,11 +15,13 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
+from rlinf.batch_share import BatchShare, complete
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
+from rlinf.learners.partition import DataPlace
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.streams import torch_generator
@@ -78,8 +80,14 @@ class OffPolicyLearner:
     def _no_reference(self) -> ValueError:
         return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
-    def update(self, batch: Batch, *, step: int) -> Metrics:
+    @property
+    def data_place(self) -> DataPlace:
+        """Every rank reads all transitions, and draws its own from them."""
+        return DataPlace(self.place.rank, self.place.size)
+
+    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
+        batch = complete(batch)
         self.replay.add(batch)
         self.policy.observe(batch.inputs, batch.mask)
         self._seen += int(batch.mask.sum())
@@ -130,10 +138,11 @@ class OffPolicyLearner:
             ranks = self.place.ranks
             self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """This rank's rows, and what the current weights say of them. There is no reference policy here."""
         if reference:
             raise self._no_reference()
+        batch = complete(batch)
         rows = torch.arange(self.place.rank, batch.num_rows, self.place.size)
         device = self.place.device
         inputs = batch.inputs.select(rows).to(device)

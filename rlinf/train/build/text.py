@@ -10,7 +10,7 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import SettledConfig, is_agent
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -45,6 +45,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
+    _decode_where_graded(config, renderer, envs)
     learner = start_learner(setup, cluster, path)
     samplers = _samplers(setup, cluster, spec)
     sampler = SamplerPool(samplers, cluster)
@@ -100,6 +101,7 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
     spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     renderer = prompt_renderer(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    _decode_where_graded(config, renderer, envs)
     sampler = SamplerPool(_samplers(setup, cluster, spec), cluster)
     sampler.connect(StoredWeights())
     rollout = _rollout_class(config)(sampler, envs, renderer, held_out.num_tasks, config)
@@ -111,6 +113,14 @@ def _environments(config: Config, cluster: Cluster) -> TextEnvPool:
         cluster.spawn("env", functools.partial(_build_env, config), n=config.env.num_workers, resources=_cpu(config)),
         config.env,
     )
+
+
+def _decode_where_graded(config: Config, renderer: PromptRenderer, envs: TextEnvPool) -> None:
+    """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows."""
+    text = None if is_agent(config.env.id) else renderer.response_text()
+    if text is not None:
+        envs.read_tokens(text)
+        renderer.decodes_responses = False
 
 
 def _samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> WorkerGroup:
