@@ -1,62 +1,67 @@
 """What a step costs the driver, and what it sends: python benchmarks/driver.py [--shapes 256x32 ...] [--ranks 1 64 ...]
 
-Rows are made up (lengths lognormal, mean about half of T); everything else is the code of a training step. Seconds are
-CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows (`--sample`), since all
-parts are linear in rows. Ranks are simulated: each cut is what one of N ranks does at every optimiser step.
+Responses are made up (lengths lognormal, mean about half of T); everything else is the code of a training step: their
+way from samplers, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for an
+update. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
+(`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows, packed as for Ray, and
+`cut` is what one of them does at every optimiser step.
 """
 
 from __future__ import annotations
 
 import argparse
+import pickle
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
+from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.cluster.packing import pack, unpack
+from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.learners.partition import micro_batches, shares
-from rlinf.models.packing import distinct_prompts
+from rlinf.learners.partition import DataPlace, micro_batches, shares
+from rlinf.learners.stage import Stage
+from rlinf.rollouts.text.grading import Graded
+from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row, batch_of
-from rlinf.types import Batch, Costs, TextInputs
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.row_plan import RowPlan
+from rlinf.types import Batch, Completion, Costs
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
 RANKS = (1, 64, 1024)
 GROUP, PROMPT = 8, 256
 MICRO_BATCH = 16_384
+RANKS_ON_A_NODE = 8
+"""They read what all ranks have in common from one object store."""
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One shape: seconds of each part, scaled to all rows, and bytes."""
-
-    seconds: dict[str, float]
-    batch_bytes: int
-    rank_bytes: int
-    """That a rank is given today: the whole batch, without its texts."""
-
-
-def made_up_rows(count: int, positions: int) -> list[Row]:
-    """Finished conversations of one turn, in groups that share their prompt."""
+def made_up_completions(count: int, positions: int) -> list[Completion]:
+    """Responses of one sampler, one for each row."""
     random = torch.Generator().manual_seed(0)
     lengths = torch.exp(torch.randn(count, generator=random) * 0.7 + torch.tensor(0.4 * positions).log())
+    return [
+        Completion(number, 0, tuple(range(length)), (-0.5,) * length, "stop", (3,) * length)  # type: ignore[arg-type]
+        for number, length in enumerate(lengths.clamp(1, positions).long().tolist())
+    ]
+
+
+def graded_rows(completions: list[Completion], renderer: PromptRenderer) -> list[Row]:
+    """Rows in groups that share their prompt; a third of the responses is right, in every group some."""
     rows = []
-    for number, length in enumerate(lengths.clamp(1, positions).long().tolist()):
-        row = Row.imitated(
-            number // GROUP,
-            number // GROUP,
-            ("prompt", "answer"),
-            prompt_ids=tuple(range(number // GROUP, number // GROUP + PROMPT)),
-            tokens=list(range(length)),
-            mask=[True] * length,
-        )
-        row.rewards[length - 1] = float(number % 3 == 0)
-        row.answers.append("x" * 4 * length)
+    for number, completion in enumerate(completions):
+        group = number // GROUP
+        prompt = tuple(range(group, group + PROMPT))
+        row = Row(group, number % GROUP, group, "", "answer", "prompt", prompt)
+        row.append_response(completion, renderer)
+        row.response(number)
+        text = "x" * 4 * len(row.tokens)
+        row.read(Graded(number, "", float(number % 3 == 0), True, {"verdict": "correct"}, text=text), renderer)
         rows.append(row)
     return rows
 
@@ -67,34 +72,96 @@ def timed(part: Callable[[], T]) -> tuple[float, T]:
     return time.process_time() - began, result
 
 
-def measure(count: int, positions: int, ranks: list[int], sample: int) -> Measured:
-    """``count`` rows of at most ``positions`` tokens, made from ``sample`` of them where they are more."""
+class NoTokenizer:
+    """Of which a run asks nothing on the driver: texts are made where they are graded."""
+
+
+def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[dict[str, float], dict[str, str]]:
+    """Seconds of each part for ``count`` rows of at most ``positions`` tokens, and bytes in words."""
     taken = min(count, sample)
     scale = count / taken
-    rows = made_up_rows(taken, positions)
+    renderer = PromptRenderer(NoTokenizer())
+    renderer.decodes_responses = False
+    message = pack(made_up_completions(taken, positions))
     seconds: dict[str, float] = {}
+    seconds["receive"], completions = timed(lambda: unpack(message, writable=True))
+    seconds["rows"], rows = timed(lambda: graded_rows(completions, renderer))
     seconds["batch_of"], batch = timed(lambda: batch_of(rows, pad_token_id=0, multi_turn=False))
+    prepared = batch
     for adv_type in ("grpo", "reinforce_pp", "gae"):
         given = replace(batch, old_values=torch.zeros_like(batch.rollout_logprobs)) if adv_type == "gae" else batch
         algorithm = AlgorithmConfig(adv_type=adv_type)
-        seconds[adv_type], _ = timed(lambda: prepare_batch(given, algorithm, AlgorithmState.of(algorithm)))  # noqa: B023
-    sent = batch.replace(metadata={}, domains=None)
-    seconds["pack"], packed = timed(lambda: pack(sent))
-    seconds["unpack"], _ = timed(lambda: unpack(packed, writable=False))
+        seconds[adv_type], (with_advantages, _) = timed(
+            lambda: prepare_batch(given, algorithm, AlgorithmState.of(algorithm))  # noqa: B023
+        )
+        prepared = with_advantages if adv_type == "grpo" else prepared
     seconds = {name: value * scale for name, value in seconds.items()}
-    costs = costs_of(batch, int(scale))
+    words = {"batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB"}
+    costs = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).costs
+    whole = repeated(costs, int(scale))
     for size in ranks:
-        seconds[f"cut by {size}"], _ = timed(lambda: cut(costs, size))  # noqa: B023
-    return Measured(seconds, int(bytes_of(batch) * scale), int(bytes_of(sent) * scale))
+        # As many rows to a rank as there are of all rows.
+        simulated = max(2, round(size / scale)) if size > 1 else 1
+        spent, words[f"more than {size} shares"] = send(prepared, simulated)
+        seconds[f"send to {size}"] = spent * scale
+        seconds[f"cut by {size}"], _ = timed(lambda: cut(whole, size))  # noqa: B023
+    return seconds, words
 
 
-def costs_of(batch: Batch, copies: int) -> Costs:
+def stage() -> Stage:
+    return Stage("train", Objective(AlgorithmConfig()), OptimizerConfig())
+
+
+class Ranks:
+    """A learner's ranks: keeps what each is sent."""
+
+    name = "learner"
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.sent: list[tuple[Any, ...]] = []
+
+    def call(self, method: Any, *args: Any, per_rank: Any = None, **options: Any) -> list[Any]:
+        if per_rank is None:
+            return [DataPlace(rank, self.size) for rank in range(self.size)]
+        self.sent = per_rank
+        return [{}] * self.size
+
+
+class Store:
+    """Packs what is shared, as Ray's object store gets it."""
+
+    def share(self, value: Any) -> Any:
+        packed = pack(value)
+        return len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers)
+
+
+def send(batch: Batch, size: int) -> tuple[float, str]:
+    """An update by ``size`` data-parallel ranks: seconds, and bytes beyond those of the rows that have to be computed.
+
+    The latter are of these rows' columns that a learner reads, once each.
+    """
+    ranks: Any = Ranks(size)
+    store: Any = Store()
+    plan = RowPlan([stage()], 0, packed=True, skips_unanswered=False)
+    seconds, _ = timed(lambda: LearnerPool(ranks, store, plan=plan).update(batch, step=0))
+    if size == 1:
+        return seconds, "whole"
+    moving = plan.facts(batch).moving
+    read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs, batch.advantages)
+    needed = sum(column[moving].nbytes for column in read if column is not None)
+    common = ranks.sent[0][1] * -(-size // RANKS_ON_A_NODE)
+    rows = sum(len(pickle.dumps(one[2].numpy())) for one in ranks.sent)
+    return seconds, f"{(sum(one[0] for one in ranks.sent) + common + rows) / needed - 1:+.1%}"
+
+
+def repeated(costs: Costs, copies: int) -> Costs:
     """The costs of all rows: those of the sample, as often as it goes into them."""
-    inputs = TextInputs.of(batch.inputs)
-    owners = distinct_prompts(inputs.prompt_ids, inputs.prompt_lengths)[1]
-    groups = int(owners.max()) + 1
-    apart = (torch.arange(copies)[:, None] * groups + owners).flatten()
-    return Costs(inputs.response_lengths.repeat(copies), shared=inputs.prompt_lengths.repeat(copies), owners=apart)
+    assert costs.shared is not None
+    assert costs.owners is not None
+    groups = int(costs.owners.max()) + 1
+    apart = (torch.arange(copies)[:, None] * groups + costs.owners).flatten()
+    return Costs(costs.lengths.repeat(copies), shared=costs.shared.repeat(copies), owners=apart)
 
 
 def cut(costs: Costs, size: int) -> int:
@@ -104,10 +171,7 @@ def cut(costs: Costs, size: int) -> int:
 
 
 def bytes_of(batch: Batch) -> int:
-    columns: list[Tensor] = [
-        *batch._columns(lambda tensor: tensor).values(),
-        *TextInputs.of(batch.inputs).named().values(),
-    ]
+    columns = [*batch._columns(lambda tensor: tensor).values(), *batch.inputs.named().values()]
     texts = sum(len(value) for values in batch.metadata.values() for value in values if isinstance(value, str))
     return sum(column.nbytes for column in columns) + texts
 
@@ -119,19 +183,11 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=256, help="rows that are really made, at most")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    names: list[str] = []
     for shape in options.shapes:
         count, positions = map(int, shape.split("x"))
-        found = measure(count, positions, options.ranks, options.sample)
-        if not names:
-            names = list(found.seconds)
-            print("| B x T | " + " | ".join(names) + " | batch | to each rank |")
-            print("|---|" + "---|" * (len(names) + 2))
-        cells = [f"{found.seconds[name]:.3g}" for name in names]
-        print(
-            f"| {shape} | {' | '.join(cells)} | {found.batch_bytes / 1e6:.1f} MB | {found.rank_bytes / 1e6:.1f} MB |",
-            flush=True,
-        )
+        seconds, words = measure(count, positions, options.ranks, options.sample)
+        print(f"{shape}: " + ", ".join(f"{name} {value:.3g}" for name, value in seconds.items()))
+        print(" " * len(shape) + "  " + ", ".join(f"{name} {value}" for name, value in words.items()), flush=True)
 
 
 if __name__ == "__main__":

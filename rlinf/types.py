@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
+from rlinf.columns import Column
 from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit
 
 if TYPE_CHECKING:
@@ -351,7 +352,7 @@ class SampleRequest:
     n: int
     params: SamplingParams
     key: tuple[int, ...]
-    prefix: tuple[int, ...] = ()
+    prefix: Sequence[int] = ()
     group: int | None = None
     """In a session all requests of a group go to the same sampler, turn after turn, since its cache has what was said
     before. None: any sampler."""
@@ -360,15 +361,27 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class Completion:
-    """One response. ``finish_reason``: "stop", "length", "abort", or "too_long" (the prompt did not fit: no tokens)."""
+    """One response. ``finish_reason``: "stop", "length", "abort", or "too_long" (the prompt did not fit: no tokens).
+
+    Tuples and lists of numbers become columns."""
 
     request_id: int
     sample_index: int
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    token_ids: Column[int]
+    logprobs: Column[float]
     finish_reason: str
-    policy_version: tuple[int, ...]
+    policy_version: Column[int]
     """One version per token: a response that was continued under newer weights has several."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "token_ids", Column.ints(self.token_ids))
+        object.__setattr__(self, "logprobs", Column.floats(self.logprobs))
+        object.__setattr__(self, "policy_version", Column.ints(self.policy_version))
+
+    @classmethod
+    def without_tokens(cls, request_id: int, sample_index: int, reason: str) -> Completion:
+        """Of a sample that nothing was generated for."""
+        return cls(request_id, sample_index, Column.ints(), Column.floats(), reason, Column.ints())
 
 
 @dataclass(frozen=True)

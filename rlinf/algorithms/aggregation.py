@@ -10,12 +10,28 @@ adds up.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
+
+
+@dataclass(frozen=True)
+class LossCounts:
+    """The denominators of an optimiser step: of all its rows, wherever they are."""
+
+    tokens: float
+    """Valid tokens, at least 1."""
+    rows: float
+    """Rows with at least one valid token, at least 1."""
+
+    @classmethod
+    def of(cls, lengths: Tensor) -> Self:
+        """``lengths`` [B]: valid tokens of each row."""
+        return cls(max(float(lengths.sum()), 1.0), max(float((lengths > 0).sum()), 1.0))
 
 
 @dataclass(frozen=True)
@@ -61,13 +77,14 @@ def token_weights(
     max_response_length: int | None = None,
     sum_norm_divide_by_batch: bool = True,
     shared: int = 1,
+    counts: LossCounts | None = None,
 ) -> Tensor:
     """The weight of every position [B, T] float32: the loss is ``(per_token * weights).sum()``; 0 under a false mask.
 
-    ``mask`` [B, T] is that of the whole optimiser step: a micro-batch or a rank takes its rows of the weights. An empty
-    batch has weights 0. With ``shared`` every ``shared`` consecutive positions are the parts of one, which has its own
-    weight among its likes and gives each of its valid parts the same share of it: the mean of a column that the parts
-    share is what it would be without parts.
+    ``mask`` [B, T] is that of the whole optimiser step, or of some of its rows with the ``counts`` of all: the weights
+    are the same, bit for bit. An empty batch has weights 0. With ``shared`` every ``shared`` consecutive positions are
+    the parts of one, which has its own weight among its likes and gives each of its valid parts the same share of it:
+    the mean of a column that the parts share is what it would be without parts.
 
     >>> token_weights("seq-mean-token-mean", torch.tensor([[True, True], [True, False]]))
     tensor([[0.2500, 0.2500],
@@ -82,13 +99,16 @@ def token_weights(
             parts.any(dim=2),
             max_response_length=max_response_length,
             sum_norm_divide_by_batch=sum_norm_divide_by_batch,
+            counts=counts,
         )
         return ((whole / parts.sum(dim=2).clamp(min=1))[..., None] * parts).flatten(1)
     entry = catalog.choose("loss_agg_func", loss_agg_func, catalog.AGGREGATIONS)
+    lengths = mask.sum(dim=1, keepdim=True)
+    counts = counts or LossCounts.of(lengths)
     shape = BatchShape(
-        lengths=mask.sum(dim=1, keepdim=True).clamp(min=1).double(),
-        tokens=max(float(mask.sum()), 1.0),
-        rows=max(float(mask.any(dim=1).sum()), 1.0),
+        lengths=lengths.clamp(min=1).double(),
+        tokens=counts.tokens,
+        rows=counts.rows,
         max_response_length=max_response_length,
         divide_by_rows=sum_norm_divide_by_batch,
     )

@@ -98,6 +98,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "DeepSeekMath, arXiv:2402.03300; normalize_by_std false: Dr. GRPO, arXiv:2503.20783",
         _GRPO,
         normalises_rows=True,
+        of_outcomes=True,
     ),
     "grpo_process": Estimator(
         "rlinf.algorithms.advantages.grpo_process:grpo_process",
@@ -146,6 +147,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "A = R - (sum_g - R) / (n_g - 1)",
         "Ahmadian et al., arXiv:2402.14740",
         ("singleton_group",),
+        of_outcomes=True,
     ),
     "remax": Estimator(
         "rlinf.algorithms.advantages.remax:remax",
@@ -154,6 +156,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "ReMax, arXiv:2310.10505",
         (),
         ("greedy_rewards",),
+        of_outcomes=True,
     ),
     "opo": Estimator(
         "rlinf.algorithms.advantages.opo:opo",
@@ -169,6 +172,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "Walder and Karkhanis, arXiv:2505.15201, in the group-normalised form",
         _GRPO,
         normalises_rows=True,
+        of_outcomes=True,
     ),
     "gigpo": Estimator(
         "rlinf.algorithms.advantages.gigpo:gigpo",
@@ -194,7 +198,11 @@ ADVANTAGES: dict[str, Estimator] = {
         needs=("teacher_logprobs",),
     ),
     "raw": Estimator(
-        "rlinf.algorithms.advantages.raw:raw", "the reward itself", "A = R", "the policy gradient without a baseline"
+        "rlinf.algorithms.advantages.raw:raw",
+        "the reward itself",
+        "A = R",
+        "the policy gradient without a baseline",
+        of_outcomes=True,
     ),
 }
 

@@ -66,6 +66,8 @@ class Estimator(Entry):
     """Each token pays ``kl_coef`` times its KL, whatever ``add_token_level_kl`` says: it is part of the rule."""
     normalises_rows: bool = False
     """Gives one number for a row, its normalised outcome: clip and token KL may come before it or after."""
+    of_outcomes: bool = False
+    """Gives one number for a row, made of the rows' outcomes alone: neither tokens nor lengths are read."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.aggregation import token_weights
+from rlinf.algorithms.aggregation import LossCounts, token_weights
 from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, zeroed
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
@@ -95,8 +95,8 @@ class Objective:
         algorithm = self.algorithm
         return algorithm.kl_beta == 0 and algorithm.entropy_bonus == 0 and self.entry.zero_without_advantage
 
-    def weights(self, mask: Tensor, *, shared: int = 1) -> Tensor:
-        """The position weights [B, T] of a minibatch with this ``mask``.
+    def weights(self, mask: Tensor, *, shared: int = 1, counts: LossCounts | None = None) -> Tensor:
+        """The position weights [B, T] of a minibatch with this ``mask``, or of rows of one that has ``counts``.
 
         ``shared``: how many positions have their value in common, for the weights of the critic's error.
         """
@@ -106,6 +106,7 @@ class Objective:
             max_response_length=self.max_response_length,
             sum_norm_divide_by_batch=self.algorithm.sum_norm_divide_by_batch,
             shared=shared,
+            counts=counts,
         )
 
     def select(self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor | None:

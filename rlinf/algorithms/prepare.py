@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import group_statistics
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Batch, Metrics
+
+_AT_ONCE = 1 << 18
+"""Numbers that are summed up together."""
 
 
 @dataclass
@@ -79,7 +82,7 @@ def _prepared(
     logprobs = batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
     columns = AdvantageColumns(
         rewards=processed,
-        mask=batch.mask & kept[:, None],
+        mask=batch.mask if bool(kept.all()) else batch.mask & kept[:, None],
         group_ids=batch.group_ids,
         values=batch.old_values,
         terminated=batch.terminated,
@@ -101,7 +104,7 @@ def _prepared(
         metrics |= _follow(state.kl, _mean(kl, columns.mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = _mean(logprobs - batch.teacher_logprobs, columns.mask)
-    mask = whole.mask & kept[:, None]
+    mask = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
     return whole.replace(mask=mask, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
@@ -140,9 +143,14 @@ def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     return kept
 
 
-def _mean(values: Tensor, mask: Tensor) -> float:
+def _mean(values: Tensor, mask: Tensor, of: Callable[[Tensor], Tensor] = torch.Tensor.detach) -> float:
+    """The mean over ``mask`` of what ``of`` makes of the values, in float64."""
     count = float(mask.sum())
-    return float(torch.where(mask, values.double(), 0.0).sum()) / count if count else 0.0
+    # A copy in float64 would be twice as large as the column: some rows at a time it stays in the cache.
+    size = max(1, _AT_ONCE // max(1, values[0].numel())) if len(values) else 1
+    parts = zip(values.split(size), mask.split(size), strict=True)
+    total = sum(float(torch.where(valid, of(part), 0.0).sum(dtype=torch.float64)) for part, valid in parts)
+    return total / count if count else 0.0
 
 
 def _report(
@@ -158,5 +166,5 @@ def _report(
         "constant_group_fraction": _mean(group.constant, every_row),
         "rows_kept_fraction": _mean(kept, every_row),
         "advantage_mean": _mean(advantages, mask),
-        "advantage_abs_mean": _mean(advantages.abs(), mask),
+        "advantage_abs_mean": _mean(advantages, mask, torch.abs),
     }

@@ -26,6 +26,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
+from rlinf.batch_share import BatchShare, RowFacts
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.host_reference import moved_towards
 from rlinf.learners.minibatch import Minibatch, require_finite
@@ -39,7 +40,7 @@ from rlinf.learners.stored_policy import is_sharded, require_same_weights, shape
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.portions import portions
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, TextInputs, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 
 class FSDPLearner(TorchLearner):
@@ -109,21 +110,19 @@ class FSDPLearner(TorchLearner):
             if isinstance(module, FSDPModule):
                 module.reshard()
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
-        pieces, blanks = self._pieces(batch, torch.arange(batch.num_rows), self.costs(batch))
+        batch = self._shared(batch)
+        everything = torch.arange(batch.num_rows)
+        pieces, blanks = self._pieces(batch.facts, everything)
         outputs: list[PolicyOutput] = []
         with torch.no_grad(), self._as_reference() if reference else nullcontext():
-            for piece in [*pieces, *blanks]:
-                part = batch.select(piece).to(self.device)
+            for part in [*map(batch.select, pieces), *[batch.blank()] * blanks]:
+                part = part.to(self.device)
                 outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
         self._reshard()
         del outputs[len(pieces) :]
-        empty = (
-            (TextInputs.of(batch.inputs).response_lengths == 0).nonzero()[:, 0]
-            if self.rank == 0
-            else torch.zeros(0).long()
-        )
+        empty = everything[~batch.facts.answered] if self.rank == 0 else everything[:0]
         blank = torch.zeros(len(empty), batch.num_positions)
 
         def joined(name: str) -> Tensor:
@@ -132,28 +131,27 @@ class FSDPLearner(TorchLearner):
         values = joined("values") if self.policy.value_head is not None else None
         return torch.cat([*pieces, empty]), PolicyOutput(joined("logprobs"), joined("entropy"), values)
 
-    def _pieces(self, batch: Batch, rows: Tensor, costs: Costs) -> tuple[list[Tensor], list[Tensor]]:
-        """(this rank's micro-batches, rows to run without success until all ranks have run as many).
+    def _pieces(self, facts: RowFacts, rows: Tensor) -> tuple[list[Tensor], int]:
+        """(this rank's micro-batches, how many to run without a row until all ranks have run as many).
 
         Rows without a response are left out: nothing is to be said of them, and a pass over them would be cut short.
         """
-        responses = TextInputs.of(batch.inputs).response_lengths
-        rows = rows[responses[rows] > 0]
+        rows = rows[facts.answered[rows]]
         if not len(rows):
-            return [], []
+            return [], 0
+        costs = facts.costs
         cuts = [
             micro_batches(part, costs, budget=self.micro_batch_tokens) for part in shares(rows, costs, size=self.size)
         ]
         mine = cuts[self.rank]
-        return mine, [rows[:1]] * (max(map(len, cuts)) - len(mine))
+        return mine, max(map(len, cuts)) - len(mine)
 
-    def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
+    def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
         self.optimizer.zero_grad(set_to_none=True)
-        pieces, blanks = self._pieces(mini.whole, mini.moving(), costs)
-        partial = [self._backward(mini, mini.batch, mini.places(piece)) for piece in pieces]
-        nothing = mini.blank()
-        partial += [self._backward(mini, nothing, mini.places(piece)) for piece in blanks]
+        pieces, blanks = self._pieces(mini.batch.facts, mini.moving())
+        partial = [self._backward(mini, mini.batch.select(piece), piece) for piece in pieces]
+        partial += [self._backward(mini, mini.batch.blank(), mini.rows[:1]) for _ in range(blanks)]
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _step(self, loss: float) -> float:

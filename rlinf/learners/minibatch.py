@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rlinf.algorithms.aggregation import LossCounts
 from rlinf.algorithms.metrics import (
     PartialMetrics,
     ReducedMetrics,
@@ -16,6 +17,7 @@ from rlinf.algorithms.metrics import (
     mean_metrics,
     mean_over,
 )
+from rlinf.batch_share import BatchShare, RowFacts, complete
 from rlinf.learners.partition import minibatches
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Metrics, PolicyOutput
@@ -28,62 +30,60 @@ class NonFiniteUpdate(RuntimeError):
 class Minibatch:
     """The rows of one optimiser step with what is fixed for all of them before the first forward pass."""
 
-    def __init__(self, batch: Batch, rows: Tensor, stage: Stage) -> None:
-        """Raises ValueError for a batch without advantages."""
-        self.stage, self.whole, self.rows, self.batch = stage, batch, rows, batch.select(rows)
-        objective = stage.objective
-        self.advantages = _given(self.batch.advantages)
-        self.weights = objective.weights(self.batch.mask)
-        shared = self.batch.positions_per_reward
-        self.value_weights = objective.weights(self.batch.mask, shared=shared) if shared > 1 else None
-        proximal = self.batch.old_logprobs if self.batch.old_logprobs is not None else self.batch.rollout_logprobs
-        self.selected = objective.select(old_logprobs=proximal, advantages=self.advantages, mask=self.batch.mask)
-        self._place = torch.full((batch.num_rows,), -1, dtype=torch.int64)
-        self._place[rows] = torch.arange(len(rows))
+    def __init__(self, batch: BatchShare, rows: Tensor, stage: Stage) -> None:
+        """``rows`` of ``batch``, of which this rank may have a share. Raises ValueError for one without advantages."""
+        _given(batch.held.advantages)
+        self.stage, self.batch, self.rows = stage, batch, rows
+        self.counts = LossCounts.of(batch.facts.tokens[rows])
+        shared = batch.held.positions_per_reward
+        self.reward_counts = self._shared_counts(shared) if shared > 1 else None
+        self._selected = self._select()
 
-    def places(self, rows: Tensor) -> Tensor:
-        """Where ``rows`` of the whole batch stand in this minibatch."""
-        return self._place[rows]
+    def _shared_counts(self, shared: int) -> LossCounts:
+        """The counts of the critic's error, where several positions have their value in common."""
+        by_reward = complete(self.batch).mask[self.rows].unflatten(1, (-1, shared)).any(dim=2)
+        return LossCounts.of(by_reward.sum(dim=1))
 
-    def blank(self) -> Batch:
-        """The same rows with nothing to count: for a rank that has to take part without having a row."""
-        return self.batch.replace(mask=self.batch.mask & False)
+    def _select(self) -> Tensor | None:
+        """The positions that the loss treats apart, bool by row of the batch; every row of the step must be here."""
+        if "selected" not in self.stage.objective.needs:
+            return None
+        step = self.batch.select(self.rows)
+        proximal = step.old_logprobs if step.old_logprobs is not None else step.rollout_logprobs
+        found = self.stage.objective.select(old_logprobs=proximal, advantages=_given(step.advantages), mask=step.mask)
+        assert found is not None
+        selected = torch.zeros(self.batch.num_rows, self.batch.num_positions, dtype=torch.bool)
+        selected[self.rows] = found
+        return selected
 
     def moving(self) -> Tensor:
-        """The rows without those that can't move the weights, which need no computing.
+        """The rows without those that can't move the weights, which need no computing (:func:`moving_rows`)."""
+        return moving_rows(self.rows, self.batch.facts, self.stage)
 
-        Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
-        has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
-        stay where none would be left, and where something is asked about every row.
-        """
-        objective = self.stage.objective
-        asked = objective.calculate_entropy or self.stage.early_stop_imp_ratio is not None
-        if asked or not objective.idle_without_advantage:
-            return self.rows
-        moving = (self.batch.mask & (self.advantages != 0)).any(dim=1)
-        return self.rows[moving] if bool(moving.any()) else self.rows
-
-    def loss(self, part: Batch, places: Tensor, output: PolicyOutput) -> tuple[Tensor, PartialMetrics]:
-        """The weighted sum over ``part``, the rows ``places`` as the policy sees them, and its metrics (on the CPU)."""
+    def loss(self, part: Batch, rows: Tensor, output: PolicyOutput) -> tuple[Tensor, PartialMetrics]:
+        """The weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU)."""
         device, stage = output.logprobs.device, self.stage
         old = part.old_logprobs
         on_policy = old is None and stage.old_is_current
         if old is None:
             old = output.logprobs.detach() if on_policy else part.rollout_logprobs
+        shared = part.positions_per_reward
         loss, metrics = stage.objective(
             logprobs=output.logprobs,
             old_logprobs=old,
             advantages=_given(part.advantages),
             mask=part.mask,
-            weights=self.weights[places].to(device),
-            value_weights=None if self.value_weights is None else self.value_weights[places].to(device),
+            weights=stage.objective.weights(part.mask, counts=self.counts),
+            value_weights=None
+            if self.reward_counts is None
+            else stage.objective.weights(part.mask, shared=shared, counts=self.reward_counts),
             values=output.values,
             old_values=part.old_values,
             returns=part.returns,
             ref_logprobs=part.ref_logprobs,
             entropy=output.entropy,
             rollout_logprobs=part.rollout_logprobs,
-            selected=None if self.selected is None else self.selected[places].to(device),
+            selected=None if self._selected is None else self._selected[rows].to(device),
         )
         if on_policy:
             gap = torch.where(part.mask, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
@@ -101,8 +101,22 @@ class Minibatch:
         return {**metrics, "grad_norm": step(merged["loss"][0])}, False
 
 
+def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
+    """The ``rows`` of an optimiser step without those that can't move the weights.
+
+    Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
+    has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
+    stay where none would be left, and where something is asked about every row.
+    """
+    asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
+    if asked or not stage.objective.idle_without_advantage:
+        return rows
+    moving = facts.moving[rows]
+    return rows[moving] if bool(moving.any()) else rows
+
+
 def train_on(
-    batch: Batch, stage: Stage, *, seed: int, step: int, optimise: Callable[[Minibatch], tuple[Metrics, bool]]
+    batch: BatchShare, stage: Stage, *, seed: int, step: int, optimise: Callable[[Minibatch], tuple[Metrics, bool]]
 ) -> Metrics:
     """All epochs and minibatches of one step: means of the metrics that ``optimise`` gives, and how many were skipped.
 

@@ -1,7 +1,8 @@
 """The PyTorch learner: one process, or data parallel over several.
 
-Every rank is given the whole batch and takes its own share. So every rank knows the counts of the whole optimiser step,
-position weights are fixed before the first forward pass, and gradients simply add up over micro-batches and ranks.
+Every rank is given its own share of the rows, or the whole batch and takes its share. It knows the counts of the whole
+optimiser step, so that position weights are fixed before the first forward pass and gradients simply add up over
+micro-batches and ranks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics
+from rlinf.batch_share import BatchShare
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.interfaces import Policy
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
@@ -132,9 +134,18 @@ class TorchLearner(Offloadable):
         """What each row costs; the policy knows best."""
         return self.policy.costs(batch.inputs, batch.mask)
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    @property
+    def data_place(self) -> tuple[int, int]:
+        """Every rank has a share of the rows for itself."""
+        return self.rank, self.size
+
+    def _shared(self, batch: Batch | BatchShare) -> BatchShare:
+        return batch if isinstance(batch, BatchShare) else BatchShare.whole(batch, self.costs(batch))
+
+    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
-        costs = self.costs(batch)
+        batch = self._shared(batch)
+        costs = batch.facts.costs
         rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
         policy: Any = self.policy
         context: AbstractContextManager[None] = nullcontext()
@@ -160,29 +171,28 @@ class TorchLearner(Offloadable):
         logprobs = joined("logprobs")
         return order, PolicyOutput(empty if logprobs is None else logprobs, values=joined("values"))
 
-    def update(self, batch: Batch, *, step: int) -> Metrics:
+    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
-        rows, costs = self._as_rows(batch)
-        compared = self._compare_with_float32(rows, costs, step)
+        rows = batch if isinstance(batch, BatchShare) else self._as_rows(batch)
+        compared = self._compare_with_float32(rows, step)
         with self._dropout(step):
-            metrics = train_on(
-                rows, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
-            )
-        # Running statistics change between batches only: all of one batch is evaluated under the same ones.
-        self.policy.observe(batch.inputs, batch.mask)
+            metrics = train_on(rows, self.stage, seed=self.seed, step=step, optimise=self._optimise)
+        if isinstance(batch, Batch):
+            # Running statistics change between batches only: all of one batch is evaluated under the same ones.
+            self.policy.observe(batch.inputs, batch.mask)
         return {**metrics, **compared, "lr": self._lr()}
 
-    def _compare_with_float32(self, batch: Batch, costs: Costs, step: int) -> Metrics:
-        """Of the first micro-batch, at the iterations that ``learner.compare_float32_every`` names."""
+    def _compare_with_float32(self, batch: BatchShare, step: int) -> Metrics:
+        """Of the first micro-batch that is here, at the iterations that ``learner.compare_float32_every`` names."""
         every = self.compare_float32_every
         if not every or step % every or getattr(self.policy, "autocast", None) is None:
             return {}
-        mini = Minibatch(batch, torch.arange(batch.num_rows), self.stage)
-        piece = micro_batches(mini.moving(), costs, budget=self.micro_batch_tokens)[0]
-        part = mini.batch.select(piece).to(self.device)
+        mini = Minibatch(batch, torch.arange(batch.num_rows) if batch.rows is None else batch.rows, self.stage)
+        piece = micro_batches(mini.moving(), batch.facts.costs, budget=self.micro_batch_tokens)[0]
+        part = batch.select(piece).to(self.device)
         return compare_with_float32(self.policy, part, lambda output: mini.loss(part, piece, output)[0], self._trained)
 
     @contextmanager
@@ -201,33 +211,33 @@ class TorchLearner(Offloadable):
                 for dropout in self._dropouts:
                     dropout.eval()
 
-    def _as_rows(self, batch: Batch) -> tuple[Batch, Costs]:
+    def _as_rows(self, batch: Batch) -> BatchShare:
         """Where positions are independent of each other (a policy without memory), each becomes a row of its own."""
         objective = self.stage.objective
         if self.policy.positions_independent and objective.per_token:
             # What advantages were made of is read no more: it need not be cut up with the rest.
             batch = batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None)
             batch = batch.decisions_as_rows()
-        return batch, self.costs(batch)
+        return BatchShare.whole(batch, self.costs(batch))
 
-    def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
+    def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
+        costs = mini.batch.facts.costs
         mine = share(mini.moving(), costs, rank=self.rank, size=self.size)
         self.optimizer.zero_grad(set_to_none=True)
         pieces = micro_batches(mine, costs, budget=self.micro_batch_tokens)
-        partial = [self._backward(mini, mini.batch, mini.places(piece)) for piece in pieces]
+        partial = [self._backward(mini, mini.batch.select(piece), piece) for piece in pieces]
         if not partial:  # more ranks than rows: this one still has to take part in every sum
-            partial.append(self._backward(mini, mini.blank(), torch.tensor([0])))
+            partial.append(self._backward(mini, mini.batch.blank(), mini.rows[:1]))
         sum_gradients(self._trained, self.size)
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
-    def _backward(self, mini: Minibatch, rows: Batch, places: Tensor) -> PartialMetrics:
-        """Adds the gradient of the rows ``places`` of ``rows`` (the minibatch's, or its blank ones)."""
-        everything = len(places) == rows.num_rows and places.equal(torch.arange(len(places)))
-        part = (rows if everything else rows.select(places)).to(self.device)
+    def _backward(self, mini: Minibatch, part: Batch, rows: Tensor) -> PartialMetrics:
+        """Adds the gradient of ``part``, which are ``rows`` of the batch."""
+        part = part.to(self.device)
         with_entropy = "entropy" in self.stage.objective.needs
         output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
-        loss, metrics = mini.loss(part, places, output)
+        loss, metrics = mini.loss(part, rows, output)
         if loss.requires_grad:
             loss.backward()
         return metrics

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rlinf.types import Costs, TextInputs
+
 # Attention costs the square of a block's longest response, and a block costs some kernel launches: responses share one
 # down to this share of its longest, and those of a few tokens are not worth another.
 _SHORTEST_SHARE = 0.7
@@ -72,6 +74,14 @@ def distinct_prompts(prompt_ids: Tensor, prompt_lengths: Tensor) -> tuple[Tensor
             first.append(row)
         owners.append(seen[text])
     return torch.tensor(first, dtype=torch.int64), torch.tensor(owners, dtype=torch.int64)
+
+
+def text_costs(text: TextInputs, *, packed: bool) -> Costs:
+    """Tokens of each row; packed rows pay their prompt once for all that share it."""
+    lengths, responses = text.prompt_lengths, text.response_lengths
+    if not packed:
+        return Costs(lengths + responses)
+    return Costs(responses.clamp(min=1), shared=lengths, owners=distinct_prompts(text.prompt_ids, lengths)[1])
 
 
 def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_lengths: Tensor) -> Packing:

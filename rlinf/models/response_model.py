@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rlinf.models import packed_attention
-from rlinf.models.packing import Packing, distinct_prompts, pack
+from rlinf.models.packing import Packing, pack, text_costs
 from rlinf.types import Costs, Inputs, TextInputs
 
 
@@ -39,12 +39,7 @@ class ResponseModel(nn.Module):
 
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """Tokens of each row; packed rows pay their prompt once for all that share it."""
-        text = TextInputs.of(inputs)
-        lengths, responses = text.prompt_lengths, text.response_lengths
-        if not self.pack_rows:
-            return Costs(lengths + responses)
-        owners = distinct_prompts(text.prompt_ids, lengths)[1]
-        return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
+        return text_costs(TextInputs.of(inputs), packed=self.pack_rows)
 
     def states(
         self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlinf.columns import Column
 from rlinf.errors import RunFailed
 from rlinf.models.distribution import draw
 from rlinf.samplers.kv_cache import RowCache
@@ -47,7 +48,7 @@ class Row:
     @property
     def context(self) -> tuple[int, ...]:
         """The tokens before the first new one."""
-        return self.request.prompt_ids + self.request.prefix
+        return (*self.request.prompt_ids, *self.request.prefix)
 
     def completion(
         self, token_ids: Sequence[int], logprobs: Sequence[float], versions: Sequence[int], finish_reason: str
@@ -55,10 +56,10 @@ class Row:
         return Completion(
             request_id=self.request.request_id,
             sample_index=self.sample_index,
-            token_ids=tuple(token_ids),
-            logprobs=tuple(logprobs),
+            token_ids=Column.ints(token_ids),
+            logprobs=Column.floats(logprobs),
             finish_reason=finish_reason,
-            policy_version=tuple(versions),
+            policy_version=Column.ints(versions),
         )
 
 

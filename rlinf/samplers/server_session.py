@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from rlinf.columns import Column
 from rlinf.samplers.requests import OpenRequests, limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers
 from rlinf.types import Completion, SampleRequest
@@ -45,7 +46,7 @@ class ServerSession:
                 bodies[request.request_id] = self._body(request)
                 continue
             samples = range(request.first_sample, request.first_sample + request.n)
-            self._done += [Completion(request.request_id, sample, (), (), reason, ()) for sample in samples]
+            self._done += [Completion.without_tokens(request.request_id, sample, reason) for sample in samples]
         self._answers.begin(bodies)
 
     def poll(self, max_s: float) -> list[Completion]:
@@ -74,8 +75,8 @@ class ServerSession:
         return Completion(
             request_id=answer.request_id,
             sample_index=self._requests[answer.request_id].first_sample + answer.index,
-            token_ids=tuple(answer.tokens),
-            logprobs=tuple(answer.logprobs),
+            token_ids=Column.ints(answer.tokens),
+            logprobs=Column.floats(answer.logprobs),
             finish_reason=answer.finish_reason or "abort",
-            policy_version=(self._version,) * len(answer.tokens),
+            policy_version=Column.ints([self._version] * len(answer.tokens)),
         )

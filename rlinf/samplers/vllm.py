@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rlinf.columns import Column
 from rlinf.config.facts import Precision, activation_dtype
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.models.weight_update import WeightLayout, figures
@@ -324,7 +325,7 @@ class VllmSampler:
                 if reason is None:
                     self._submit(request, sample_index)
                 else:
-                    done.append(Completion(request.request_id, sample_index, (), (), reason, ()))
+                    done.append(Completion.without_tokens(request.request_id, sample_index, reason))
         return done
 
     def _submit(self, request: SampleRequest, sample_index: int) -> None:
@@ -369,10 +370,10 @@ class VllmSampler:
         return Completion(
             request_id=request.request_id,
             sample_index=sample_index,
-            token_ids=tuple(output.token_ids),
-            logprobs=tuple(output.logprobs.logprobs) if output.logprobs else (),
+            token_ids=Column.ints(output.token_ids),
+            logprobs=Column.floats(output.logprobs.logprobs if output.logprobs else ()),
             finish_reason=output.finish_reason or "stop",
-            policy_version=tuple(versions),
+            policy_version=Column.ints(versions),
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlinf.columns import Column
 from rlinf.errors import UserError
 from rlinf.inputs import Inputs, named_inputs
 from rlinf.rollouts.text.continuous import OpenBatch
@@ -70,6 +71,8 @@ def _plain(value: Any, name: str) -> Any:
         return value
     if isinstance(value, Inputs):
         return value.named()
+    if isinstance(value, Column):
+        value = value.array
     if isinstance(value, np.ndarray):
         return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}
     if is_dataclass(value) and type(value).__name__ in _CLASSES:
@@ -94,8 +97,8 @@ def _rebuilt(value: Any) -> Any:
         return {key: _rebuilt(child) for key, child in value.items()}
     if isinstance(value, Batch):  # pickled as a whole by an earlier version
         return _batch(vars(value))
-    if isinstance(value, Row):
-        return Row(**_renamed(Row, vars(value)))
+    if isinstance(value, (Row, Completion)):
+        return type(value)(**_renamed(type(value), vars(value)))
     if isinstance(value, list):
         return [_rebuilt(child) for child in value]
     if isinstance(value, tuple):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+import torch
+from torch import Tensor
+
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config.facts import SettledConfig
 from rlinf.train.build.stages import training_stage
@@ -44,7 +47,7 @@ class OnPolicy:
 
     def __init__(self, config: SettledConfig, learner: LearnerPool, teacher: Teach | None = None) -> None:
         self._facts, self._learner, self._teacher = config.facts, learner, teacher
-        self._bounded = config.rollout.staleness > 0
+        self._bound = config.rollout.staleness
         self._stage = training_stage(config)
         self._options, self._algorithm = config.algorithm, AlgorithmState.of(config.algorithm)
 
@@ -66,8 +69,8 @@ class OnPolicy:
         """
         stale = bool((ages > 0)[batch.mask].any())
         metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask) or 0.0}
-        if self._bounded:
-            metrics["rollout/staleness_max"] = float(ages[batch.mask].max()) if batch.mask.any() else 0.0
+        if self._bound:
+            metrics |= _age_shares(ages[batch.mask], self._bound)
         corrected = self._stage.objective.needs & {"rollout_logprobs"}
         if not (self._facts.recomputes_logprobs or corrected):
             # They came with the actions, of the same weights and the same arithmetic.
@@ -89,3 +92,10 @@ class OnPolicy:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._algorithm.load_state_dict(state)
+
+
+def _age_shares(ages: Tensor, bound: int) -> Metrics:
+    """The largest of the ages [N] of tokens, and which share of them has each age up to ``bound``."""
+    counts = torch.bincount(ages.clamp(min=0), minlength=bound + 1).tolist()
+    shares = {f"rollout/age/{age}": count / max(1, len(ages)) for age, count in enumerate(counts)}
+    return {"rollout/staleness_max": float(ages.max()) if len(ages) else 0.0, **shares}

@@ -39,7 +39,9 @@ LAYERS = (
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
     {"interfaces"},
+    {"batch_share"},
     {
+        "row_records",
         "streams",
         "granularity",
         "portions",
@@ -52,7 +54,7 @@ LAYERS = (
     },
     {"types"},
     {"inputs"},
-    {"errors", "stopping"},
+    {"errors", "stopping", "columns"},
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}

@@ -16,6 +16,7 @@ from gymnasium import spaces
 from stopped_run import Stopped
 
 from rlinf.cli import main
+from rlinf.columns import Column
 from rlinf.errors import UserError
 from rlinf.inputs import TextInputs
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
@@ -30,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 UNPICKLES = {
     "rlinf/cluster/packing.py",
     "rlinf/cluster/weights/broadcast.py",
+    "rlinf/cluster/weights/receiver.py",
     "rlinf/models/actor_critic/export.py",
     "envs/rlinf_envs/sim/libero_files.py",
 }
@@ -158,7 +160,11 @@ def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
 def test_what_earlier_versions_pickled_is_read_where_it_is_numbers(tmp_path: Path) -> None:
     path = tmp_path / "driver.pt"
     done = Completion(1, 0, (3,), (-0.5,), "stop", (7,))
-    torch.save({"arrays": np.arange(3, dtype=np.float32), "number": np.float64(2.5), "done": done}, path)
+    earlier = object.__new__(Completion)
+    vars(earlier).update(
+        {name: tuple(value) if isinstance(value, Column) else value for name, value in vars(done).items()}
+    )
+    torch.save({"arrays": np.arange(3, dtype=np.float32), "number": np.float64(2.5), "done": earlier}, path)
     back = load_plain(path)
     np.testing.assert_array_equal(back["arrays"], [0, 1, 2])
     assert back["done"] == done

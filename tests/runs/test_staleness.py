@@ -87,6 +87,20 @@ def test_on_ray_the_log_repeats_what_happened(tmp_path: Path) -> None:
     assert params(tmp_path / "local") == params(tmp_path / "ray")
 
 
+def test_dynamic_sampling_goes_on_within_the_bound_and_is_repeated(tmp_path: Path) -> None:
+    # Nearly every response of this length has a letter in it, which is all that is rewarded: groups are constant.
+    varied = {"loss_type": "decoupled", "dynamic_sampling": True, "max_resample": 2}
+    sections = {"algorithm": varied, "env": {}, "run": {"max_steps": 3}}
+    tiny_runs.run(settings(tmp_path / "run", **sections))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "arrivals.jsonl").read_text().splitlines()]
+    assert any(line["round"] for line in lines)
+    assert [line["step"] for line in lines if not line["round"]] == [0, 1, 2]
+    assert max(logged(tmp_path / "run", "rollout/staleness_max")) <= 2
+    assert logged(tmp_path / "run", "rollout/age/0")[0] == 1.0
+    tiny_runs.run(settings(tmp_path / "again", rollout={"replay_arrivals": str(tmp_path / "run")}, **sections))
+    assert params(tmp_path / "again") == params(tmp_path / "run")
+
+
 def test_without_a_log_nothing_is_repeated(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no arrivals\.jsonl"):
         tiny_runs.run(settings(tmp_path / "run", rollout={"replay_arrivals": str(tmp_path)}))
@@ -101,7 +115,6 @@ def test_no_staleness_is_the_synchronous_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        ({"algorithm": {"dynamic_sampling": True}}, "collects a batch several times"),
         ({"algorithm": {"adv_type": "remax"}}, "adv_type: remax needs further responses"),
         ({"rollout": {"ahead": 1}}, "more than one batch ahead"),
         ({"rollout": {"over_sampling": 0.5}}, "begins as many prompts as it may"),

@@ -92,6 +92,8 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
+    if mask.shape[1] > 1 and entry.of_outcomes and _reads_outcomes_alone(algorithm, x):
+        return _of_outcomes(algorithm, x)
     kl = _token_kl(algorithm, entry, x)
     clip_after = clips_after_norm(algorithm)
     kl_after = entry.normalises_rows and algorithm.kl_after_norm
@@ -126,6 +128,32 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
         advantages = returns = _after_norm(advantages, mask, algorithm, kl if kl_after else None)
     advantages = _finished(advantages, inputs, algorithm, entry)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
+
+
+def _reads_outcomes_alone(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
+    """Whether nothing around an estimator of outcomes looks at single tokens or counts them."""
+    of_tokens = (
+        algorithm.kl_coef and algorithm.add_token_level_kl,
+        algorithm.whiten_rewards,
+        algorithm.normalize_advantages,
+        algorithm.opd_coef or x.teacher_logprobs is not None,
+        algorithm.use_valid_token_scale,
+        algorithm.reward_clip and x.rewards.ndim == 2,
+    )
+    return not any(of_tokens)
+
+
+def _of_outcomes(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
+    """The same numbers as token by token, from rows of one token: a row's advantage is that of all its tokens."""
+    acted = x.mask if x.acted is None else x.acted
+    rows = AdvantageColumns(
+        rewards=row_outcomes(x.rewards, acted),
+        mask=x.mask.any(dim=1, keepdim=True),
+        group_ids=x.group_ids,
+        greedy_rewards=x.greedy_rewards,
+    )
+    advantages = torch.where(x.mask, estimate(algorithm, rows).advantages, 0.0)
+    return Advantages(advantages, advantages)
 
 
 def clips_after_norm(algorithm: AlgorithmConfig) -> bool:

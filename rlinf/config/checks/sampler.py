@@ -70,16 +70,13 @@ def _check_server(context: Context) -> None:
 
 
 def _check_staleness(context: Context) -> None:
-    """One turn, one rollout for a batch, and nobody else who asks the samplers meanwhile."""
+    """One turn, and nobody else who asks the samplers meanwhile."""
     config = context.config
     why = f"rollout.staleness {config.rollout.staleness} generates continuously,"
     against = {
         "env.max_turns": (max_turns(config) > 1, "for conversations of one turn only.", "rollout.ahead: 1"),
         "rollout.over_sampling": (config.rollout.over_sampling > 0, "and begins as many prompts as it may.", "0"),
         "rollout.ahead": (config.rollout.ahead > 0, "which is more than one batch ahead.", "0"),
-        "algorithm.dynamic_sampling": (
-            config.algorithm.dynamic_sampling, "and algorithm.dynamic_sampling collects a batch several times.", "false"
-        ),
         "algorithm.adv_type": (
             "greedy_rewards" in columns_of(config.algorithm.adv_type),
             f"and adv_type: {config.algorithm.adv_type} needs further responses to the prompts of a batch.",

@@ -39,6 +39,7 @@ from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
+from rlinf.batch_share import BatchShare
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.offload import STAY, Offloadable, empty_storages
@@ -46,7 +47,7 @@ from rlinf.learners.partition import micro_batches, shares
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
-from rlinf.models.packing import distinct_prompts
+from rlinf.models.packing import text_costs
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightUpdate
 
 _FACTS = "learner.json"
@@ -172,18 +173,23 @@ class MegatronLearner(Offloadable):
 
     def costs(self, batch: Batch) -> Costs:
         """What each row costs: its response, and once for all rows that share it, its prompt."""
-        text = TextInputs.of(batch.inputs)
-        lengths, responses = text.prompt_lengths, text.response_lengths
-        owners = distinct_prompts(text.prompt_ids, lengths)[1]
-        return Costs(responses.clamp(min=1), shared=lengths, owners=owners)
+        return text_costs(TextInputs.of(batch.inputs), packed=True)
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    @property
+    def data_place(self) -> tuple[int, int]:
+        """Ranks of a tensor, pipeline or context parallel group work on the same rows."""
+        return self.place.data, self.place.data_size
+
+    def _shared(self, batch: Batch | BatchShare) -> BatchShare:
+        return batch if isinstance(batch, BatchShare) else BatchShare.whole(batch, self.costs(batch))
+
+    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and entropy [B', T] on the CPU) of this rank's share.
 
         Of the ranks that work on one share only one returns its rows, the others none.
         """
-        costs = self.costs(batch)
-        pieces, count = self._cut(torch.arange(batch.num_rows), costs)
+        batch = self._shared(batch)
+        pieces, count = self._cut(torch.arange(batch.num_rows), batch.facts.costs)
         empty = torch.zeros(0, batch.num_positions)
         nothing = torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty)
         with self._as_reference() if reference else nullcontext():
@@ -218,37 +224,34 @@ class MegatronLearner(Offloadable):
         count = max(len(cut) for cut in cuts.values())
         return cuts[place.data], needed_micro_batches(count, place, interleaved=len(self.chunks) > 1)
 
-    def _packed(self, batch: Batch, pieces: Sequence[Tensor], count: int) -> list[MicroBatch]:
+    def _packed(self, batch: BatchShare, pieces: Sequence[Tensor], count: int) -> list[MicroBatch]:
         """The micro-batches of ``pieces``, and empty ones up to ``count``."""
-        packed = [self.packer(batch, piece) for piece in pieces]
+        packed = [self.packer(batch.select(piece), piece) for piece in pieces]
         if count > len(packed):
-            packed += [self.packer.blank(batch)] * (count - len(packed))
+            packed += [self.packer.blank(batch.blank())] * (count - len(packed))
         return packed
 
-    def update(self, batch: Batch, *, step: int) -> Metrics:
+    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
-        costs = self.costs(batch)
-        metrics = train_on(
-            batch, self.stage, seed=self.seed, step=step, optimise=lambda mini: self._optimise(mini, costs)
-        )
+        rows = self._shared(batch)
+        metrics = train_on(rows, self.stage, seed=self.seed, step=step, optimise=self._optimise)
         lr = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer.param_groups else 0.0
         return {**metrics, "lr": lr}
 
-    def _optimise(self, mini: Minibatch, costs: Costs) -> tuple[Metrics, bool]:
+    def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
-        pieces, count = self._cut(mini.moving(), costs)
+        pieces, count = self._cut(mini.moving(), mini.batch.facts.costs)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         self.optimizer.zero_grad()
 
         def loss(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
-            return mini.loss(piece.part, piece.places, self._score(piece, logits))
+            return mini.loss(piece.part, piece.rows, self._score(piece, logits))
 
-        places = [mini.places(piece) for piece in pieces]
-        partial = run_backward(self.chunks, self._packed(mini.batch, places, count), loss)
+        partial = run_backward(self.chunks, self._packed(mini.batch, pieces, count), loss)
         load = self._expert_load()
         metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
         return {**metrics, **load}, skipped

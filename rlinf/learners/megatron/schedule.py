@@ -29,8 +29,8 @@ class MicroBatch:
 
     part: Batch
     """The rows, on the learner's device."""
-    places: Tensor
-    """[B'] int64: where these rows stand in the minibatch."""
+    rows: Tensor
+    """[B'] int64: which rows of the batch these are."""
     packed: PackedRows
     tokens: Tensor
     """[1, n] int64: this rank's piece, filled up with token 0."""
@@ -79,9 +79,9 @@ class Packer:
     device: torch.device
     sequence_parallel: bool
 
-    def __call__(self, batch: Batch, places: Tensor, *, blank: bool = False) -> MicroBatch:
-        """Packs the rows ``places`` of ``batch``; ``blank``: nothing counts, neither loss nor load."""
-        part = batch.select(places).to(self.device)
+    def __call__(self, part: Batch, rows: Tensor, *, blank: bool = False) -> MicroBatch:
+        """Packs ``part``, which are ``rows`` of a batch; ``blank``: nothing counts, neither loss nor load."""
+        part = part.to(self.device)
         inputs, place = TextInputs.of(part.inputs), self.place
         packing = pack(inputs.prompt_ids, inputs.prompt_lengths, part.actions, inputs.response_lengths)
         multiple = place.context_size * (place.tensor_size if self.sequence_parallel else 1)
@@ -95,12 +95,11 @@ class Packer:
         filling = torch.arange(piece.start, piece.stop, device=self.device) >= (0 if blank else used)
         group = parallel_state.get_context_parallel_group() if place.context_size > 1 else None
         packed = PackedRows(packing, mine(packing.positions), group)
-        return MicroBatch(part, places, packed, mine(packing.tokens)[None], filling[None], piece.start)
+        return MicroBatch(part, rows, packed, mine(packing.tokens)[None], filling[None], piece.start)
 
-    def blank(self, batch: Batch) -> MicroBatch:
+    def blank(self, row: Batch) -> MicroBatch:
         """One row in which nothing counts: for a rank that has no row, and to fill up a schedule."""
-        first = batch.select([0])
-        return self(first.replace(mask=first.mask & False), torch.tensor([0]), blank=True)
+        return self(row, torch.tensor([0]), blank=True)
 
 
 def needed_micro_batches(count: int, place: Place, *, interleaved: bool) -> int:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
+from rlinf.batch_share import BatchShare, complete
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
@@ -78,8 +79,14 @@ class OffPolicyLearner:
     def _no_reference(self) -> ValueError:
         return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
-    def update(self, batch: Batch, *, step: int) -> Metrics:
+    @property
+    def data_place(self) -> tuple[int, int]:
+        """Every rank reads all transitions, and draws its own from them."""
+        return self.place.rank, self.place.size
+
+    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
+        batch = complete(batch)
         self.replay.add(batch)
         self.policy.observe(batch.inputs, batch.mask)
         self._seen += int(batch.mask.sum())
@@ -130,10 +137,11 @@ class OffPolicyLearner:
             ranks = self.place.ranks
             self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """This rank's rows, and what the current weights say of them. There is no reference policy here."""
         if reference:
             raise self._no_reference()
+        batch = complete(batch)
         rows = torch.arange(self.place.rank, batch.num_rows, self.place.size)
         device = self.place.device
         inputs = batch.inputs.select(rows).to(device)

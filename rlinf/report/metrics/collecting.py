@@ -170,6 +170,13 @@ ROLLOUT: Mapping[str, Metric] = {
         "at most rollout.staleness",
         INFORMS,
     ),
+    "rollout/age/{k}": Metric(
+        "rollout.staleness: the share of tokens that were made by weights {k} iterations old",
+        "tokens of that age / tokens",
+        SHARE,
+        "0 above the bound",
+        INFORMS,
+    ),
     "rollout/batches_open": Metric(
         "rollout.staleness: batches that are begun and not complete", "number", COUNT, ANY, INFORMS
     ),

@@ -128,7 +128,7 @@ class Endpoint:
         name = _identity(episode, done)
         text = self._renderer.text(done.token_ids)
         message = answer_of(text, with_tools=bool(tools), name=name)
-        remember(episode, messages, tools, message, context + done.token_ids)
+        remember(episode, messages, tools, message, (*context, *done.token_ids))
         reason = "tool_calls" if "tool_calls" in message else _REASONS.get(done.finish_reason, done.finish_reason)
         about = {"id": name, "created": int(time.time()), "model": MODEL}
         usage = {

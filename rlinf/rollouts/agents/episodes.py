@@ -60,7 +60,7 @@ def branches_of(calls: Sequence[Call]) -> list[Branch]:
     [(1, 2, 3, 4), (1, 2, 5, 6)]
     """
     branches: list[Branch] = []
-    ordered = sorted(calls, key=lambda call: (len(call.context), call.context, call.completion.token_ids))
+    ordered = sorted(calls, key=lambda call: (len(call.context), call.context, tuple(call.completion.token_ids)))
     for number, call in enumerate(ordered):
         fitting = [branch for branch in branches if call.context[: len(branch.ids)] == branch.ids]
         branch = max(fitting, key=lambda branch: len(branch.ids), default=None)
@@ -68,5 +68,5 @@ def branches_of(calls: Sequence[Call]) -> list[Branch]:
             branch = Branch(call.context, ids=call.context)
             branches.append(branch)
         branch.parts.append((call.context[len(branch.ids) :], call, number))
-        branch.ids = call.context + call.completion.token_ids
+        branch.ids = (*call.context, *call.completion.token_ids)
     return branches

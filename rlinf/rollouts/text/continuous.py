@@ -44,6 +44,8 @@ class OpenBatch:
     rows: list[Row]
     dropped: int
     """Tasks that were passed over, since their prompts are too long."""
+    round: int = 0
+    """Of dynamic sampling: how many batches of this step were found to have too few groups to learn from."""
     begun: dict[int, Completion] = field(default_factory=dict)
     """Place of a row -> what there is of its response."""
     finished: list[int] = field(default_factory=list)
@@ -92,18 +94,21 @@ class ContinuousRollout(TextRollout):
         self._next_request = 0
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
-        """The batch of ``step``, which has been begun at most `staleness` iterations ago. There are no other rounds."""
-        if round:
-            raise ValueError(f"rollout.staleness collects every batch once, not round {round}")
+        """The batch of ``step``, which has been begun at most `staleness` iterations ago.
+
+        A further ``round`` of it begins now and comes before the batches that wait.
+        """
         clock = Clock()
         began = time.perf_counter()
         self.admit(step)
+        if round:
+            self.open.insert(0, self._begun(step, round))
         clock.add("time/env_reset_s", began)
         began = time.perf_counter()
         self._resume()
         batch = self.open[0]
         if self._replayed is not None:
-            self._replayed.require(step, len(batch.rows))
+            self._replayed.require(step, round, len(batch.rows))
         while not batch.complete or (self._replayed is not None and self._asked):
             self._advance()
         clock.add(GENERATION, began)
@@ -111,8 +116,8 @@ class ContinuousRollout(TextRollout):
         rows = batch.rows
         self.envs.reset("train", [row.task_id for row in rows])
         self.apply_feedback("train", rows, self._responses(rows), clock)
-        self._log.add(step, [row.versions for row in rows])
-        continued = sum(len(set(row.versions)) > 1 for row in rows)
+        self._log.add(step, round, [row.versions for row in rows])
+        continued = sum(len(row.versions.runs()) > 1 for row in rows)
         counts = {"rollout/responses_continued": float(continued), "rollout/batches_open": float(len(self.open))}
         found = {**summary(rows), **metrics_by_member(self.members, rows)}
         return Conversations(rows, {**found, **clock.spent, **counts}), batch.dropped
@@ -121,10 +126,14 @@ class ContinuousRollout(TextRollout):
         """Begins the batches that may be begun under the weights of iteration ``version``."""
         self._version = version
         while self.begun <= min(version + self.staleness, self.last):
-            tasks, dropped = self.draws.draw(self.position, self.prompts, self._fits)
-            self.position += len(tasks)
-            self.open.append(OpenBatch(self.begun, self.open_rows("train", tasks, self.group_size), dropped))
+            self.open.append(self._begun(self.begun, 0))
             self.begun += 1
+
+    def _begun(self, step: int, round: int) -> OpenBatch:
+        """A batch of the next tasks."""
+        tasks, dropped = self.draws.draw(self.position, self.prompts, self._fits)
+        self.position += len(tasks)
+        return OpenBatch(step, self.open_rows("train", tasks, self.group_size), dropped, round=round)
 
     def generate(self, until: threading.Event) -> Metrics:
         """Lets samplers work on what is open while the learner trains, until the event is set.
@@ -156,11 +165,11 @@ class ContinuousRollout(TextRollout):
         """Asks for everything that is open and not asked for."""
         if self._session is None:
             self._session = self._open_session()
-        asked = {(batch.step, place) for batch, places in self._asked.values() for place in places}
+        asked = {(id(batch), place) for batch, places in self._asked.values() for place in places}
         requests: list[SampleRequest] = []
         for batch in self.open:
             for place, row in enumerate(batch.rows):
-                if place not in batch.finished and (batch.step, place) not in asked:
+                if place not in batch.finished and (id(batch), place) not in asked:
                     self._ask(requests, batch, place, row)
         self._session.submit(requests)
 
@@ -169,7 +178,7 @@ class ContinuousRollout(TextRollout):
         written = batch.begun[place].token_ids if place in batch.begun else ()
         params = self.params
         if self._replayed is not None:
-            until = self._replayed.tokens(batch.step, place, self._version)
+            until = self._replayed.tokens((batch.step, batch.round), place, self._version)
             if until is not None and until <= len(written):
                 return
             if until is not None:
@@ -189,7 +198,7 @@ class ContinuousRollout(TextRollout):
                 prompt_ids=row.prompt_ids,
                 n=1,
                 params=params,
-                key=(*self._key(batch.step, 0), row.task_id, 0),
+                key=(*self._key(batch.step, batch.round), row.task_id, 0),
                 prefix=written,
                 first_sample=row.sample,
                 group=batch.step * self.prompts + row.group,
@@ -217,7 +226,7 @@ class ContinuousRollout(TextRollout):
         """Whether a repeated response had to stop here for new weights."""
         if self._replayed is None or whole.finish_reason != "length":
             return False
-        return self._replayed.tokens(batch.step, place, self._version) is not None
+        return self._replayed.tokens((batch.step, batch.round), place, self._version) is not None
 
     def _responses(self, rows: list[Row]) -> Iterator[Response]:
         for place, row in enumerate(rows):

@@ -20,6 +20,7 @@ from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
 from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
 from rlinf.rollouts.text.mixture import MixedTextEnv
+from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.row_threads import RowThreads
 from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
@@ -120,6 +121,24 @@ class TextEnvWorker:
         self._row_timeout_s, self._python = row_timeout_s, python
         self._envs: dict[str, Any] = {}
         self._threads: dict[str, RowThreads] = {}
+        self._text: ResponseText | None = None
+        self._reading: dict[tuple[str, int], tuple[Response, str]] = {}
+        """Responses that came as tokens and are with `step_row`, by split and place, and their texts."""
+
+    def read_tokens(self, text: ResponseText) -> None:
+        """Responses may come as tokens from now on."""
+        self._text = text
+
+    def _read(self, response: Response) -> Response:
+        """The response as text."""
+        if isinstance(response.said, str):
+            return response
+        if self._text is None:
+            raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
+        return self._text.read(response)
+
+    def _about(self, graded: Graded, response: Response, text: str) -> Graded:
+        return graded if self._text is None else self._text.about(graded, response, text)
 
     def facts(self, split: str) -> EnvFacts:
         return EnvFacts.of(self._env(split))
@@ -157,8 +176,9 @@ class TextEnvWorker:
         began = time.perf_counter()
         env = self._env(split)
         actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * env.num_envs
-        for response in responses:
-            actions[response.place] = response.text
+        texts = [str(self._read(response).said) for response in responses]
+        for response, text in zip(responses, texts, strict=True):
+            actions[response.place] = text
         if hasattr(env, "mark_cut"):
             env.mark_cut([response.place for response in responses if response.cut])
         try:
@@ -168,6 +188,7 @@ class TextEnvWorker:
             del self._envs[split]
             return Hung(account_of(error))
         rows = graded_rows(result, [response.place for response in responses])
+        rows = [self._about(*one) for one in zip(rows, responses, texts, strict=True)]
         return Grades(rows, time.perf_counter() - began)
 
     def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Graded]:
@@ -178,8 +199,11 @@ class TextEnvWorker:
         if split not in self._threads:
             self._threads[split] = RowThreads(self._env(split).step_row, timeout_s=self._row_timeout_s)
         threads = self._threads[split]
-        threads.give(responses)
-        return threads.take(wait_s)
+        texts = [self._read(response) for response in responses]
+        for response, text in zip(responses, texts, strict=True):
+            self._reading[split, response.place] = response, str(text.said)
+        threads.give(texts)
+        return [self._about(graded, *self._reading.pop((split, graded.place))) for graded in threads.take(wait_s)]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
         """Repeats ``responses`` in conversations that were started again, each one's in their order."""

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from rlinf.columns import Column
+
 
 class Response(NamedTuple):
     """A policy's turn on its way to the environment."""
 
     place: int
     """Position of the conversation among those of the last reset."""
-    text: str
+    said: str | Column[int]
+    """Its text, or its tokens, which become text where it is graded."""
     cut: bool
     """The length limit ended it, not the policy."""
 
@@ -47,6 +50,10 @@ class Graded:
     """What happened to a lost one, in words."""
     seconds: float = 0.0
     """That the environment took, where it takes conversations one by one."""
+    text: str | None = None
+    """The response as the environment read it, where it was given tokens."""
+    step_positions: tuple[int, ...] = ()
+    """Likewise: the token of the response in which each step of ``facts["step_ends"]`` ends."""
 
     @classmethod
     def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Graded:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from rlinf.config.schema import Config
 from rlinf.errors import UserError
+from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.tool_forms import (
     HERMES,
     ToolForm,
@@ -76,6 +77,8 @@ class PromptRenderer:
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
+        self.decodes_responses = True
+        """Whether responses become text here; otherwise where they are graded."""
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt(self, observation: str) -> tuple[int, ...]:
@@ -152,7 +155,7 @@ class PromptRenderer:
             return None
         return "assistant" if speaker == "policy" else self._role_of(role)
 
-    def said(self, tokens: tuple[int, ...] | list[int]) -> str:
+    def said(self, tokens: Sequence[int]) -> str:
         """A response as the environment reads it: its calls of tools are put into the one form that it knows."""
         plain = self.text(tokens)
         if not self._tools or self.tool_form is HERMES:
@@ -183,7 +186,16 @@ class PromptRenderer:
                 )
         return HERMES
 
-    def text(self, tokens: tuple[int, ...] | list[int]) -> str:
+    def response_text(self) -> ResponseText | None:
+        """What decodes responses as :meth:`said` does, for workers without transformers; None where nothing can."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        cleans_up = getattr(self.tokenizer, "clean_up_tokenization_spaces", False)
+        if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
+            return None
+        plain = not self._tools or self.tool_form is HERMES
+        return ResponseText(backend, None if plain else self.tool_form)
+
+    def text(self, tokens: Sequence[int]) -> str:
         """A response's text, without special tokens."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
 
@@ -205,7 +217,7 @@ class PromptRenderer:
             finish_reason="stop",
         )
 
-    def _stops(self, tokens: tuple[int, ...], stops: Sequence[str]) -> bool:
+    def _stops(self, tokens: Sequence[int], stops: Sequence[str]) -> bool:
         if not stops:
             return False
         text = self.text(tokens)

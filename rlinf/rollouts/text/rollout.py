@@ -179,7 +179,7 @@ class TextRollout:
         """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
         greedy = self.params.greedy()
         done = self.converse("train", task_ids, samples=1, params=greedy, key=key)
-        return [row.total_reward for row in done.rows], sum(sum(row.mask) for row in done.rows)
+        return [row.total_reward for row in done.rows], sum(int(row.mask.array.sum()) for row in done.rows)
 
     def converse(
         self, split: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]

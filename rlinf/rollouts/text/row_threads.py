@@ -52,7 +52,7 @@ class RowThreads:
         return len(self._waiting) + len(self._running)
 
     def give(self, responses: Sequence[Response]) -> None:
-        """Responses to read, at most one of a conversation at a time."""
+        """Responses to read, as text, at most one of a conversation at a time."""
         self._waiting += responses
         self._start()
 
@@ -89,7 +89,7 @@ class RowThreads:
         """In a thread: what the environment says to one response."""
         place, text, cut = call.response
         try:
-            observation, reward, terminated, truncated, info = self._step_row(place, text, cut=cut)
+            observation, reward, terminated, truncated, info = self._step_row(place, str(text), cut=cut)
             graded = Graded(
                 place,
                 observation,

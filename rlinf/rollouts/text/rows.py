@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import torch
 
+from rlinf.columns import Column
 from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.response_text import step_positions
 from rlinf.types import Batch, Completion, TextInputs
 
 
@@ -47,10 +48,10 @@ class Row:
     answer: str
     prompt_text: str
     prompt_ids: tuple[int, ...]
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    mask: list[bool] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
+    tokens: Column[int] = field(default_factory=Column.ints)
+    logprobs: Column[float] = field(default_factory=Column.floats)
+    mask: Column[bool] = field(default_factory=Column.flags)
+    versions: Column[int] = field(default_factory=Column.ints)
     rewards: dict[int, float] = field(default_factory=dict)
     """Position -> reward: what the environment gave for the turn that ended there."""
     step_rewards: dict[int, float] = field(default_factory=dict)
@@ -71,12 +72,21 @@ class Row:
     """Of an agent's rows: the number of the episode in its group, which rows that are branches of one share."""
     branch: int = 0
     """Of an agent's rows: which branch of the episode, 0 the last one."""
-    turn_ids: list[int] = field(default_factory=list)
-    """For each token the number of the policy's turn in its episode, -1 where the policy did not speak."""
+    turn_ids: Column[int] = field(default_factory=Column.ints)
+    """Of an agent's rows: for each token the number of the policy's turn in its episode, -1 where the policy did not
+    speak."""
     """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
     _turn_start: int = 0
+    _undecoded: bool = False
+    """The text of the last turn is still to come."""
     _last_observation: str | None = None
     """What the environment said last; None before its first answer to a turn."""
+
+    def __post_init__(self) -> None:
+        """Lists of numbers, as checkpoints of earlier versions have them, become columns."""
+        for name in ("tokens", "versions", "turn_ids"):
+            setattr(self, name, Column.ints(getattr(self, name)))
+        self.logprobs, self.mask = Column.floats(self.logprobs), Column.flags(self.mask)
 
     @classmethod
     def imitated(
@@ -86,11 +96,12 @@ class Row:
         texts: tuple[str, str],
         *,
         prompt_ids: tuple[int, ...],
-        tokens: list[int],
-        mask: list[bool],
+        tokens: Sequence[int],
+        mask: Sequence[bool],
     ) -> Row:
         """A row of supervised training, which nobody sampled. ``texts``: prompt, and answer to imitate."""
         prompt_text, answer = texts
+        said = Column.ints(tokens)
         return cls(
             group=group,
             sample=0,
@@ -99,10 +110,10 @@ class Row:
             answer=answer,
             prompt_text=prompt_text,
             prompt_ids=prompt_ids,
-            tokens=tokens,
-            logprobs=[0.0] * len(tokens),
-            mask=mask,
-            versions=[0] * len(tokens),
+            tokens=said,
+            logprobs=Column.floats(said.like(0)),
+            mask=Column.flags(mask),
+            versions=said.like(0),
         )
 
     @property
@@ -119,40 +130,53 @@ class Row:
         return self.finish_reason in ("length", "conversation_length")
 
     def append_response(
-        self, completion: Completion, renderer: PromptRenderer, *, seconds: float = 0.0, number: int | None = None
+        self,
+        completion: Completion,
+        renderer: PromptRenderer,
+        *,
+        seconds: float = 0.0,
+        number: int | None = None,
     ) -> None:
-        """The policy's next turn, up to a stop text; ``number`` is the turn's in its episode."""
+        """The policy's next turn, up to a stop text; ``number`` is the turn's in its episode.
+
+        Where the renderer leaves texts to the environment's side, its text comes with :meth:`read`.
+        """
         completion = renderer.until_stop(completion)
-        self.tokens += completion.token_ids
+        said = completion.token_ids
+        self._turn_start = len(self.tokens)
+        if self.episode is not None:
+            self.turn_ids += said.like(len(self.answers) if number is None else number)
+        self.tokens += said
         self.logprobs += completion.logprobs
-        self.mask += [True] * len(completion.token_ids)
+        self.mask += Column(np.ones(len(said), np.bool_))
         self.versions += completion.policy_version
-        self.turn_ids += [len(self.answers) if number is None else number] * len(completion.token_ids)
         self.finish_reason = completion.finish_reason
-        self.answers.append(renderer.said(completion.token_ids))
+        versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
+        self.answers.append(renderer.said(said) if renderer.decodes_responses else "")
         self.turns.append(
-            Turn(
-                "policy",
-                renderer.role("policy"),
-                self.answers[-1],
-                len(completion.token_ids),
-                seconds,
-                versions=tuple(sorted(set(completion.policy_version))),
-            )
+            Turn("policy", renderer.role("policy"), self.answers[-1], len(said), seconds, versions=versions)
         )
-        self._turn_start = len(self.tokens) - len(completion.token_ids)
-        if completion.token_ids:
+        self._undecoded = not renderer.decodes_responses
+        if said:
             self.anchors[self._turn_start] = _state_id(
                 self.prompt_text if self._last_observation is None else self._last_observation
             )
 
     def response(self, place: int) -> Response:
-        """The turn that :meth:`append_response` added, as the environment reads it; ``place`` is that of the
-        conversation."""
-        return Response(place, self.answers[-1], self.cut_by_length)
+        """The turn that :meth:`append_response` added, for the environment; ``place`` is that of the conversation."""
+        said = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
+        return Response(place, said, self.cut_by_length)
+
+    def _decode(self, text: str | None, renderer: PromptRenderer) -> None:
+        """The last turn's text, where :meth:`append_response` left it open: as the environment read it."""
+        if self._undecoded:
+            self._undecoded = False
+            self.answers[-1] = renderer.said(self.tokens[self._turn_start :]) if text is None else text
+            self.turns[-1] = replace(self.turns[-1], text=self.answers[-1])
 
     def read(self, graded: Graded, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
         """The environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
+        self._decode(graded.text, renderer)
         if graded.lost or graded.masked:
             self.lose(f"env_{graded.failure}" if graded.lost else "masked")
             # Why it is masked, which is counted.
@@ -164,7 +188,7 @@ class Row:
             self.turns[-1] = replace(self.turns[-1], reward=graded.reward, reward_terms=terms)
         if self.tokens:
             self.rewards[len(self.tokens) - 1] = self.rewards.get(len(self.tokens) - 1, 0.0) + graded.reward
-            self._place_steps(renderer)
+            self._place_steps(graded, renderer)
         if graded.ended or self.cut_by_length:
             self.done = True
             if graded.truncated and not self.cut_by_length:
@@ -186,11 +210,13 @@ class Row:
         seconds: float = 0.0,
     ) -> None:
         """What was said between two turns of the policy, as tokens that it did not choose."""
-        self.tokens += added
-        self.logprobs += [0.0] * len(added)
-        self.mask += [False] * len(added)
-        self.versions += [0] * len(added)
-        self.turn_ids += [-1] * len(added)
+        said = Column.ints(added)
+        self.tokens += said
+        self.logprobs += Column.floats(said.like(0))
+        self.mask += Column.flags(said.like(0))
+        self.versions += said.like(0)
+        if self.episode is not None:
+            self.turn_ids += said.like(-1)
         words = renderer.text(list(added)) if text is None else text
         self.turns.append(Turn("environment", renderer.role("environment", role), words, len(added), seconds))
 
@@ -200,63 +226,22 @@ class Row:
 
     def lose(self, reason: str = "env_timeout") -> None:
         """Takes the conversation out of the batch: its environment hung, or whatever else ``reason`` says."""
-        self.mask = [False] * len(self.tokens)
+        self.mask = Column.flags(self.tokens.like(0))
         self.rewards.clear()
         self.step_rewards.clear()
         self.facts, self.finish_reason, self.done, self.lost = {}, reason, True, True
 
-    def _place_steps(self, renderer: PromptRenderer) -> None:
-        """Character offsets of the environment's steps, as positions: a step ends in the token that completes its text.
-
-        The last step ends with the turn: whether to stop there was its last decision. A step without a score (NaN)
-        leaves no trace.
-        """
+    def _place_steps(self, graded: Graded, renderer: PromptRenderer) -> None:
+        """The scores of the environment's steps, at the tokens in which they end. A step without one (NaN) leaves no
+        trace."""
         ends, scores = self.facts.get("step_ends"), self.facts.get("step_rewards")
         if ends is None or scores is None or not len(ends):
             return
-        turn = self.tokens[self._turn_start :]
-        whole, reached = renderer.text(turn), _token_ends(turn, renderer)
-        for order, (end, score) in enumerate(zip(ends, scores, strict=True)):
-            if math.isnan(score):
-                continue
-
-            def complete(count: int, prefix: str = whole[:end]) -> bool:
-                return renderer.text(turn[: count + 1]).startswith(prefix)
-
-            last = order == len(ends) - 1
-            guess = min(bisect.bisect_left(reached, end), len(turn) - 1)
-            position = len(turn) - 1 if last else _first_true(complete, guess, len(turn) - 1)
-            place = self._turn_start + position
-            self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
-
-
-def _token_ends(tokens: Sequence[int], renderer: PromptRenderer) -> list[int]:
-    """How many characters of the text are there after each token, decoded one by one.
-
-    Tokens that share a character, and what a decoder does between two, make it a little wrong.
-    """
-    lengths = {token: len(renderer.text((token,))) for token in set(tokens)}
-    return list(itertools.accumulate(lengths[token] for token in tokens))
-
-
-def _first_true(holds: Callable[[int], bool], guess: int, size: int) -> int:
-    """The first of ``size`` numbers that ``holds``, or ``size``; all after it do too. Looks near ``guess`` first.
-
-    >>> [_first_true(lambda number: number >= 70, guess, 100) for guess in (0, 69, 70, 72, 99, 100)]
-    [70, 70, 70, 70, 70, 70]
-    """
-    guess, step = min(guess, size - 1), 1
-    if size and holds(guess):
-        high = guess
-        while high and holds(max(0, high - step)):
-            high, step = max(0, high - step), 2 * step
-        low = max(0, high - step) + 1 if high else 0
-    else:
-        low = guess + 1
-        while low + step - 1 < size and not holds(low + step - 1):
-            low, step = low + step, 2 * step
-        high = min(low + step - 1, size)
-    return low + bisect.bisect_left(range(low, high), True, key=holds)
+        positions = graded.step_positions or step_positions(self.tokens[self._turn_start :], ends, renderer.text)
+        for position, score in zip(positions, scores, strict=True):
+            if not math.isnan(score):
+                place = self._turn_start + position
+                self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
 
 
 def _state_id(observation: str) -> int:
@@ -291,39 +276,51 @@ def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
     return ids
 
 
+def _sparse(entries: Sequence[Mapping[int, float]], positions: int, fill: float) -> torch.Tensor:
+    """[B, T] float32 with each row's numbers at their positions."""
+    column = torch.full((len(entries), positions), fill)
+    for place, row in enumerate(entries):
+        for position, number in row.items():
+            column[place, position] = number
+    return column
+
+
+def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
+    """[B] float32: the sum of each row's rewards."""
+    return torch.tensor([row.total_reward for row in rows], dtype=torch.float32)
+
+
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
     """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
     count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
     width = max(1, *(len(row.prompt_ids) for row in rows))
     prompts = torch.full((count, width), pad_token_id)
     actions = torch.full((count, positions), pad_token_id)
-    logprobs, rewards = torch.zeros(count, positions), torch.zeros(count, positions)
-    steps = torch.full((count, positions), torch.nan)
+    logprobs = torch.zeros(count, positions)
     mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
     versions = torch.zeros(count, positions, dtype=torch.int32)
     episodes = [row.episode for row in rows if row.episode is not None]
     turn_ids = torch.full((count, positions), -1) if episodes else None
-    # numpy takes a list of Python numbers several times as fast as torch does.
-    columns = [(column.numpy(), name) for column, name in ((actions, "tokens"), (logprobs, "logprobs"))]
-    columns += [(column.numpy(), name) for column, name in ((mask, "mask"), (versions, "versions"))]
+    columns = [(actions, "tokens"), (logprobs, "logprobs"), (mask, "mask"), (versions, "versions")]
     if turn_ids is not None:
-        columns.append((turn_ids.numpy(), "turn_ids"))
-    of_prompts = prompts.numpy()
+        columns.append((turn_ids, "turn_ids"))
+    arrays = [(column.numpy(), name) for column, name in columns]
+    of_prompts, ends, cuts = prompts.numpy(), terminated.numpy(), truncated.numpy()
     for place, row in enumerate(rows):
-        length = len(row.tokens)
         of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
-        for column, name in columns:
-            column[place, :length] = getattr(row, name)
-        for position, reward in row.rewards.items():
-            rewards[place, position] = reward
-        for position, reward in row.step_rewards.items():
-            steps[place, position] = reward
-        if True in row.mask:
+        for column, name in arrays:
+            column[place, : len(row.tokens)] = getattr(row, name).array
+        acted = row.mask.array
+        if acted.any():
             # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
             # the policy acted last: the environment may have spoken after that.
-            last = length - 1 - row.mask[::-1].index(True)
-            terminated[place, last] = True
-            truncated[place, last] = row.cut_by_length
+            last = len(acted) - 1 - int(acted[::-1].argmax())
+            ends[place, last] = True
+            cuts[place, last] = row.cut_by_length
+    rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
+    # By what the environment can do, not by what it found: a batch without one right step has the column too.
+    graded = any("step_ends" in row.facts for row in rows)
+    steps = _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
     return Batch(
         inputs=TextInputs(
             prompts,
@@ -333,15 +330,14 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         actions=actions,
         mask=mask,
         rollout_logprobs=logprobs,
-        rewards=rewards if multi_turn else rewards.sum(1),
+        rewards=rewards,
         group_ids=torch.tensor([row.group for row in rows]),
         policy_version=versions,
         episode_ids=torch.tensor(episodes) if episodes else None,
         turn_ids=turn_ids,
         terminated=terminated,
         truncated=truncated,
-        # By what the environment can do, not by what it found: a batch without one right step has the column too.
-        step_rewards=steps if any("step_ends" in row.facts for row in rows) else None,
+        step_rewards=steps,
         correct=torch.tensor([row.verdict == "correct" for row in rows]),
         domains=[row.domain for row in rows],
         metadata={

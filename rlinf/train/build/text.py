@@ -11,7 +11,7 @@ from typing import Any
 from rlinf.cluster import Cluster, RankInfo, Resources, Starting
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import SettledConfig, is_agent
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
@@ -49,6 +49,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     path = str(folder / "tokenizer")
     spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
     members = members_of(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
+    _decode_where_graded(config, members, envs)
     # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
     coming, following = begin_learner(setup, cluster, path), _begin_samplers(setup, cluster, spec)
     learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
@@ -109,6 +110,7 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
     spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
     members = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    _decode_where_graded(config, members, envs)
     sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
     sampler.connect(StoredWeights())
     rollout = _rollout_class(config)(sampler, envs, members, config)
@@ -118,6 +120,18 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
 def _begin_environments(config: Config, cluster: Cluster) -> Starting:
     build = functools.partial(_build_env, config)
     return cluster.begin("env", build, n=config.env.num_workers, resources=_cpu(config))
+
+
+def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEnvPool) -> None:
+    """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows, and the
+    environments of a mixture may each read calls of tools in a form of their own."""
+    if len(members) > 1 or is_agent(config.env.id):
+        return
+    renderer = members[0].renderer
+    text = renderer.response_text()
+    if text is not None:
+        envs.read_tokens(text)
+        renderer.decodes_responses = False
 
 
 def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starting:

@@ -18,6 +18,7 @@ from rlinf.train.build.setup import Setup
 from rlinf.train.build.stages import stages_of
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.train.workers.row_plan import RowPlan
 from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -57,9 +58,15 @@ def begin_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> Starti
     )
 
 
-def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
+def learner_pool(config: SettledConfig, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
     """The ranks of :func:`begin_learner` as one."""
-    return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig())
+    plan = RowPlan(
+        stages_of(config),
+        seed=config.run.seed,
+        packed=config.learner.pack or config.learner.backend == "megatron",
+        skips_unanswered=config.learner.backend == "fsdp",
+    )
+    return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
 
 
 def _build_learner(config: SettledConfig, device_type: str, tokenizer_path: str, info: RankInfo) -> LearnerWorker:

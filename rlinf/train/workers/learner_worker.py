@@ -6,8 +6,10 @@ from pathlib import Path
 
 from torch import Tensor
 
+from rlinf.batch_share import BatchShare, CommonFacts
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
+from rlinf.learners.partition import DataPlace
 from rlinf.learners.scorer import Scorer
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
@@ -36,9 +38,23 @@ class LearnerWorker(WeightSender):
         """Begins a stage, "sft" or "train"."""
         self._awake().start(stage)
 
-    def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """(rows [B'], log-probabilities and values [B', T]) of this rank's share."""
-        return self._awake().evaluate(batch, reference=reference)
+    def data_place(self) -> DataPlace:
+        """Which share of the rows this rank works on, and of how many."""
+        return DataPlace(*self._learner.data_place)
+
+    def evaluate(
+        self,
+        batch: Batch | Tensor,
+        common: CommonFacts | None = None,
+        rows: Tensor | None = None,
+        *,
+        reference: bool = False,
+    ) -> tuple[Tensor, PolicyOutput]:
+        """(rows [B'], log-probabilities and values [B', T]) of this rank's share.
+
+        ``batch`` is the whole batch, or the records of those rows of it that ``rows`` names.
+        """
+        return self._awake().evaluate(_held(batch, common, rows), reference=reference)
 
     def teach(self, batch: Batch) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""
@@ -47,9 +63,11 @@ class LearnerWorker(WeightSender):
         rows, logprobs = self._teacher.score(batch)
         return rows, PolicyOutput(logprobs)
 
-    def update(self, batch: Batch, *, step: int) -> Metrics:
-        """All optimiser steps of training iteration ``step``."""
-        return self._awake().update(batch, step=step)
+    def update(
+        self, batch: Batch | Tensor, common: CommonFacts | None = None, rows: Tensor | None = None, *, step: int
+    ) -> Metrics:
+        """All optimiser steps of training iteration ``step``; ``batch`` as in :meth:`evaluate`."""
+        return self._awake().update(_held(batch, common, rows), step=step)
 
     def scale_lr(self, factor: float) -> None:
         """Multiplies the learning rates that the schedule gives, from the next update on."""
@@ -87,3 +105,10 @@ class LearnerWorker(WeightSender):
         if self._asleep:
             self._learner.wake(weights_only=True)
         return self._learner.weights(version=version, part=part, bucket_bytes=self._bucket_bytes)
+
+
+def _held(batch: Batch | Tensor, common: CommonFacts | None, rows: Tensor | None) -> Batch | BatchShare:
+    if isinstance(batch, Batch):
+        return batch
+    assert common is not None
+    return BatchShare(common.layout.batch(batch), common.rows, rows)

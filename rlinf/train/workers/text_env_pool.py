@@ -19,6 +19,7 @@ from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response
+from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.train.workers.row_answers import RowAnswers
 
 _GATHER_S = 0.01
@@ -44,6 +45,12 @@ class TextEnvPool(ResilientPool):
         self._open: dict[int, tuple[str, list[int], list[list[Response]]]] = {}
         """Rank -> split, task ids and all responses since the last reset (by the worker's own rows): for replay."""
         self._slices: list[slice] = []
+        self._text: ResponseText | None = None
+
+    def read_tokens(self, text: ResponseText) -> None:
+        """Responses may come as tokens from now on: workers decode them."""
+        self._text = text
+        self.group.call("read_tokens", text)
 
     @property
     def busy_s(self) -> float:
@@ -201,6 +208,8 @@ class TextEnvPool(ResilientPool):
 
     def recover(self, rank: int) -> Any:
         """Starts the worker's conversations again and repeats all answers since; returns their reset."""
+        if self._text is not None:
+            self.group.call_one(rank, "read_tokens", self._text)
         split, task_ids, past = self._open[rank]
         started = self.group.call_one(rank, "reset", split, task_ids)
         if self._facts_of(split).steps_rows and past:

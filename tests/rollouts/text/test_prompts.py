@@ -147,7 +147,7 @@ def test_a_conversation_in_tokens_is_the_template_of_all_its_messages() -> None:
     renderer = PromptRenderer(words)
     row = Row(0, 0, 0, "sums", "2", "1 + 1?", renderer.prompt("1 + 1?"))
     said = (*words.encode("3", add_special_tokens=False), words.convert_tokens_to_ids("<end>"))
-    row.append_response(Completion(0, 0, said, (0.0,) * len(said), (0,) * len(said), "stop"), renderer)
+    row.append_response(Completion(0, 0, said, (0.0,) * len(said), "stop", (0,) * len(said)), renderer)
     row.read(Graded(0, "Wrong.", 0.0, False), renderer)
     messages = [("user", "1 + 1?"), ("assistant", "3"), ("user", "Wrong.")]
     whole = words.apply_chat_template(

@@ -8,7 +8,8 @@ import torch
 from rlinf.algorithms import compute_advantages
 from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, _first_true, anchor_ids, batch_of
+from rlinf.rollouts.text.response_text import _first_true
+from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of
 from rlinf.types import Completion
 
 NAN = math.nan

@@ -1,0 +1,110 @@
+"""The rows of a batch that one rank of a learner works on, and what it has to know of the others."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rlinf.row_records import RecordLayout
+from rlinf.types import Batch, BatchError, Costs, TextInputs
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """Of every row of a batch, on every rank: by them all ranks cut it alike and know an optimiser step's denominators.
+
+    All are [B]; 18 bytes a row together.
+    """
+
+    costs: Costs
+    tokens: Tensor
+    """int32: valid positions."""
+    answered: Tensor
+    """bool: there is a response, valid or not."""
+    moving: Tensor
+    """bool: some valid position has an advantage that is not 0. All where there are no advantages yet."""
+
+    @classmethod
+    def of(cls, batch: Batch, costs: Costs) -> Self:
+        def small(column: Tensor | None) -> Tensor | None:
+            return None if column is None else column.int()
+
+        if batch.advantages is None:
+            moving = torch.ones_like(batch.mask[:, 0])
+        else:
+            moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
+        tokens = batch.mask.sum(dim=1, dtype=torch.int32)
+        answered = batch.inputs.response_lengths > 0 if isinstance(batch.inputs, TextInputs) else tokens > 0
+        return cls(Costs(costs.lengths.int(), small(costs.shared), small(costs.owners)), tokens, answered, moving)
+
+
+@dataclass(frozen=True)
+class CommonFacts:
+    """What is the same for all ranks that are sent records of their own rows."""
+
+    rows: RowFacts
+    layout: RecordLayout
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """A batch of which only some rows are here. Rows go by their numbers in the whole batch."""
+
+    held: Batch
+    """At least one row, with the T of the whole batch."""
+    facts: RowFacts
+    rows: Tensor | None = None
+    """[b] int64: which rows ``held`` has; None: all, in their order."""
+
+    @classmethod
+    def whole(cls, batch: Batch, costs: Costs) -> Self:
+        return cls(batch, RowFacts.of(batch, costs))
+
+    @property
+    def num_rows(self) -> int:
+        """Of the whole batch."""
+        return len(self.facts.tokens)
+
+    @property
+    def num_positions(self) -> int:
+        return self.held.num_positions
+
+    @functools.cached_property
+    def _place(self) -> Tensor:
+        """[B]: where each row stands in ``held``, or -1."""
+        assert self.rows is not None
+        places = torch.full((self.num_rows,), -1)
+        places[self.rows] = torch.arange(len(self.rows))
+        return places
+
+    def select(self, rows: Tensor) -> Batch:
+        """These rows, in that order.
+
+        :raises BatchError: one of them is on another rank.
+        """
+        if self.rows is None:
+            everything = len(rows) == self.held.num_rows and rows.equal(torch.arange(len(rows)))
+            return self.held if everything else self.held.select(rows)
+        places = self._place[rows]
+        if bool((places < 0).any()):
+            raise BatchError(f"rows {rows[places < 0].tolist()[:5]} of the batch are on other ranks")
+        return self.held.select(places)
+
+    def blank(self) -> Batch:
+        """A row with nothing to count, for a rank that takes part without one; a response is in it if one is here."""
+        rows = torch.arange(self.num_rows) if self.rows is None else self.rows
+        row = self.select(rows[self.facts.answered[rows].int().argmax()][None])
+        return row.replace(mask=row.mask & False)
+
+
+def complete(batch: Batch | BatchShare) -> Batch:
+    """:raises BatchError: only a share of the rows is here."""
+    if isinstance(batch, Batch):
+        return batch
+    if batch.rows is not None:
+        raise BatchError("this learner reads every row of a batch, and was given a share")
+    return batch.held

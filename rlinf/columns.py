@@ -1,0 +1,103 @@
+"""Runs of numbers of one kind, such as the tokens of a response: they read like tuples and travel as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, Self, TypeVar, overload
+
+import numpy as np
+
+Number = TypeVar("Number", int, float, bool)
+
+
+class Column(Sequence[Number], Generic[Number]):
+    """An immutable array [n] that equals, hashes like and adds to a tuple of its numbers.
+
+    A tuple of Python numbers takes 30 bytes a number, and pickling it a hundred times as long.
+
+    >>> tokens = Column.ints([5, 6, 7])
+    >>> tokens[:2] + tokens[2:] == (5, 6, 7), (4,) + tokens
+    (True, (4, 5, 6, 7))
+    """
+
+    def __init__(self, array: np.ndarray) -> None:
+        """``array`` [n] is kept as it is, and must not be written to."""
+        self.array = array
+
+    @classmethod
+    def ints(cls, numbers: Iterable[int] = ()) -> Column[int]:
+        """As int32: token ids, versions."""
+        return Column(_array(numbers, np.int32))
+
+    @classmethod
+    def floats(cls, numbers: Iterable[float] = ()) -> Column[float]:
+        """As float32: log-probabilities."""
+        return Column(_array(numbers, np.float32))
+
+    @classmethod
+    def flags(cls, numbers: Iterable[float] = ()) -> Column[bool]:
+        return Column(_array(numbers, np.bool_))
+
+    def like(self, number: Number) -> Self:
+        """As long as this one, of one number."""
+        return type(self)(np.full_like(self.array, number))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[Number]:
+        return iter(self.array.tolist())
+
+    @overload
+    def __getitem__(self, place: int) -> Number: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Column[Number]: ...
+
+    def __getitem__(self, place: int | slice) -> Number | Column[Number]:
+        found = self.array[place]
+        return Column(found) if isinstance(place, slice) else found.item()
+
+    def __add__(self, other: Iterable[Number]) -> Column[Number]:
+        if not len(self):
+            return Column(_array(other, self.array.dtype))
+        return Column(np.concatenate([self.array, _array(other, self.array.dtype)]))
+
+    def __radd__(self, other: Any) -> Any:
+        """A tuple or list with these numbers behind it."""
+        return other + type(other)(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (Column, tuple, list)) or len(other) != len(self):
+            return NotImplemented if not isinstance(other, (Column, tuple, list)) else False
+        return bool((self.array == _array(other, self.array.dtype)).all())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.array.dtype.str, self.array.tobytes())
+
+    def runs(self) -> list[tuple[Number, int]]:
+        """(number, how often) for each run of equal numbers.
+
+        >>> Column.ints([3, 3, 4]).runs()
+        [(3, 2), (4, 1)]
+        """
+        if not len(self):
+            return []
+        starts: np.ndarray = np.concatenate([[0], np.flatnonzero(np.diff(self.array)) + 1])
+        return list(zip(self.array[starts].tolist(), np.diff([*starts, len(self)]).tolist(), strict=True))
+
+
+def _array(numbers: Iterable[Any], kind: Any) -> np.ndarray:
+    if isinstance(numbers, Column):
+        return np.asarray(numbers.array, dtype=kind)
+    return np.asarray(numbers if isinstance(numbers, (np.ndarray, list, tuple)) else list(numbers), dtype=kind)
+
+
+def _restored(kind: str, data: bytes) -> Column[Any]:
+    return Column(np.frombuffer(data, dtype=kind))

@@ -1,0 +1,94 @@
+"""From the tokens of a response to its text, where it is graded: the `tokenizers` library is all that this takes."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlinf.columns import Column
+from rlinf.rollouts.text.grading import Graded, Response
+from rlinf.rollouts.text.tool_forms import ToolForm, canonical
+
+ToText = Callable[[Sequence[int]], str]
+
+
+@dataclass(frozen=True)
+class ResponseText:
+    """A tokenizer's decoder on its way to the workers that grade."""
+
+    tokenizer: Any
+    """``tokenizers.Tokenizer``"""
+    tool_form: ToolForm | None = None
+    """How calls of tools are written, where they have to be put into the form that environments read."""
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Without special tokens."""
+        return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def said(self, tokens: Sequence[int]) -> str:
+        """As an environment reads it."""
+        plain = self.text(tokens)
+        if self.tool_form is None:
+            return plain
+        return canonical(self.tool_form, self.tokenizer.decode(list(tokens), skip_special_tokens=False), plain)
+
+    def read(self, response: Response) -> Response:
+        """The response as text."""
+        return response if isinstance(response.said, str) else response._replace(said=self.said(response.said))
+
+    def about(self, graded: Graded, response: Response, text: str) -> Graded:
+        """``graded`` with what only the decoder knows of a ``response`` that came as tokens."""
+        if isinstance(response.said, str):
+            return graded
+        ends = graded.facts.get("step_ends")
+        steps = () if ends is None else step_positions(response.said, ends, self.text)
+        return replace(graded, text=text, step_positions=steps)
+
+
+def step_positions(tokens: Column[int], ends: Sequence[int], to_text: ToText) -> tuple[int, ...]:
+    """For each step that ends before character ``ends[i]`` of a response, the token that completes its text.
+
+    The last step ends with the response: whether to stop there was its last decision.
+    """
+    if not len(tokens) or not len(ends):
+        return ()
+    whole, reached = to_text(tokens), _token_ends(tokens, to_text)
+
+    def completing(end: int) -> int:
+        prefix = whole[:end]
+        guess = min(bisect.bisect_left(reached, end), len(tokens) - 1)
+        return _first_true(lambda count: to_text(tokens[: count + 1]).startswith(prefix), guess, len(tokens) - 1)
+
+    return (*(completing(int(end)) for end in ends[:-1]), len(tokens) - 1)
+
+
+def _token_ends(tokens: Sequence[int], to_text: ToText) -> list[int]:
+    """How many characters of the text are there after each token, decoded one by one.
+
+    Tokens that share a character, and what a decoder does between two, make it a little wrong.
+    """
+    lengths = {token: len(to_text((token,))) for token in set(tokens)}
+    return list(itertools.accumulate(lengths[token] for token in tokens))
+
+
+def _first_true(holds: Callable[[int], bool], guess: int, size: int) -> int:
+    """The first of ``size`` numbers that ``holds``, or ``size``; all after it do too. Looks near ``guess`` first.
+
+    >>> [_first_true(lambda number: number >= 70, guess, 100) for guess in (0, 69, 70, 72, 99, 100)]
+    [70, 70, 70, 70, 70, 70]
+    """
+    guess, step = min(guess, size - 1), 1
+    if size and holds(guess):
+        high = guess
+        while high and holds(max(0, high - step)):
+            high, step = max(0, high - step), 2 * step
+        low = max(0, high - step) + 1 if high else 0
+    else:
+        low = guess + 1
+        while low + step - 1 < size and not holds(low + step - 1):
+            low, step = low + step, 2 * step
+        high = min(low + step - 1, size)
+    return low + bisect.bisect_left(range(low, high), True, key=holds)

@@ -1,0 +1,144 @@
+"""A rank that is sent its own rows alone makes, bit for bit, the update that it makes of the whole batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
+from torch import Tensor
+
+from rlinf.algorithms.aggregation import LossCounts
+from rlinf.algorithms.catalog import AGGREGATIONS
+from rlinf.algorithms.objective import Objective
+from rlinf.batch_share import BatchShare
+from rlinf.learners.stage import Stage
+from rlinf.learners.torch import TorchLearner
+from rlinf.row_records import RecordLayout
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.row_plan import RowPlan
+from rlinf.types import Batch, BatchError
+
+RANKS = (1, 2, 8)
+
+
+def prepared() -> Batch:
+    """Two groups of five have one reward, and so no advantage; one row has no response."""
+    batch = make_batch(groups=5, group_size=4)
+    advantages = torch.where(batch.group_ids < 2, 0.0, torch.arange(20) / 7 - 1)[:, None] * batch.mask
+    inputs: Any = batch.inputs
+    lengths = inputs.response_lengths.clone()
+    lengths[9] = 0
+    mask = batch.mask & (torch.arange(20) != 9)[:, None]
+    return batch.replace(
+        mask=mask, advantages=advantages * mask, returns=advantages, inputs=replace(inputs, response_lengths=lengths)
+    )
+
+
+def plain_stage(*, epochs: int = 1, minibatches: int = 1) -> Stage:
+    """Nothing is asked about rows that can't move the weights."""
+    return replace(make_stage(epochs=epochs, minibatches=minibatches), objective=Objective.of("actor"))
+
+
+def plan_of(stage: Stage, *, skips_unanswered: bool = False) -> RowPlan:
+    return RowPlan([stage], seed=3, packed=True, skips_unanswered=skips_unanswered)
+
+
+def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> dict[str, Tensor]:
+    """The weights after an update whose gradient is this rank's part alone."""
+    learner = TorchLearner(
+        policy_of(tiny_model(layers=1)),
+        stages=[stage],
+        seed=3,
+        micro_batch_tokens=MICRO_BATCH_TOKENS,
+        rank=rank,
+        size=size,
+    )
+    learner.update(batch, step=2)
+    return learner.policy.state_dict()
+
+
+@pytest.mark.parametrize("size", RANKS)
+def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
+    stage = plain_stage(epochs=2, minibatches=3)
+    batch, plan = prepared(), plan_of(stage)
+    facts = plan.facts(batch)
+    rows = plan.updated(facts, size, stage=stage.name, step=2)
+    assert rows is not None
+    for rank in sorted({0, size // 2, size - 1}):
+        layout = RecordLayout.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
+        own = BatchShare(layout.batch(layout.records(batch, rows[rank])), facts, rows[rank])
+        whole, alone = updated(stage, rank, size, batch), updated(stage, rank, size, own)
+        assert all(torch.equal(whole[name], alone[name]) for name in whole)
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
+def test_weights_of_some_rows_are_those_of_the_whole_step(name: str) -> None:
+    mask = prepared().mask
+    objective = Objective.of("actor", loss_agg_func=name, max_response_length=8)
+    counts = LossCounts.of(mask.sum(dim=1))
+    whole, rows = objective.weights(mask), torch.tensor([11, 2, 9])
+    assert torch.equal(objective.weights(mask[rows], counts=counts), whole[rows])
+
+
+@pytest.mark.parametrize("size", RANKS)
+@pytest.mark.parametrize("skips", [False, True])
+def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips: bool) -> None:
+    batch, plan = prepared(), plan_of(make_stage(), skips_unanswered=skips)
+    facts = plan.facts(batch)
+    rows = plan.evaluated(facts, size)
+    assert all(len(one) for one in rows)
+    assert set(torch.cat(rows).tolist()) == set(range(20)) - ({9} if skips else set())
+
+
+def test_rows_of_other_ranks_are_refused() -> None:
+    batch, plan = prepared(), plan_of(make_stage())
+    share = BatchShare(batch.select([4, 1]), plan.facts(batch), torch.tensor([4, 1]))
+    assert share.select(torch.tensor([1])).actions.equal(batch.actions[1:2])
+    assert not share.blank().mask.any()
+    with pytest.raises(BatchError, match=r"rows \[3\] of the batch are on other ranks"):
+        share.select(torch.tensor([1, 3]))
+
+
+class Ranks:
+    """Keeps what each rank is sent."""
+
+    name = "learner"
+
+    def __init__(self, size: int, sharers: int) -> None:
+        self.size, self.sharers, self.sent = size, sharers, []
+
+    def call(self, method: Any, *args: Any, per_rank: Any = None, **options: Any) -> list[Any]:
+        if per_rank is None:
+            assert method.__name__ == "data_place"
+            from rlinf.learners.partition import DataPlace
+
+            return [DataPlace(rank // self.sharers, self.size // self.sharers) for rank in range(self.size)]
+        self.sent = per_rank
+        return [{"loss": 0.0}] * self.size
+
+
+class InPlace:
+    def share(self, value: Any) -> Any:
+        return value
+
+
+@pytest.mark.parametrize("sharers", [1, 2])
+def test_a_rank_is_sent_its_share(sharers: int) -> None:
+    stage, batch = plain_stage(), prepared()
+    ranks: Any = Ranks(4, sharers)
+    pool = LearnerPool(ranks, InPlace(), plan=plan_of(stage))  # type: ignore[arg-type]
+    pool.update(batch, step=0)
+    sizes = [len(one[0]) for one in ranks.sent[::sharers]]
+    # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
+    assert sum(sizes) == 11
+    pairs = zip(ranks.sent[::sharers], ranks.sent[sharers - 1 :: sharers], strict=True)
+    assert all(one[2].equal(other[2]) for one, other in pairs)
+    for records, common, rows in ranks.sent:
+        held = common.layout.batch(records)
+        assert held.advantages is not None
+        assert held.advantages.equal(batch.select(rows).advantages)  # type: ignore[arg-type]
+        assert held.inputs.prompt_ids.equal(batch.select(rows).inputs.prompt_ids)  # type: ignore[attr-defined]
