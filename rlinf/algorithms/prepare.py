@@ -17,7 +17,7 @@ from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
-from rlinf.algorithms.statistics import group_statistics
+from rlinf.algorithms.statistics import group_statistics, masked_mean
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Batch, Metrics
 
@@ -66,6 +66,8 @@ def prepare_batch(
     Of an episode with several branches (``batch.episode_ids``) one row goes through all this, and its advantage is
     shared equally by all.
     """
+    if batch.episode_ids is None:
+        return _prepared(batch, algorithm, state, fragments=fragments)
     return over_episodes(batch, lambda rows: _prepared(rows, algorithm, state, fragments=fragments))
 
 
@@ -98,9 +100,9 @@ def _prepared(
     penalised = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
     if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
-        metrics |= _follow(state.kl, _mean(kl, columns.mask), batch.num_rows)
+        metrics |= _follow(state.kl, masked_mean(kl, columns.mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
-        metrics["teacher_kl"] = _mean(logprobs - batch.teacher_logprobs, columns.mask)
+        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, columns.mask)
     mask = whole.mask & kept[:, None]
     return whole.replace(mask=mask, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
@@ -140,11 +142,6 @@ def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     return kept
 
 
-def _mean(values: Tensor, mask: Tensor) -> float:
-    count = float(mask.sum())
-    return float(torch.where(mask, values.double(), 0.0).sum()) / count if count else 0.0
-
-
 def _report(
     batch: Batch, outcomes: Tensor, processed: Tensor, kept: Tensor, mask: Tensor, advantages: Tensor
 ) -> Metrics:
@@ -152,11 +149,11 @@ def _report(
     group = group_statistics(outcomes, batch.group_ids)
     everything = group_statistics(outcomes, torch.zeros_like(batch.group_ids))
     return {
-        "reward_mean": _mean(outcomes, every_row),
+        "reward_mean": masked_mean(outcomes, every_row),
         "reward_std": float(everything.std[0]) if batch.num_rows else 0.0,
-        "reward_processed_mean": _mean(processed, every_row if processed.ndim == 1 else batch.mask),
-        "constant_group_fraction": _mean(group.constant, every_row),
-        "rows_kept_fraction": _mean(kept, every_row),
-        "advantage_mean": _mean(advantages, mask),
-        "advantage_abs_mean": _mean(advantages.abs(), mask),
+        "reward_processed_mean": masked_mean(processed, every_row if processed.ndim == 1 else batch.mask),
+        "constant_group_fraction": masked_mean(group.constant, every_row),
+        "rows_kept_fraction": masked_mean(kept, every_row),
+        "advantage_mean": masked_mean(advantages, mask),
+        "advantage_abs_mean": masked_mean(advantages.abs(), mask),
     }

@@ -84,6 +84,16 @@ def settle_singletons(
     return torch.where(alone.view(-1, *[1] * (values.ndim - 1)), instead, values)
 
 
+def masked_mean(values: Tensor, mask: Tensor) -> float:
+    """Of ``values`` [...] where ``mask`` is true; 0 where it nowhere is.
+
+    >>> masked_mean(torch.tensor([[1, 2, 9]]), torch.tensor([[True, True, False]]))
+    1.5
+    """
+    count = float(mask.sum())
+    return float(torch.where(mask, values.double(), 0.0).sum()) / count if count else 0.0
+
+
 def whiten(values: Tensor, mask: Tensor) -> Tensor:
     """``(x - mean) / sqrt(var + 1e-8)`` over the valid tokens, unbiased variance, 0 elsewhere.
 
