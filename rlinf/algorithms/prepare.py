@@ -24,14 +24,15 @@ from rlinf.types import Batch, Metrics
 
 @dataclass
 class AlgorithmState:
-    """What the algorithm layer remembers from step to step; part of every checkpoint."""
+    """State of the algorithm layer from step to step; part of every checkpoint."""
 
     kl: KLController
     rewards: RewardState = field(default_factory=RewardState)
 
     @classmethod
     def of(cls, algorithm: AlgorithmConfig) -> AlgorithmState:
-        """That of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and ``kl_horizon``.
+        """The state of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and
+        ``kl_horizon``.
 
         >>> AlgorithmState.of(AlgorithmConfig(kl_coef=0.1)).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}

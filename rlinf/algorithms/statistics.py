@@ -85,7 +85,7 @@ def settle_singletons(
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> float:
-    """Of ``values`` [...] where ``mask`` is true; 0 where it nowhere is.
+    """The mean of ``values`` [...] where ``mask`` is true; 0 where it nowhere is.
 
     >>> masked_mean(torch.tensor([[1, 2, 9]]), torch.tensor([[True, True, False]]))
     1.5

@@ -129,7 +129,7 @@ class TorchLearner(Offloadable):
         self.optimizer.zero_grad(set_to_none=True)
 
     def costs(self, batch: Batch) -> Costs:
-        """What each row costs; the policy knows best."""
+        """The cost of each row, by the policy's own rule."""
         return self.policy.costs(batch.inputs, batch.mask)
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
@@ -176,7 +176,7 @@ class TorchLearner(Offloadable):
         return {**metrics, **compared, "lr": self._lr()}
 
     def _compare_with_float32(self, batch: Batch, costs: Costs, step: int) -> Metrics:
-        """Of the first micro-batch, at the iterations that ``learner.compare_float32_every`` names."""
+        """Compares the first micro-batch, at the iterations that ``learner.compare_float32_every`` names."""
         every = self.compare_float32_every
         if not every or step % every or getattr(self.policy, "autocast", None) is None:
             return {}

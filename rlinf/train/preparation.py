@@ -15,13 +15,13 @@ from rlinf.types import Batch, Metrics
 
 
 class Preparation(Protocol):
-    """What happens to a batch between rollout and update."""
+    """Prepares a batch between rollout and update."""
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         """The batch that the learner updates on after ``step`` finished iterations."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """What the next batch depends on; part of every checkpoint."""
+        """The state that the next batch depends on; part of every checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 

@@ -191,7 +191,7 @@ class LearnedReward:
 
 
 def _judged(scores: Tensor, examples: Batch) -> Metrics:
-    """What scores [B, T] are worth against the labels of examples."""
+    """The metrics of scores [B, T] against the labels of examples."""
     asked, labels = scores[examples.mask], _labels(examples)
     ordered = pairs_in_order(asked, labels, examples.group_ids[examples.mask.nonzero()[:, 0]])
     # Rewards on another scale are no probabilities: only their order can be told.

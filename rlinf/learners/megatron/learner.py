@@ -171,7 +171,7 @@ class MegatronLearner(Offloadable):
             self._gradient_bytes = []
 
     def costs(self, batch: Batch) -> Costs:
-        """What each row costs: its response, and once for all rows that share it, its prompt."""
+        """The cost of each row: its response, and once for all rows that share it, its prompt."""
         text = TextInputs.of(batch.inputs)
         lengths, responses = text.prompt_lengths, text.response_lengths
         owners = distinct_prompts(text.prompt_ids, lengths)[1]

@@ -62,7 +62,7 @@ class LearnerPool:
         return lambda: self.group.gather(handles)[0]
 
     def _shared(self, batch: Batch) -> Any:
-        """What ranks read of a batch. Texts are for reports: each rank would unpickle and copy all of them."""
+        """The part of a batch that ranks read. Texts are for reports: each rank would unpickle and copy all of them."""
         return self.cluster.share(batch.replace(metadata={}, domains=None))
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
