@@ -99,7 +99,8 @@ class Sheet:
         ``under``: what the peer's keys begin with.
         """
         for key in (under + name for name in keys):
-            self.copy_as(key, self.names[key].keys[0] if key in self.names else key)
+            (ours,) = self.names[key].keys if key in self.names else (key,)
+            self.copy_as(key, ours)
 
     def copy_as(self, key: str, ours: str) -> None:
         """Take over one value as it is, where the file or the peer's defaults have one."""
