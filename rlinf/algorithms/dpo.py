@@ -19,7 +19,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Preferences:
-    """The result of :func:`dpo` for a batch of pairs."""
+    """What a batch of pairs comes to."""
 
     advantages: Tensor
     """[2N, T] of the tokens of all answers."""
@@ -37,8 +37,7 @@ class Preferences:
 
 
 def dpo(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, *, beta: float) -> Preferences:
-    """The loss of pairs in rows: row 2i is the chosen answer of pair i, row 2i + 1 the rejected one; all tensors [2N,
-    T].
+    """Of pairs in rows: row 2i is the chosen answer of pair i, row 2i + 1 the rejected one; all tensors [2N, T].
 
     >>> one = torch.zeros(2, 1)
     >>> found = dpo(one, one, torch.ones(2, 1).bool(), beta=0.5)

@@ -38,14 +38,14 @@ def chain_steps(expression: str) -> list[str] | None:
     return lines
 
 
-def written_steps(metadata: Mapping[str, Any]) -> list[str] | None:
+def told_steps(metadata: Mapping[str, Any]) -> list[str] | None:
     """The lines of a solution that the family itself wrote (``answer_cot``, as gsm_symbolic does), without its answer.
 
-    >>> written_steps({"answer_cot": "He has 3 + 4 = 7.\\n#### 7"})
+    >>> told_steps({"answer_cot": "He has 3 + 4 = 7.\\n#### 7"})
     ['He has 3 + 4 = 7.']
     """
-    written = str(metadata.get("answer_cot", "")).partition("####")[0]
-    return [line.strip() for line in written.splitlines() if line.strip()] or None
+    told = str(metadata.get("answer_cot", "")).partition("####")[0]
+    return [line.strip() for line in told.splitlines() if line.strip()] or None
 
 
 class DemonstrationStyles:
@@ -63,7 +63,7 @@ class DemonstrationStyles:
         """The demonstration; a task without steps shows its answer."""
         answer = render(task.answer)
         metadata = task.row.get("metadata", {})
-        steps = chain_steps(str(metadata.get("expression", ""))) or written_steps(metadata)
+        steps = chain_steps(str(metadata.get("expression", ""))) or told_steps(metadata)
         style = self._style(task.question)
         if steps is None or style == "answer":
             return answer

@@ -49,7 +49,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """The address of the OpenAI protocol."""
+        """Of the OpenAI protocol."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def close(self) -> None:

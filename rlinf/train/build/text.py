@@ -144,7 +144,7 @@ def _continuous(
 
 
 def _rollout_class(config: Config) -> type[TextRollout]:
-    """The rollout of training; evaluation uses it too."""
+    """Of training; evaluation uses it too."""
     return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config)
 
 

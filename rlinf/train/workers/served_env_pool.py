@@ -24,7 +24,7 @@ _TRAJECTORIES = ("collect", "evaluate", "demonstrate")
 
 @dataclass(frozen=True)
 class _Call:
-    """A call under way, with enough to make it again."""
+    """What is under way, and enough to make it again."""
 
     worker: int
     life: int
@@ -158,7 +158,7 @@ class _Exchange:
         self._add(*self._pool.tell(call, answer))
 
     def _ask(self, call: _Call, question: tuple[int, PolicyRequest]) -> None:
-        """Asks the server with the fewest questions open."""
+        """Of the server with the fewest questions open."""
         server = min(range(len(self._asked)), key=self._asked.__getitem__)
         self._asked[server] += 1
         self._add(*self._pool.ask(call, question, server))
