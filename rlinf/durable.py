@@ -116,7 +116,7 @@ def file_of(error: OSError) -> str | None:
 
 
 def full(folder: Path) -> str | None:
-    """What keeps ``folder`` from taking another MiB, in words; None where there is room."""
+    """The reason why ``folder`` cannot take another MiB, in words; None where there is room."""
     probe = folder / f".probe.{os.getpid()}"
     try:
         with probe.open("wb") as file:

@@ -1,4 +1,4 @@
-"""What went wrong because of what was asked for."""
+"""Errors that the request caused, not the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one position is when an action is a chunk: [B, C chunks, K actions, D dimensions] -> [B, T].
+"""The granularity of positions where an action is a chunk: [B, C chunks, K actions, D dimensions] -> [B, T].
 
 ``chunk_level``: one position a chunk (T = C); ``action_level``: one an action (T = C K); ``token_level``: one a
 dimension of an action (T = C K D). A mask is refined together with what it covers, so a mean is always over the real

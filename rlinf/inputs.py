@@ -1,4 +1,4 @@
-"""What only the policy reads of a batch: prompts (:class:`TextInputs`) or observations (:class:`ObservationInputs`)."""
+"""Columns that only the policy reads: prompts (:class:`TextInputs`) or observations (:class:`ObservationInputs`)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput,
 
 
 class Policy(Protocol):
-    """What a learner trains, whatever acts with its weights: log-probabilities of given actions, and its own weights.
+    """A learner's policy, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
     B rows by T positions as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's; those of another kind than
     the policy reads are a :class:`rlinf.types.BatchError`.
@@ -112,7 +112,7 @@ class ActorCriticPolicy(ActingPolicy, Protocol):
 
 
 class TellingPolicy(Protocol):
-    """What an acting policy may add: one whose passes are dear tells all of a decision at once."""
+    """An acting policy whose passes are expensive, so that one pass reports everything about a decision."""
 
     def decide(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Told]:
         """As :meth:`ActingPolicy.step`, with what ``evaluate`` would say of the actions, without gradient."""
@@ -132,7 +132,7 @@ class SamplerSession(Protocol):
         """Adds requests; a request_id must be unique among the open ones."""
 
     def poll(self, max_s: float) -> list[Completion]:
-        """What has finished since the last call; returns after ``max_s`` seconds with nothing."""
+        """Completions since the last call; returns after ``max_s`` seconds with nothing."""
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Ends these requests: their responses as far as they are, finish reason "abort"."""
@@ -180,7 +180,7 @@ class Rollout(Protocol):
         step 0."""
 
     def state_dict(self) -> Any:
-        """What the next batch depends on beside the seed and the weights; part of every checkpoint."""
+        """The state that the next batch depends on beside the seed and the weights; part of every checkpoint."""
 
     def load_state_dict(self, state: Any) -> None: ...
 

@@ -18,7 +18,7 @@ class JsonLines:
     damaged: list[int]
 
     def note(self, path: Path) -> str:
-        """What was skipped, in words; empty where nothing was."""
+        """The skipped lines, in words; empty where none was."""
         if not self.damaged:
             return ""
         shown = ", ".join(map(str, self.damaged[:5])) + (", ..." if len(self.damaged) > 5 else "")

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def portions(sized: Iterable[tuple[T, int]], limit: int | None) -> list[list[T]]:
-    """What is in ``sized`` (item, size), in runs of at most ``limit`` (one item at least); in one run without a limit.
+    """Cuts ``sized`` (item, size) into runs of at most ``limit`` (one item at least); into one run without a limit.
 
     >>> portions([("a", 3), ("b", 3), ("c", 9), ("d", 1)], 7)
     [['a', 'b'], ['c'], ['d']]

@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def describe(space: spaces.Space, name: str, arrays: Arrays) -> Description:
-    """What :func:`rebuild` needs; bounds go into ``arrays`` under names that begin with ``name``.
+    """The description that :func:`rebuild` needs; bounds go into ``arrays`` under names that begin with ``name``.
 
     Raises:
         TypeError: a space whose members have no fixed shape.

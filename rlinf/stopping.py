@@ -39,7 +39,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class _State:
-    """Of this process, as its signal handlers are."""
+    """The state of this process's signal handlers."""
 
     def __init__(self) -> None:
         self.holds = 0

@@ -286,7 +286,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 @dataclass(frozen=True)
 class PolicyOutput:
-    """What a policy says of given actions: float32 tensors [B, T]; ``values`` and ``entropy`` where it has them."""
+    """A policy's evaluation of given actions: float32 tensors [B, T]; ``values`` and ``entropy`` where it has them."""
 
     logprobs: Tensor
     entropy: Tensor | None = None
@@ -295,7 +295,7 @@ class PolicyOutput:
 
 @dataclass(frozen=True)
 class Told:
-    """What a policy says of its own decisions from the pass that makes them (`interfaces.TellingPolicy`)."""
+    """A policy's report on its own decisions from the pass that makes them (`interfaces.TellingPolicy`)."""
 
     logprobs: Tensor
     """[N, K D] float32: of each number of each action of the chunk."""
@@ -305,7 +305,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Costs:
-    """What the rows of a batch cost a policy."""
+    """The costs of a batch's rows to a policy."""
 
     lengths: Tensor
     """[B] int64 tokens (text) or positions (simulators) of each row on its own."""

@@ -26,7 +26,7 @@ from rlinf_envs.tools.toolbox import Toolbox, ToolSetting
 
 @dataclass(frozen=True)
 class Say:
-    """What is said to a response that does not end the conversation, and what the response earns."""
+    """An answer to a response that does not end the conversation, and the reward of that response."""
 
     message: str
     reward: float = 0.0
@@ -69,7 +69,7 @@ class Dialogue(gymnasium.Env[str, str]):
         raise NotImplementedError(f"{type(self).__name__} needs a method begin() that returns the first prompt")
 
     def reply(self, response: str) -> str | Say | End:
-        """What is said to ``response``, or the end."""
+        """The answer to ``response``, or the end."""
         raise NotImplementedError(f"{type(self).__name__} needs a method reply(response)")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

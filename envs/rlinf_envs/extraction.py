@@ -15,7 +15,7 @@ _BRACES = re.compile(r"(?P<box>\\(?:boxed|fbox)\s*\{)|\\boxed\s+(?P<bare>[0-9A-Z
 
 
 def last_boxed(text: str) -> str | None:
-    """What the last complete ``\\boxed{...}`` or ``\\fbox{...}`` contains; None where there is none.
+    """The contents of the last complete ``\\boxed{...}`` or ``\\fbox{...}``; None where there is none.
 
     Braces nest; an escaped brace does not count. A box inside another is part of the outer one. One pass over the text.
     """
@@ -36,7 +36,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def last_tag(text: str) -> str | None:
-    """What the last complete ``<answer>...</answer>`` contains, stripped; None where there is none. One pass."""
+    """The contents of the last complete ``<answer>...</answer>``, stripped; None where there is none. One pass."""
     found: str | None = None
     start: int | None = None  # where the content of an open tag starts
     for tag in _TAG.finditer(text):
@@ -47,7 +47,7 @@ def last_tag(text: str) -> str | None:
 
 
 def last_hashes(text: str) -> str | None:
-    """What follows the last ``####`` on its line; None where there is none."""
+    """The text behind the last ``####`` on its line; None where there is none."""
     found = _HASHES.findall(text)
     return found[-1].strip() if found else None
 

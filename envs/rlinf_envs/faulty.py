@@ -10,7 +10,7 @@ import numpy as np
 
 
 class SimulatedFaultError(RuntimeError):
-    """What :class:`Faulty` raises."""
+    """The error that :class:`Faulty` raises."""
 
 
 class Faulty(gymnasium.Wrapper):

@@ -1,4 +1,4 @@
-"""What a prompt should say of the form that a response needs: one sentence for each format and each tool."""
+"""Sentences for prompts on the form that a response needs: one for each format and each tool."""
 
 from __future__ import annotations
 

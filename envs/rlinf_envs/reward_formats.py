@@ -1,4 +1,4 @@
-"""What the ``format`` reward term asks for: named formats, each checked in one pass, and regular expressions.
+"""Formats of the ``format`` reward term: named ones, each checked in one pass, and regular expressions.
 
 A regular expression can take exponential time on an unlucky response, so it runs under a deadline.
 """

@@ -1,4 +1,4 @@
-"""What a process for custom reward functions runs: a call that can hang, or end its process, without harm."""
+"""Runs custom reward functions in a process: a call can hang, or end its process, without harm."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
 
 @dataclass(frozen=True)
 class Rewards:
-    """What :meth:`RewardSum.score` returns for n responses."""
+    """The result of :meth:`RewardSum.score` for n responses."""
 
     total: NDArray[np.float32]
     """[n], finite; 0 where quarantined."""

@@ -111,7 +111,7 @@ class FunctionScorer:
         self._function = function
 
     def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
-        """What the function says."""
+        """The scores that the function gives."""
         return list(self._function(question=question, steps=steps, answer=answer, correct=correct))
 
 

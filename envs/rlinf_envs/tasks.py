@@ -1,4 +1,4 @@
-"""What a text environment is made of: a source of tasks and a judge of responses."""
+"""The parts of a text environment: a source of tasks and a judge of responses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge found in one response."""
+    """A judge's finding on one response."""
 
     status: Status
     score: float

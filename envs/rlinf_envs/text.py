@@ -277,7 +277,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         }  # fmt: skip
 
     def _reply(self, row: int, response: str) -> str | None:
-        """What is said to a response; None where the conversation ends with it."""
+        """The answer to a response; None where the conversation ends with it."""
         self._turns[row] += 1
         message = None if self._tools is None else self._tools.answer(row, response)
         self._roles[row] = "user" if message is None else "tool"

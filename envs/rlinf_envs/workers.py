@@ -31,7 +31,7 @@ class WorkerStartError(RuntimeError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one call.
+    """The result of one call.
 
     ``timeout``: the deadline passed; ``died``: the process ended by itself (memory, a crash); ``error``: the function
     raised.
@@ -45,7 +45,7 @@ class Outcome:
 
 @dataclass
 class Counts:
-    """What a pool has been through."""
+    """The history of a pool, in numbers."""
 
     calls: int = 0
     timeouts: int = 0

@@ -36,7 +36,7 @@ class LossCounts:
 
 @dataclass(frozen=True)
 class BatchShape:
-    """What a weight is made of: the valid tokens and the rows of an optimiser step."""
+    """The extent of an optimiser step that weights are made of: its valid tokens and its rows."""
 
     lengths: Tensor
     """[B, 1] valid tokens of each row, at least 1."""

@@ -20,8 +20,6 @@ def over_episodes(batch: Batch, prepare: Callable[[Batch], tuple[Batch, Metrics]
         ValueError: an episode has several branches, and ``prepare`` gave tokens of a row different advantages: there is
             none for the tokens of the other branches.
     """
-    if batch.episode_ids is None:
-        return prepare(batch)
     first, episode, branches = _episodes(batch)
     if len(first) == batch.num_rows:
         return prepare(batch)

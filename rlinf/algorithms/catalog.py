@@ -1,4 +1,4 @@
-"""What the algorithm layer offers, in one table each: function, one line, formula, source, options, columns, traits.
+"""The tables of the algorithm layer: function, one line, formula, source, options, columns and traits of each entry.
 
 This is the registry: a new estimator or loss is a file with its function, an entry here and a test. ``rlinf list``
 prints the tables, the config check refuses by them an option that the chosen function would not read, and the learner

@@ -25,7 +25,7 @@ def auc(scores: Tensor, labels: Tensor) -> float:
 
 
 def judging_metrics(scores: Tensor, labels: Tensor) -> Metrics:
-    """Of scores (logits) [N] against labels [N] in [0, 1].
+    """Metrics of scores (logits) [N] against labels [N] in [0, 1].
 
     ``agreement``: the share of labels that the sign of the score tells; ``loss``: binary cross-entropy; ``gap``: mean
     probability minus mean label, above 0 where the scores promise more than the labels hold; ``auc`` where both kinds

@@ -1,4 +1,4 @@
-"""What the learner minimises: policy, value, KL and entropy terms, as sums with token weights fixed beforehand.
+"""The learner's objective: policy, value, KL and entropy terms, as sums with token weights fixed beforehand.
 
 objective = Objective(AlgorithmConfig(loss_type="actor", kl_beta=0.01))
 weights = objective.weights(mask)  # once per optimiser step
@@ -171,7 +171,7 @@ class Objective:
     def _terms(
         self, x: LossInputs, positions: TokenLoss, ref_logprobs: Tensor | None, entropy: Tensor | None
     ) -> dict[str, Tensor]:
-        """What is summed into the loss, position by position."""
+        """The terms of the loss, position by position."""
         algorithm, policy = self.algorithm, positions.policy
         if self.rollout_correction is not None:
             policy = policy * correction_weight(x, self.rollout_correction)
@@ -186,7 +186,7 @@ class Objective:
         return terms
 
     def _facts(self, x: LossInputs, ref_logprobs: Tensor | None, entropy: Tensor | None) -> dict[str, Tensor]:
-        """What is reported where its column is there."""
+        """Reported columns, as far as they are there."""
         facts: dict[str, Tensor] = {}
         if ref_logprobs is not None:
             facts["kl_ref"] = kl_divergence(self.algorithm.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))

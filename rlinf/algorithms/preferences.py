@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def pair_weights(scores: Tensor, worths: Tensor, group_ids: Tensor) -> Tensor:
-    """What each score [N] has to move by, so that better answers of a group score above worse ones; float64 [N].
+    """The weight [N] by which each score should move so that better answers of a group score higher; float64.
 
     The loss is the mean of ``-log sigmoid(s_better - s_worse)`` over all pairs of a group whose worths differ; this is
     minus its derivative by each score, times N: a learner that takes the mean of ``-weight * score`` over N rows has
@@ -41,7 +41,7 @@ def pairs_in_order(scores: Tensor, worths: Tensor, group_ids: Tensor) -> float:
 
 
 def _pairs(worths: Tensor, group_ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each group with unequal worths: its rows [M], and [M, M] whether the row's answer beats the column's."""
+    """For each group with unequal worths its rows [M], and [M, M] whether the row's answer beats the column's."""
     for group in group_ids.unique():
         rows = (group_ids == group).nonzero().flatten()
         better = worths[rows][:, None] > worths[rows][None, :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,24 +17,22 @@ from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
-from rlinf.algorithms.statistics import group_statistics
+from rlinf.algorithms.statistics import group_statistics, masked_mean
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Batch, Metrics
-
-_AT_ONCE = 1 << 18
-"""Numbers that are summed up together."""
 
 
 @dataclass
 class AlgorithmState:
-    """What the algorithm layer remembers from step to step; part of every checkpoint."""
+    """State of the algorithm layer from step to step; part of every checkpoint."""
 
     kl: KLController
     rewards: RewardState = field(default_factory=RewardState)
 
     @classmethod
     def of(cls, algorithm: AlgorithmConfig) -> AlgorithmState:
-        """That of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and ``kl_horizon``.
+        """The state of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and
+        ``kl_horizon``.
 
         >>> AlgorithmState.of(AlgorithmConfig(kl_coef=0.1)).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}
@@ -69,6 +67,8 @@ def prepare_batch(
     Of an episode with several branches (``batch.episode_ids``) one row goes through all this, and its advantage is
     shared equally by all.
     """
+    if batch.episode_ids is None:
+        return _prepared(batch, algorithm, state, fragments=fragments)
     return over_episodes(batch, lambda rows: _prepared(rows, algorithm, state, fragments=fragments))
 
 
@@ -101,9 +101,9 @@ def _prepared(
     penalised = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
     if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
-        metrics |= _follow(state.kl, _mean(kl, columns.mask), batch.num_rows)
+        metrics |= _follow(state.kl, masked_mean(kl, columns.mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
-        metrics["teacher_kl"] = _mean(logprobs - batch.teacher_logprobs, columns.mask)
+        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, columns.mask)
     mask = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
     return whole.replace(mask=mask, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
@@ -143,16 +143,6 @@ def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     return kept
 
 
-def _mean(values: Tensor, mask: Tensor, of: Callable[[Tensor], Tensor] = torch.Tensor.detach) -> float:
-    """The mean over ``mask`` of what ``of`` makes of the values, in float64."""
-    count = float(mask.sum())
-    # A copy in float64 would be twice as large as the column: some rows at a time it stays in the cache.
-    size = max(1, _AT_ONCE // max(1, values[0].numel())) if len(values) else 1
-    parts = zip(values.split(size), mask.split(size), strict=True)
-    total = sum(float(torch.where(valid, of(part), 0.0).sum(dtype=torch.float64)) for part, valid in parts)
-    return total / count if count else 0.0
-
-
 def _report(
     batch: Batch, outcomes: Tensor, processed: Tensor, kept: Tensor, mask: Tensor, advantages: Tensor
 ) -> Metrics:
@@ -160,11 +150,11 @@ def _report(
     group = group_statistics(outcomes, batch.group_ids)
     everything = group_statistics(outcomes, torch.zeros_like(batch.group_ids))
     return {
-        "reward_mean": _mean(outcomes, every_row),
+        "reward_mean": masked_mean(outcomes, every_row),
         "reward_std": float(everything.std[0]) if batch.num_rows else 0.0,
-        "reward_processed_mean": _mean(processed, every_row if processed.ndim == 1 else batch.mask),
-        "constant_group_fraction": _mean(group.constant, every_row),
-        "rows_kept_fraction": _mean(kept, every_row),
-        "advantage_mean": _mean(advantages, mask),
-        "advantage_abs_mean": _mean(advantages, mask, torch.abs),
+        "reward_processed_mean": masked_mean(processed, every_row if processed.ndim == 1 else batch.mask),
+        "constant_group_fraction": masked_mean(group.constant, every_row),
+        "rows_kept_fraction": masked_mean(kept, every_row),
+        "advantage_mean": masked_mean(advantages, mask),
+        "advantage_abs_mean": masked_mean(advantages, mask, torch.abs),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,9 @@ SingletonGroup = Literal["error", "zero", "raw"]
 """What becomes of a row that is alone in its group."""
 
 _log = logging.getLogger(__name__)
+
+_AT_ONCE = 1 << 18
+"""Numbers that are summed up together."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,20 @@ def settle_singletons(
         )
     instead = raw if singleton_group == "raw" else torch.zeros_like(raw)
     return torch.where(alone.view(-1, *[1] * (values.ndim - 1)), instead, values)
+
+
+def masked_mean(values: Tensor, mask: Tensor, of: Callable[[Tensor], Tensor] = Tensor.detach) -> float:
+    """The mean of ``of(values)`` [N, ...] where ``mask`` is true, summed in float64; 0 where it nowhere is.
+
+    >>> masked_mean(torch.tensor([[1, 2, 9]]), torch.tensor([[True, True, False]]))
+    1.5
+    """
+    count = float(mask.sum())
+    # A copy in float64 would be twice as large as the column: some rows at a time it stays in the cache.
+    size = max(1, _AT_ONCE // max(1, values[0].numel())) if len(values) else 1
+    parts = zip(values.split(size), mask.split(size), strict=True)
+    total = sum(float(torch.where(valid, of(part), 0.0).sum(dtype=torch.float64)) for part, valid in parts)
+    return total / count if count else 0.0
 
 
 def whiten(values: Tensor, mask: Tensor) -> Tensor:

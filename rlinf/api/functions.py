@@ -38,7 +38,7 @@ def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
 
 
 def check(config: Config, *, build: bool = True) -> Plan:
-    """What a run would do, in numbers: processes, batch, memory, steps. ``print`` shows it; nothing is started.
+    """The plan of a run, in numbers: processes, batch, memory, steps. ``print`` shows it; nothing is started.
 
     ``build`` also makes environments, data and tokenizer as training would, prints what it finds, and raises UserError
     where training would fail; without it the configuration alone is looked at, for runs on other machines.

@@ -15,7 +15,7 @@ _ACTOR_CRITIC, _VLA = "policy.json", "vla.json"
 
 
 class Policy:
-    """What a run exported: :meth:`act` in simulators, :meth:`generate` for language models. Made by :meth:`load`."""
+    """An exported policy: :meth:`act` in simulators, :meth:`generate` for language models. Made by :meth:`load`."""
 
     def __init__(self, folder: Path, model: Any, tokenizer: Any = None) -> None:
         self.folder, self.model, self.tokenizer = folder, model, tokenizer

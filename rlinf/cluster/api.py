@@ -14,7 +14,7 @@ from rlinf.cluster.failure import Failure
 
 @dataclass(frozen=True)
 class Resources:
-    """What each worker of a group takes."""
+    """The resources that each worker of a group takes."""
 
     cpus: float = 0.5
     """Share of a core in the scheduler's accounting; it limits nothing at run time (threads do)."""
@@ -38,7 +38,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class RankInfo:
-    """What a worker knows of its place when it is built."""
+    """The place of a worker in its group and on its machine, known when it is built."""
 
     rank: int
     size: int

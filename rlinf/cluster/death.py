@@ -1,4 +1,4 @@
-"""What can still be learnt of a worker whose process is gone."""
+"""Reconstructs why a worker's process is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a worker, each with the facts that a caller acts on."""
+"""Errors of workers, each with the facts that a caller acts on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ClusterStartError(ClusterError):
 
 
 class ClusterLost(ClusterError):
-    """What holds the workers together on this machine is gone, and all of them with it: none can be restarted.
+    """The service that connects the workers on this machine is gone, and all of them with it: none can be restarted.
 
     ``raylet`` is the process id of Ray's daemon; ``who`` says what was going on, in a sentence.
     """

@@ -15,7 +15,7 @@ _CARRIER = re.compile(r"[/\\](rlinf[/\\]cluster|ray)[/\\]")
 
 @dataclass(frozen=True)
 class Failure:
-    """What a worker returns in place of a value when its method raised."""
+    """A worker's reply in place of a value when its method raised."""
 
     traceback: str
     when: float

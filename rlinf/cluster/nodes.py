@@ -1,4 +1,4 @@
-"""What each machine of a Ray cluster has, and what it sees of the driver's."""
+"""Examines the machines of a Ray cluster: their equipment, and how much of the driver's files they see."""
 
 from __future__ import annotations
 

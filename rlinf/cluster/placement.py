@@ -32,7 +32,7 @@ class _Bundle:
 
 @dataclass(frozen=True)
 class Reserved:
-    """What a rank was given: Ray's actor options, and the GPUs that it sees (None: those that Ray shows it)."""
+    """A rank's reservation: Ray's actor options, and the GPUs that it sees (None: those that Ray shows it)."""
 
     options: dict[str, Any]
     visible_gpus: str | None = None

@@ -104,7 +104,7 @@ class RayCluster(Cluster):
 
 
 def _handle(pending: Handle | Stream) -> RayHandle:
-    """What the waiting functions know: a call, or the next item of a stream."""
+    """The handle that the waiting functions know: a call, or the next item of a stream."""
     found = pending.waited if isinstance(pending, RayStream) else pending
     assert isinstance(found, RayHandle)
     return found
@@ -134,7 +134,7 @@ def _source_paths() -> list[str]:
 
 
 def _init_options(config: ClusterConfig) -> dict[str, Any]:
-    """What ``ray.init`` is given."""
+    """The arguments of ``ray.init``."""
     return {
         "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
         "logging_level": "ERROR",

@@ -125,7 +125,7 @@ class RaySession:
 
 
 def _raylet() -> int | None:
-    """Of the Ray that this process has started."""
+    """The raylet of the Ray that this process has started."""
     node = ray_worker._global_node
     started: list[Any] = node.all_processes.get(ray_constants.PROCESS_TYPE_RAYLET, []) if node is not None else []
     return int(started[0].process.pid) if started else None
@@ -169,7 +169,8 @@ def _patient(timeout_s: float) -> Iterator[None]:
 
 @contextmanager
 def _to_itself(folder: Path) -> Iterator[None]:
-    """What Ray starts in here carries the watchdog's mark, is in a session of its own, and listens on 127.0.0.1 alone.
+    """Processes that Ray starts in here carry the watchdog's mark, have a session of their own, and listen on
+    127.0.0.1 alone.
 
     Ray has options for none of that, nor for the ports of its agents: where it has to find them itself, the raylet
     gives up when the agents, which import a lot, are not up after 30 s. It takes 127.0.0.1 for the node's address only

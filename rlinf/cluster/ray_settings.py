@@ -1,4 +1,4 @@
-"""What Ray reads from the environment when it is imported or started. Imports nothing of Ray itself."""
+"""Settings that Ray reads from the environment when it is imported or started. Imports nothing of Ray itself."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _WAITS_FOR_DISK = "D"
 
 @dataclass(frozen=True)
 class VitalSigns:
-    """Of a process, as the kernel has them; ``ticks`` of processor time so far, of all its threads."""
+    """Vital signs of a process, as the kernel has them; ``ticks`` of processor time so far, of all its threads."""
 
     state: str
     parent: int

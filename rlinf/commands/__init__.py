@@ -1,1 +1,1 @@
-"""What the command line prints by itself, without torch."""
+"""Commands that need no torch."""

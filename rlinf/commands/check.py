@@ -41,7 +41,7 @@ def examine(config: Config) -> bool:
 
 
 def _run_directory(config: Config) -> list[Finding]:
-    """What another run, or an earlier part of this one, left in the run directory that keeps this one from it."""
+    """Remains of another run, or of an earlier part of this one, that keep this one out of the run directory."""
     folder = Path(run_directory(config))
     if config.run.resume != "must" and not folder.exists():
         return []
@@ -55,7 +55,7 @@ def _run_directory(config: Config) -> list[Finding]:
 
 
 def _source(config: Config, lines: list[str]) -> list[Finding]:
-    """What keeps a new run from beginning with `run.init_from`; ``lines`` get what is carried over."""
+    """The reason why a new run cannot begin with `run.init_from`; ``lines`` get what is carried over."""
     from rlinf.train.init_from import source_of
     from rlinf.train.run_dir import RunDirectory
 

@@ -19,7 +19,7 @@ def examine_cluster(address: str) -> list[Finding]:
 
 
 def findings_of(nodes: Sequence[NodeFacts], folder: Path) -> list[Finding]:
-    """What there is to say of the machines; the first is the driver's."""
+    """Findings about the machines; the first is the driver's."""
     findings = []
     for node in nodes:
         detail = (

@@ -114,7 +114,7 @@ def examine_env(config: Config) -> list[Finding]:
 
 
 def _remarks(options: EnvConfig) -> list[Finding]:
-    """What gymnasium's checker and random episodes say of the environment of ``options``."""
+    """Remarks of gymnasium's checker, and of random episodes, on the environment of ``options``."""
     from rlinf.rollouts.envs.env_checker import remarks_on
     from rlinf.rollouts.envs.make_env import make_env
     from rlinf.rollouts.isolation.vec_env import remarks_in_process
@@ -172,7 +172,7 @@ def _passes_ids_over(options: EnvConfig) -> bool:
 
 
 def _unlimited(options: EnvConfig) -> list[Finding]:
-    """What to say of an environment without a time limit whose episodes of random actions are long, or do not end.
+    """The remark on an environment without a time limit whose episodes of random actions are long, or do not end.
 
     A policy that goes in circles makes them endless where random actions get out in the end.
     """

@@ -1,4 +1,4 @@
-"""What `rlinf check` has to say about one thing."""
+"""A finding of `rlinf check`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulators can draw with here, found out by drawing: a library that is there may still not work.
+"""Tries which renderers work here by drawing with them: a library that is there may still not work.
 
 Drivers may crash the process that asks them, so every question is put by a process of its own.
 """

@@ -17,7 +17,7 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
 def policy_findings(config: Config) -> list[Finding]:
-    """What stands in the way of loading the policy and of adding its adapters; weights are not read."""
+    """Obstacles to loading the policy and to adding its adapters; weights are not read."""
     findings = []
     named = {
         "policy.path": config.policy.path,

@@ -55,7 +55,7 @@ def commands_page() -> str:
 
 
 def help_of(words: list[str]) -> str:
-    """What a command prints with ``--help``, at one width on every terminal."""
+    """The output of a command's ``--help``, at one width on every terminal."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = _WIDTH
     printed = io.StringIO()

@@ -26,7 +26,7 @@ _MEASURED = 200
 
 @dataclass
 class TextReport:
-    """What was found, and what the policy will read."""
+    """Findings about a text run, and the prompts that the policy will read."""
 
     findings: list[Finding] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)

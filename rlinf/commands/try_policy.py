@@ -91,7 +91,7 @@ def _reward(graded: Mapping[str, Any]) -> str:
 
 
 def _summary(shown: Sequence[Mapping[str, Any]], *, sampled: bool) -> str:
-    """What the figures mean for training: responses that all earn the same teach nothing."""
+    """The meaning of the figures for training: responses that all earn the same teach nothing."""
     if not shown:
         return "Every prompt is longer than data.max_prompt_length."
     rewards = [graded["reward"] for graded in shown]

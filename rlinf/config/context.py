@@ -1,4 +1,4 @@
-"""What a cross-field check sees: the typed configuration, and where each key was written."""
+"""The context of a cross-field check: the typed configuration, and where each key was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key is where nobody wrote it: the schema's default, or another one for some kinds of run.
+"""Default values: the schema's, or others for some kinds of run.
 
 The schema holds one default a key. Where the best one depends on the kind of run, :data:`CONDITIONAL` names the others;
 they are applied once, when a configuration is loaded, so that the typed configuration and `config.yaml` of a run hold
@@ -43,7 +43,7 @@ def _tunes_pretrained(config: Config) -> bool:
 
 
 def _of_loss(loss_type: str, key: str, value: object) -> ConditionalDefault:
-    """What is customary with one off-policy algorithm."""
+    """The customary value with one off-policy algorithm."""
     return ConditionalDefault(
         key, value, f"loss_type: {loss_type}", lambda config: config.algorithm.loss_type == loss_type
     )
@@ -98,7 +98,7 @@ def with_value(config: Config, key: str, value: object) -> Config:
 
 @functools.cache
 def schema_default(key: str) -> object:
-    """What the schema says where nobody wrote anything."""
+    """The schema's default of a key."""
     return value_of(Config(), key)
 
 
@@ -108,7 +108,7 @@ def conditional(config: Config, key: str) -> ConditionalDefault | None:
 
 
 def default_of(config: Config, key: str) -> object:
-    """What ``key`` is in a run like this where nobody wrote it."""
+    """The default of ``key`` in a run like this."""
     instead = conditional(config, key)
     return schema_default(key) if instead is None else instead.value
 

@@ -39,7 +39,7 @@ def flat(config: Config) -> dict[str, str]:
 
 
 def at(plain: object, path: Sequence[str]) -> object:
-    """What lies at a path of plain data (list items by their number); None where there is nothing."""
+    """The value at a path of plain data (list items by their number); None where there is none."""
     for step in path:
         if isinstance(plain, dict):
             plain = plain.get(step)

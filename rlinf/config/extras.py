@@ -115,7 +115,7 @@ class Extra:
 
 
 def needed_extras(config: Config) -> list[Extra]:
-    """What must be installed beside the base for this run."""
+    """The extras that this run needs beside the base installation."""
     needed = []
     if config.rollout.sampler == "vllm" and is_text(config):
         needed.append(Extra("vllm", "rollout.sampler: vllm"))
@@ -143,7 +143,7 @@ def needed_extras(config: Config) -> list[Extra]:
 
 
 def simulator_extra(env_id: str) -> Extra | None:
-    """What an environment needs, where its id says so."""
+    """The extra that an environment needs, where its id says so."""
     for name, beginnings in _SIMULATORS.items():
         if env_id.startswith(beginnings):
             return Extra(name, f"env.id: {env_id}")

@@ -118,7 +118,7 @@ def text_envs(config: Config) -> tuple[TextEnv, ...]:
 
 
 def text_env_name(config: Config, task: TaskConfig) -> str:
-    """What metrics call an environment of a mixture: its name, else the last part of its id, without the version.
+    """The name of a mixture's environment in metrics: its own, else the last part of its id, without the version.
 
     >>> text_env_name(Config(), TaskConfig(id="rlinf_envs:rlinf/Math-v0")), text_env_name(Config(), TaskConfig("sums"))
     ('Math', 'sums')
@@ -229,7 +229,7 @@ def evaluation_env(config: Config, words: Words | None = None) -> EnvConfig:
 
 
 def task_name(task: TaskConfig, number: int) -> str:
-    """What metrics call a task: its name, else what sets it apart.
+    """The name of a task in metrics: its own, else the settings that distinguish it.
 
     >>> task_name(TaskConfig(kwargs={"task": "reach-v3"}), 0)
     'reach-v3'
@@ -241,7 +241,7 @@ def task_name(task: TaskConfig, number: int) -> str:
 
 
 def acts_in(config: Config) -> Literal["worker", "sampler"]:
-    """What `rollout.act_in: auto` stands for: a checkpoint is too large to be copied into every env worker."""
+    """Where the policy acts: with `rollout.act_in: auto`, a checkpoint is too large for every env worker."""
     rollout = config.rollout
     if rollout.act_in != "auto":
         return rollout.act_in

@@ -91,7 +91,7 @@ def _effective(layers: Sequence[Branch]) -> Branch:
 
 
 def _typed_as_far_as_possible(tree: Branch) -> Config:
-    """What decides which defaults a run has; values that are not known yet keep their defaults."""
+    """The configuration that decides on defaults; values that are not known yet keep their defaults."""
     from rlinf.config.values import Builder
 
     known = {name: child for name, child in tree.items() if name in hints(Config)}

@@ -1,4 +1,4 @@
-"""What this machine has, found out without torch or ray."""
+"""The equipment of this machine, determined without torch or ray."""
 
 from __future__ import annotations
 

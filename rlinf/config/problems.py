@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in the user's words."""
+"""Problems of a configuration, in the user's words."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def merge(base: Branch, over: Branch) -> Branch:
 
 
 def get(tree: Branch, dotted: str) -> Located | None:
-    """What is written at a dotted key."""
+    """The value written at a dotted key."""
     name, _, rest = dotted.partition(".")
     found = tree.get(name)
     if found is None or not rest:

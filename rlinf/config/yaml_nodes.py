@@ -1,4 +1,4 @@
-"""What a YAML document may not hold, decided on its nodes before any value is made of them."""
+"""Rejects what a YAML document may not hold, on its nodes, before any value is made of them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class FlatParameters:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """What is computed inside has no gradient in these parameters."""
+        """Computations inside give these parameters no gradient."""
         trained = [part for part in self.parts if part.requires_grad]
         for part in trained:
             part.requires_grad_(False)

@@ -86,11 +86,11 @@ class Offloadable(ABC):
 
     @abstractmethod
     def resident_weights(self) -> Iterable[Tensor]:
-        """What policy and reference hold on the device."""
+        """Tensors of policy and reference on the device."""
 
     @abstractmethod
     def resident_state(self) -> Iterable[Tensor]:
-        """What the optimiser holds beside them."""
+        """Tensors of the optimiser beside them."""
 
     @abstractmethod
     def forget_gradients(self) -> None:

@@ -1,4 +1,4 @@
-"""What 16-bit activations cost: a micro-batch's gradient and log-probabilities beside those in float32."""
+"""Measures the cost of 16-bit activations: a micro-batch's gradient and log-probabilities beside those in float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a learner does for a while: an objective, an optimiser, and how each batch is cut."""
+"""A stage of learning: an objective, an optimiser, and how each batch is cut."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class TorchLearner(Offloadable):
         self.optimizer.zero_grad(set_to_none=True)
 
     def costs(self, batch: Batch) -> Costs:
-        """What each row costs; the policy knows best."""
+        """The cost of each row, by the policy's own rule."""
         return self.policy.costs(batch.inputs, batch.mask)
 
     @property
@@ -186,7 +186,7 @@ class TorchLearner(Offloadable):
         return {**metrics, **compared, "lr": self._lr()}
 
     def _compare_with_float32(self, batch: BatchShare, step: int) -> Metrics:
-        """Of the first micro-batch that is here, at the iterations that ``learner.compare_float32_every`` names."""
+        """Compares the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
         every = self.compare_float32_every
         if not every or step % every or getattr(self.policy, "autocast", None) is None:
             return {}

@@ -32,7 +32,7 @@ class GGUFError(UserError):
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is read of a file apart from its weights and its vocabulary."""
+    """The metadata of a file: neither weights nor vocabulary."""
 
     quantisation: Mapping[str, int]
     splitting: str | None
@@ -42,7 +42,7 @@ class _Facts:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was written."""
+    """The result of a conversion."""
 
     parameters: int
     quantisation: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What every policy whose last part is an action head says of its decisions, and how it hands out its weights."""
+"""The common part of policies that end in an action head: properties of their decisions, and their weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class DecidingHead(Protocol):
-    """What a head says of its actions."""
+    """An action head as policies read it."""
 
     @property
     def noise_kind(self) -> str: ...
@@ -34,7 +34,7 @@ class PolicyOfHead(nn.Module):
 
     @property
     def noise_kind(self) -> str:
-        """Of the numbers that a decision consumes: "uniform" on [0, 1) or standard "normal"."""
+        """Distribution of the numbers that a decision consumes: "uniform" on [0, 1) or standard "normal"."""
         return self.head.noise_kind
 
     @property
@@ -43,7 +43,7 @@ class PolicyOfHead(nn.Module):
 
     @property
     def action_shape(self) -> tuple[int, ...]:
-        """Of one action of this policy (which may differ from the environment's)."""
+        """Shape of one action of this policy (which may differ from the environment's)."""
         return self.head.action_shape
 
     @property
@@ -56,7 +56,7 @@ class PolicyOfHead(nn.Module):
             yield name, tensor.detach()
 
     def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What this policy would have had to do for environment actions [N, ...], with chunks [N, K, ...].
+        """The actions of this policy that equal environment actions [N, ...], with chunks [N, K, ...].
 
         That is what a demonstration is learned as."""
         return self.head.from_env(actions)

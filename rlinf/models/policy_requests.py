@@ -23,7 +23,7 @@ from rlinf.types import Inputs, PolicyOutput, Told
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """What a rollout must know of a policy before it asks anything."""
+    """Properties of a policy that a rollout must know before its first request."""
 
     state_size: int
     granularity: Granularity

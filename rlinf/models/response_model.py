@@ -1,4 +1,4 @@
-"""What policies and reward models share: a transformer that reads prompts and responses, packed or padded."""
+"""The common part of policies and reward models: a transformer that reads prompts and responses, packed or padded."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from rlinf.types import Metrics, WeightUpdate
 
 
 class WeightHolder(Protocol):
-    """What weights are copied into: any torch module, and any policy that acts."""
+    """A destination of weights: any torch module, and any policy that acts."""
 
     def state_dict(self, *, keep_vars: bool = False) -> dict[str, Any]: ...
 
@@ -45,7 +45,7 @@ class WeightLayout:
 
     @classmethod
     def of_folder(cls, folder: str) -> WeightLayout:
-        """Of the causal language model whose transformers configuration is in ``folder``; no weights are read."""
+        """The layout of the language model that the configuration in ``folder`` describes; no weights are read."""
         from rlinf.models.loading import empty_causal_lm
 
         model = empty_causal_lm(folder, {})
@@ -106,7 +106,7 @@ def copy_weights(model: WeightHolder, update: WeightUpdate, arrived: set[str] | 
 
 
 def figures(tensors: Mapping[str, Tensor], seconds: float) -> Metrics:
-    """What a receiver reports of an update: the seconds that it took and the bytes that were moved."""
+    """A receiver's report of an update: the seconds that it took and the bytes that were moved."""
     moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     return {"weight_update_s": seconds, "weight_update_bytes": float(moved)}
 

@@ -1,4 +1,4 @@
-"""What a curve can be drawn against: steps, tokens, environment steps, minutes."""
+"""The horizontal axes of a curve: steps, tokens, environment steps, minutes."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _environment(run: RunRecord) -> str:
 
 
 def _metrics_at(run: RunRecord, step: int) -> dict[str, float]:
-    """What the run measured after ``step``; nothing where it did not evaluate then."""
+    """The run's evaluation after ``step``; nothing where it did not evaluate then."""
     place = run.steps.index(step) if step in run.steps else None
     if place is None:
         return {}

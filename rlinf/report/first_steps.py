@@ -1,4 +1,4 @@
-"""What is so wrong in the first training iterations that nobody should wait for the end of the run to hear of it.
+"""Warnings so serious in the first training iterations that nobody should wait for the end of the run to hear of them.
 
 :func:`early_warnings` is a function of numbers that `metrics.jsonl` holds: the terminal says it while the run goes on
 (:mod:`rlinf.train.tracking.metric_log`), and the health page of the report reads the same from the
@@ -54,7 +54,7 @@ class FirstSteps:
 
 
 def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[EarlyWarning]:
-    """What every one of the first ``steps`` has in common and no run should have; a cause goes before its effects.
+    """Findings that the first ``steps`` all have in common and no run should have; a cause goes before its effects.
 
     >>> dead = {"algorithm/reward_mean": 0.0, "algorithm/reward_std": 0.0, "verdict/unparsable": 1.0}
     >>> [warning.title for warning in early_warnings([dead, dead], {})]

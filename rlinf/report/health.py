@@ -1,4 +1,4 @@
-"""What a run's numbers say about its health, in words.
+"""Findings about a run's health, in words, from its numbers.
 
 Each check reads a :class:`RunRecord` and returns a finding, or None where the run does not log what it reads. "Early"
 and "late" are means over the first and the last fifth of the steps; `trends` says what counts as a change.
@@ -51,7 +51,7 @@ def graded(value: float, text: str, *, bad: Limit, watch: Limit, fine: str = "")
 
 
 def _first_steps(run: RunRecord) -> Finding | None:
-    """What the terminal said after the first training iterations."""
+    """The findings that the terminal showed after the first training iterations."""
     steps = [
         {name: value for name, values in run.series.items() if (value := values[place]) is not None}
         for place, step in enumerate(run.steps)

@@ -1,4 +1,4 @@
-"""What a page about runs shows, as data for its scripts."""
+"""The contents of a page about runs, as data for its scripts."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _EXACT = ("tokens", "response", "reward", "verdict", "slots", "task_id")
 
 
 class ReplayError(UserError):
-    """What was asked for cannot be replayed; the message says what can."""
+    """The requested replay is impossible; the message says what can be replayed."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -100,7 +100,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
 
 
 def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is not the same, in words; empty where everything is."""
+    """The differences, in words; empty where there are none."""
     if len(recorded) != len(again):
         return [f"Different: the run recorded {len(recorded)} rows, and there are {len(again)} now."]
     found = []

@@ -1,4 +1,4 @@
-"""What a run directory says, as plain data."""
+"""The contents of a run directory, as plain data."""
 
 from __future__ import annotations
 

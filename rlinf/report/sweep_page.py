@@ -1,4 +1,4 @@
-"""What the page about a sweep shows, as data for its scripts."""
+"""The contents of the page about a sweep, as data for its scripts."""
 
 from __future__ import annotations
 

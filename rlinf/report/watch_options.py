@@ -1,4 +1,4 @@
-"""What `rlinf watch` is asked to show."""
+"""The options of `rlinf watch`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlinf.config import Config
 
 @dataclass(frozen=True)
 class WatchOptions:
-    """What the command line says; None leaves a choice to the run's evaluation."""
+    """The command line's choices; None leaves one to the run's evaluation."""
 
     run: Path
     step: int | None = None

@@ -65,7 +65,7 @@ class EchoServer:
         raise AssertionError("the last try returns or raises")
 
     def _echoed(self, prompt: Sequence[int], response: Sequence[int]) -> list[float]:
-        """Of each token of ``response`` behind ``prompt``."""
+        """Log-probability of each token of ``response`` behind ``prompt``."""
         if not response:
             return []
         body = {

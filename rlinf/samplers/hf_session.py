@@ -45,7 +45,7 @@ class HFSession:
         self._done += done
 
     def poll(self, max_s: float) -> list[Completion]:
-        """What has finished since the last call; decodes for at most ``max_s`` seconds, a token at least."""
+        """Completions since the last call; decodes for at most ``max_s`` seconds, a token at least."""
         until = time.monotonic() + max_s
         while not self._done and (self._waiting or len(self._rows)):
             room = min(self._most - len(self._rows), len(self._waiting))

@@ -21,7 +21,7 @@ class PolicyServer:
         self._device = None if device.type == "cpu" else device
 
     def facts(self) -> PolicyFacts:
-        """What a rollout must know of the policy."""
+        """Properties of the policy that a rollout must know."""
         return PolicyFacts.of(self._policy)
 
     def load(self, update: WeightUpdate) -> Metrics:

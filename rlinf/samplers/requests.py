@@ -1,4 +1,4 @@
-"""What every sampler checks of its requests, and the order of its answers."""
+"""Checks of requests that every sampler makes, and the order of its answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OpenRequests:
 
     @property
     def ids(self) -> list[int]:
-        """Of requests with a response to come."""
+        """The ids of requests with a response to come."""
         return list(self._left)
 
     def add(self, requests: Sequence[SampleRequest]) -> None:

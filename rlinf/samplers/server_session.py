@@ -50,7 +50,7 @@ class ServerSession:
         self._answers.begin(bodies)
 
     def poll(self, max_s: float) -> list[Completion]:
-        """What has finished since the last call; waits for at most ``max_s`` seconds.
+        """Completions since the last call; waits for at most ``max_s`` seconds.
 
         Raises:
             ServerError: a request failed, or nothing came for the server's ``timeout_s``.

@@ -30,7 +30,7 @@ States = list[tuple[Tensor, Tensor]]
 
 
 class _Window:
-    """What the running step is for."""
+    """The purpose of the running step."""
 
     slots: Tensor
     positions: Tensor
@@ -114,7 +114,7 @@ class SlotCache(RowCache):
         return taken
 
     def put(self, slot: int, kept: States) -> None:
-        """What :meth:`take` gave becomes the beginning of a slot."""
+        """Puts the values that :meth:`take` gave at the beginning of a slot."""
         for layer, given in zip(self._slots, kept, strict=True):
             for states, new in zip(layer.states, given, strict=True):
                 states[slot, :, : new.shape[1]] = new

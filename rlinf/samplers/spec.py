@@ -1,4 +1,4 @@
-"""What every sampler of a run must know beside its configuration section."""
+"""Facts that every sampler of a run must know beside its configuration section."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlinf.streams import stream_seed
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """What a sampler must know beside its configuration section."""
+    """Facts that a sampler must know beside its configuration section."""
 
     model: str
     """A folder with a transformers model, or the hub name of one."""
@@ -31,7 +31,7 @@ class SamplerSpec:
 
 
 def sampler_spec(config: SettledConfig, tokenizer: Any, folder: Path, *, device: str) -> SamplerSpec:
-    """What every sampler must know. Without a checkpoint it gets a folder with the configuration alone."""
+    """The facts for every sampler. Without a checkpoint it gets a folder with the configuration alone."""
     from rlinf.models.gguf import model_folder
     from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary

@@ -44,7 +44,7 @@ class VllmSession:
         self._done += self._engine.add(requests)
 
     def poll(self, max_s: float) -> list[Completion]:
-        """What has finished since the last call; steps the engine for at most ``max_s`` seconds, once at least.
+        """Completions since the last call; steps the engine for at most ``max_s`` seconds, once at least.
 
         Raises:
             EngineDiedError: the engine failed, and failed again after its restart.

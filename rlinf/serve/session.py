@@ -37,7 +37,7 @@ class Session:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What a client hears first: names, shapes and dtypes of observations and actions, and the statistics of the
+        """A client's first message: names, shapes and dtypes of observations and actions, and the statistics of the
         dataset that was imitated, where there was one."""
         statistics = self._policy.folder / STATISTICS_FILE
         return {

@@ -27,7 +27,7 @@ def pack(message: Any) -> bytes:
 
 
 def unpack(data: bytes | str) -> Any:
-    """What :func:`pack` was given; its arrays are writable. Anything else is a WireError."""
+    """The values that :func:`pack` was given; arrays are writable. Anything else is a WireError."""
     import msgpack
 
     if isinstance(data, str):

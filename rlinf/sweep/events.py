@@ -1,4 +1,4 @@
-"""What Tune tells about trials, written into their records and handed to the live view."""
+"""Writes Tune's events into the records of trials, and hands them to the live view."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Importance:
 def importances(
     keys: Sequence[str], settings: Sequence[Mapping[str, Any]], results: Sequence[float]
 ) -> list[Importance]:
-    """Of every key that varies, the most important first; none for fewer than four results."""
+    """The importance of every key that varies, the most important first; none for fewer than four results."""
     found: list[Importance] = []
     values = np.asarray(results, dtype=np.float64)
     if len(values) < 4 or values.var() == 0:

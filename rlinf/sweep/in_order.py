@@ -61,7 +61,7 @@ class InOrder(Searcher):
         self.results[trial_id] = math.nan if error or value is None else float(value)
 
     def get_state(self) -> dict[str, Any]:
-        """What Tune saves; the searcher saves itself, and how wide a sweep is may change when it goes on."""
+        """The state that Tune saves; the searcher saves itself, and how wide a sweep is may change when it goes on."""
         return {"trials": self.trials, "results": self.results, "told": self.reported, "setting": self.setting}
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ def perturbed(sweep: Sweep, setting: Mapping[str, Any], *, trial: int, step: int
 
 
 def value_of(names: str, setting: Mapping[str, Any]) -> Any:
-    """What an entry of the space has in a setting (a list for several keys together); None where it is not set."""
+    """The value of an entry of the space in a setting (a list for several keys together); None where it is not set."""
     keys = split_keys(names)
     if not all(key in setting for key in keys):
         return None

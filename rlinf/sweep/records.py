@@ -1,4 +1,4 @@
-"""What a sweep directory holds: `sweep.json`, and `trials/*/` with `trial.json` and a run directory each."""
+"""The contents of a sweep directory: `sweep.json`, and `trials/*/` with `trial.json` and a run directory each."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def read_sweep(folder: Path) -> SweepRecord:
 
 
 def shown_definition(config: SweepConfig) -> dict[str, Any]:
-    """What `sweep.json` says of a sweep: everything but the values of `cluster.env`."""
+    """The sweep as `sweep.json` shows it: everything but the values of `cluster.env`."""
     definition: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     for key, value in definition["set"].items():
         if f"{key}.".startswith("cluster.env."):

@@ -52,7 +52,7 @@ class BudgetConfig:
 
 @dataclass(frozen=True)
 class ResourcesConfig:
-    """Of one trial. Trials run side by side as far as the machine's, or the cluster's, resources reach."""
+    """Resources of one trial. Trials run in parallel as far as the machine's, or the cluster's, resources reach."""
 
     cpus: float = 1.0
     gpus: float = 0.0

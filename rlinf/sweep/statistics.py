@@ -36,7 +36,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate | None:
-    """Of one task's scores; None where there are none."""
+    """The estimate of one task's scores; None where there are none."""
     if not values:
         return None
     scores = np.asarray(values, dtype=np.float64)[:, None]
@@ -87,7 +87,7 @@ def mean_band(curves: Scores, *, seed: int = 0) -> tuple[Scores, Scores, Scores]
 
 @dataclass(frozen=True)
 class Improvement:
-    """That a run of one setting beats a run of another: probability, 95% bootstrap interval, and seed by seed."""
+    """The chance that a run of one setting beats one of another: probability, 95% bootstrap interval, seed by seed."""
 
     probability: float
     interval: tuple[float, float]
@@ -97,7 +97,7 @@ class Improvement:
 
 
 def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
-    """Of ``a`` over ``b``, scores by seed, higher is better; None where one is empty.
+    """The improvement of ``a`` over ``b``, scores by seed, higher is better; None where one is empty.
 
     Where both have the same seeds, these are resampled together: what they have in common stays so. Where one was
     better in every pair, resampling finds nothing else; the interval is then the exact one of as many independent pairs

@@ -85,7 +85,7 @@ class SweepSummary:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out of the numbers."""
+        """Remarks on what was left out of the numbers."""
         return [trial.note for trial in self.trials if trial.note]
 
 

@@ -18,7 +18,7 @@ _PROBES = 32
 
 
 def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
-    """What a trial lays over the base: the sweep's own keys, the setting, and a place to run in.
+    """The overrides of a trial over the base: the sweep's own keys, the setting, and a place to run in.
 
     Trials run in one process each, unless the sweep says otherwise: a cluster inside a trial takes a while to start.
     """

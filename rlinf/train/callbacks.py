@@ -1,4 +1,4 @@
-"""What code of a user's own may do between the training iterations of a run: look, log, save, slow down, stop."""
+"""Callbacks of a user's own between the training iterations of a run: look, log, save, slow down, stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlinf.types import Metrics
 
 @dataclass(frozen=True)
 class RunStart:
-    """What a callback gets when a run begins, or goes on."""
+    """A callback's information when a run begins, or goes on."""
 
     config: Config
     folder: Path

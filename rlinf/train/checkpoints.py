@@ -179,7 +179,7 @@ def _check_sizes(folder: Path, sizes: object) -> None:
 
 
 def _wrong(folder: Path, files: Mapping[str, Any]) -> list[str]:
-    """What is wrong with each file that is not as the manifest says. Sizes first: they cost nothing."""
+    """The faults of each file that is not as the manifest says. Sizes first: they cost nothing."""
     wrong = []
     for name, entry in files.items():
         size = _size(folder / name)

@@ -29,7 +29,7 @@ def nothing() -> None:
 
 @dataclass(frozen=True)
 class Graph:
-    """What the loop drives. Learner and samplers take turns on a device that they share: each phase is a context."""
+    """The processes of the loop. Learner and samplers take turns on a device that they share, in contexts."""
 
     rollout: Rollout
     learner: LearnerPool

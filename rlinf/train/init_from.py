@@ -54,7 +54,7 @@ class Source:
         return [line for line in lines if line.partition(":")[0] not in hidden]
 
     def lines(self, config: Config) -> list[str]:
-        """What is carried over and what begins afresh, for people."""
+        """The parts that are carried over and those that begin afresh, for people."""
         carried = ["weights and running statistics of the policy"]
         carried += ["tokenizer"] if self.tokenizer.exists() else []
         afresh = ["step count", "learning-rate schedule", "random streams", "states of environments and algorithm"]

@@ -118,7 +118,7 @@ class Trainer:
                 callback.on_start(start)
 
     def call_back(self, metrics: Metrics) -> Step:
-        """What callbacks ask for after the iteration that has just ended; a new learning rate is set at once."""
+        """Calls the callbacks after an iteration and does what they ask for; a new learning rate is set at once."""
         state = self.run.progress
         step = Step(state.step, self.config, self.run.folder.path, metrics, lr_scale=state.lr_scale)
         for callback in self.callbacks:

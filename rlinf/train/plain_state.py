@@ -1,4 +1,4 @@
-"""What the driver keeps between sessions, as plain data: files of it are read without running anything.
+"""The driver's state between sessions, as plain data: files of it are read without running anything.
 
 Tensors, numbers, texts, lists, tuples and mappings go into a file as they are. Arrays, and the few classes of the
 driver's own state, are written as mappings that say what they are.
@@ -50,7 +50,8 @@ def save_plain(value: object, path: Path) -> None:
 
 
 def load_plain(path: Path) -> Any:
-    """What :func:`save_plain` wrote, or an earlier version did where that is numbers and the classes named above.
+    """The value that :func:`save_plain` wrote, or an earlier version did where that is numbers and the classes named
+    above.
 
     Raises :class:`PickledStateError` for anything else: nothing in the file is ever run.
     """
@@ -122,7 +123,7 @@ def _renamed(kind: type, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _earlier_classes() -> list[Any]:
-    """What checkpoints of earlier versions pickled: arrays, and our own classes where they stood then.
+    """The objects that checkpoints of earlier versions pickled: arrays, and our own classes where they stood then.
 
     Making these runs none of their code beyond setting their fields.
     """

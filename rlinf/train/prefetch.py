@@ -26,7 +26,7 @@ class Batches(Protocol):
         """Before samplers get new weights, are evaluated or saved: nothing is under way afterwards."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """What a resumed run needs to train on the same batches."""
+        """The state that a resumed run needs to train on the same batches."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 

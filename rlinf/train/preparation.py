@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.algorithms.statistics import masked_mean
 from rlinf.config.facts import SettledConfig
 from rlinf.train.build.stages import training_stage
-from rlinf.train.evaluation.intervals import masked_mean
 from rlinf.train.teacher import Teach
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
 
 class Preparation(Protocol):
-    """What happens to a batch between rollout and update."""
+    """Prepares a batch between rollout and update."""
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         """The batch that the learner updates on after ``step`` finished iterations."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """What the next batch depends on; part of every checkpoint."""
+        """The state that the next batch depends on; part of every checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
@@ -68,7 +68,7 @@ class OnPolicy:
         responses were continued from an earlier iteration.
         """
         stale = bool((ages > 0)[batch.mask].any())
-        metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask) or 0.0}
+        metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask)}
         if self._bound:
             metrics |= _age_shares(ages[batch.mask], self._bound)
         corrected = self._stage.objective.needs & {"rollout_logprobs"}
@@ -77,9 +77,10 @@ class OnPolicy:
             stale = stale or not self._stage.old_is_current
         elif self._facts.needs_values or corrected or not (stale or self._stage.old_is_current):
             current = self._learner.evaluate(batch)
-            gap = masked_mean((current.logprobs - batch.rollout_logprobs).abs(), batch.mask & (ages == 0))
-            if gap is not None:
-                metrics["train/sampler_logprob_gap"] = gap
+            fresh = batch.mask & (ages == 0)
+            if fresh.any():
+                gap = (current.logprobs - batch.rollout_logprobs).abs()
+                metrics["train/sampler_logprob_gap"] = masked_mean(gap, fresh)
             values = current.values if batch.old_values is None else batch.old_values
             batch = batch.replace(old_logprobs=current.logprobs, old_values=values)
         if stale and not corrected:

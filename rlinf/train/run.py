@@ -156,7 +156,7 @@ def _complete(folder: RunDirectory) -> Iterator[None]:
 
 
 def _outlook(folder: RunDirectory) -> str:
-    """What the same command does next, going by the checkpoints."""
+    """The next action of the same command, going by the checkpoints."""
     steps = folder.steps()
     return f"the same command continues from step {max(steps[-1], 0)}" if steps else "the same command starts again"
 
@@ -270,7 +270,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
 
 
 def progress_display(config: Config) -> ProgressDisplay:
-    """What shows a run, or an evaluation, as `logging` says."""
+    """The display of a run, or an evaluation, as `logging` says."""
     return ProgressDisplay(
         name=config.run.name,
         mode=config.logging.progress,

@@ -151,7 +151,7 @@ class RunDirectory:
         return any(entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir())
 
     def summary(self) -> dict[str, Any] | None:
-        """What a finished run wrote at its end. Raises :class:`RunDirectoryError` for a file that is damaged."""
+        """The summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
         found = read_json_file(self.path / _SUMMARY)
         if found is not None and not {"steps", "metrics"} <= found.keys():
             raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
@@ -165,7 +165,7 @@ class RunDirectory:
         return self.checkpoints.survey().newest
 
     def nothing_whole(self, survey: Survey) -> RunDirectoryError:
-        """What to say where checkpoints are there and all of them are damaged."""
+        """The error for checkpoints that are all damaged."""
         return RunDirectoryError(
             f"no checkpoint in {self.checkpoints.path} is whole ({'; '.join(survey.damaged)}): remove that folder to "
             "start again, or choose another run.dir"

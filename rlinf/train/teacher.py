@@ -20,7 +20,7 @@ Teach = Callable[[Batch], Tensor]
 
 
 def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach | None, dict[str, str]]:
-    """What asks the teacher, None where the run has none; and what a person should know of it.
+    """The function that asks the teacher, None where the run has none; and notes on it for people.
 
     Raises:
         VocabularyError: the teacher has another tokenizer than the policy's ``tokenizer``.

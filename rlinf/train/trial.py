@@ -60,7 +60,7 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _conversations(config: Config) -> Iterator[tuple[TextRollout, TextEnvWorker]]:
-    """What makes the conversations of a run, and its environments, all in this process."""
+    """The rollout that makes the conversations of a run, and its environments, all in this process."""
     envs = text_env_worker(config)
     try:
         with TemporaryDirectory() as folder:

@@ -72,7 +72,7 @@ class WarmStartCache:
 
 
 def digest(config: Config) -> str:
-    """Of all that a warm start may depend on."""
+    """A digest of all that a warm start may depend on."""
     keys = {key: value for key, value in flat(config).items() if not key.startswith(_NO_PART)}
     facts = machine()
     text = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)

@@ -6,6 +6,7 @@ under the names they have there: :data:`FILE_KEYS`.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -26,6 +27,9 @@ HISTORY = (
 """What is history, or speaks of apples and books."""
 CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
 """A row of a key-value cache is a slot in every serving engine."""
+
+MAX_ODD_DOCSTRINGS = 20
+"""May only fall."""
 
 RETIRED_WORDS = {
     "told": "reported",
@@ -115,3 +119,15 @@ def test_the_words_are_found_in_identifiers() -> None:
         "told",
         "env",
     ]
+
+
+def test_docstrings_start_with_what_a_thing_is_or_does() -> None:
+    """With a noun or a verb: not "What it returns", "Of each row", "That of a new run"."""
+    found = []
+    for path in (path for folder in ("rlinf", "envs") for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                first = (ast.get_docstring(node) or "").partition(" ")[0]
+                if first in ("What", "Of", "That"):
+                    found.append(f"{path.relative_to(ROOT)}: {ast.get_docstring(node)}")
+    assert len(found) <= MAX_ODD_DOCSTRINGS, "\n".join(sorted(found))

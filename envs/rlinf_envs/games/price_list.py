@@ -13,7 +13,7 @@ _THINGS = (
 
 
 class PriceList(Dialogue):
-    """What does a thing cost? The tool ``price`` knows; the reward is 1 for the number that it says."""
+    """A game of asking for a price. The tool ``price`` knows it; the reward is 1 for the number that it gives."""
 
     max_turns = 3
 

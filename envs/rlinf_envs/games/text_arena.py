@@ -20,7 +20,7 @@ _GENERATORS = threading.Lock()
 
 
 class TextArenaGame(gymnasium.Env[str, str]):
-    """What the game says is the observation; the reward is the game's, at its end.
+    """A game of TextArena: its words are the observation; the reward is the game's, at its end.
 
     The games draw from the global generators of Python and numpy. Here each conversation has states of them of its own,
     so that a game depends on its seed and its moves alone, whatever else happens in the process.
@@ -87,7 +87,7 @@ class TextArenaGame(gymnasium.Env[str, str]):
                 _set_randomness(others)
 
     def _heard(self) -> str:
-        """What the game said since the last call, without the player's own words."""
+        """The game's words since the last call, without the player's own."""
         _, messages = self._game.get_observation()
         return "\n".join(text for _, text, kind in messages if kind is not self._own_words).strip()
 

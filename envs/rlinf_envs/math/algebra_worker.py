@@ -1,4 +1,4 @@
-"""What a verifier process runs. Importing it loads math-verify, so that no answer pays for that from its time."""
+"""Runs in a verifier process. Importing it loads math-verify, so that no answer pays for that from its time."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool |
 
 
 def _members(text: str, held: Container | None) -> Sequence[str] | None:
-    """What a set or a bare list holds; an ordered container is no list."""
+    """The members of a set or a bare list; an ordered container is no list."""
     if held is not None:
         return None if held.ordered else held.members
     return bare_list(text)

@@ -105,7 +105,7 @@ def _last_line(response: str) -> str | None:
 
 
 def _chained_value(line: str) -> str | None:
-    """What stands behind the last "=" of a sentence, with the sums before it where they have another value.
+    """The value behind the last "=" of a sentence, with the sums before it where they have another value.
 
     A line of mathematics alone ("x = 10/2 = 5") is taken whole: its members are compared when it is graded.
     """

@@ -14,7 +14,7 @@ from rlinf_envs.tasks import Status
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one response."""
+    """The result of grading one response."""
 
     correct: bool
     status: Status

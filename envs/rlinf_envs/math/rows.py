@@ -44,7 +44,7 @@ class Fields:
 
 @dataclass(frozen=True)
 class Rows:
-    """What came of a dataset's rows."""
+    """The usable rows of a dataset, and how many were left out."""
 
     tasks: list[Task]
     complaints: list[str]

@@ -23,7 +23,7 @@ HASH_ORDERED = frozenset(
 
 
 class Family(Protocol):
-    """What is used of a reasoning-gym dataset."""
+    """The part of a reasoning-gym dataset that is used."""
 
     def __getitem__(self, index: int) -> dict[str, Any]: ...
 

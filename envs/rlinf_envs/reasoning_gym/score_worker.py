@@ -1,4 +1,4 @@
-"""What a scoring process runs. Importing it loads reasoning-gym, so that no answer pays for that from its time."""
+"""Runs in a scoring process. Importing it loads reasoning-gym, so that no answer pays for that from its time."""
 
 from __future__ import annotations
 

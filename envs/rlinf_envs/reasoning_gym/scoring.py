@@ -27,7 +27,7 @@ def is_cheap(family: Family) -> bool:
 
 
 class FamilySpec:
-    """What it takes to make a family again in another process."""
+    """The arguments that make a family again in another process."""
 
     def __init__(
         self,

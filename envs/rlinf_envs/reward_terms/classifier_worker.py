@@ -1,4 +1,4 @@
-"""What the process of a reward model runs."""
+"""Runs in the process of a reward model."""
 
 from __future__ import annotations
 

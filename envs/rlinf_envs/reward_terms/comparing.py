@@ -25,7 +25,7 @@ _CHOICES = (
 
 
 def final(response: str) -> str:
-    """What stands in the last <answer> tag, box or behind ####; the whole response where there is none."""
+    """The text in the last <answer> tag, box or behind ####; the whole response where there is none."""
     for find in (last_tag, last_boxed, last_hashes):
         found = find(response)
         if found is not None:

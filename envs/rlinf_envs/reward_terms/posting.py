@@ -36,7 +36,7 @@ def token_headers(where: str, variable: str | None) -> dict[str, str]:
 
 
 def post(url: str, content: Mapping[str, Any], *, headers: Mapping[str, str], timeout_s: float) -> Any:
-    """What the service answers. Raises TermFailure where it does not, in time and as JSON."""
+    """The answer of the service. Raises TermFailure where it does not answer in time and as JSON."""
     request = urllib.request.Request(
         url, json.dumps(content).encode(), {"Content-Type": "application/json", **headers}, method="POST"
     )

@@ -59,7 +59,7 @@ except Exception as error:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may use up."""
+    """The resources that a program may use up."""
 
     time_s: float = 5.0
     """Seconds of CPU time of each process; by the clock three times as long."""
@@ -80,7 +80,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program.
+    """The result of running a program.
 
     ``failed``: it raised, was killed by one of its limits, or ended with another exit code than 0.
     """

@@ -64,7 +64,7 @@ exit $?
 
 @dataclass(frozen=True)
 class Visible:
-    """What of the file system a walled-in interpreter sees, read-only."""
+    """The part of the file system that a walled-in interpreter sees, read-only."""
 
     folders: tuple[str, ...]
     links: tuple[tuple[str, str], ...]

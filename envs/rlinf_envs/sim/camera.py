@@ -71,7 +71,7 @@ class Camera:
         self._checked = False
 
     def frame(self, data: Any, name: str | None = None, *, model: Any = None) -> np.ndarray:
-        """What the camera sees now, or the model's one of that ``name``. The first frame is checked.
+        """The camera's picture now, or that of the model's camera of that ``name``. The first frame is checked.
 
         ``model``: that of ``data``, where it is another one from the same file: what its episodes change (places of
         fixtures, colours) is drawn as it is there, with the meshes and textures that lie in this camera's context.

@@ -122,7 +122,7 @@ class LiberoEnv(gymnasium.Env):
         return self._image if self._seen else self._scene.picture()
 
     def expert_action(self) -> np.ndarray:
-        """What the scripted demonstrator does now: float32 [7]. NoScriptError where it has no script for the task."""
+        """The scripted demonstrator's action now: float32 [7]. NoScriptError where it has no script for the task."""
         return self._expert.action()
 
     def close(self) -> None:

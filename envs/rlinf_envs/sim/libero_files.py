@@ -1,4 +1,4 @@
-"""What LIBERO reads from the disk, without what it does there by itself: ask on stdin, download, unpickle anything."""
+"""Reads LIBERO's files without what it does by itself: ask on stdin, download, unpickle anything."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class LiberoScene:
         return observation, bool(success)
 
     def picture(self) -> np.ndarray:
-        """What the first camera sees now."""
+        """The first camera's picture now."""
         return self._camera.frame(self._engine.sim.data._data, CAMERAS[0], model=self._model)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ def _numpy_seeded(seed: int) -> Iterator[None]:
 
 
 def _placed(make: Callable[[], Made]) -> Made:
-    """What ``make`` makes. LIBERO draws where things stand and raises where it found no room: it is asked again."""
+    """The scene of ``make``. LIBERO draws where things stand and raises where no room is left: it is asked again."""
     from robosuite.utils.errors import RandomizationError
 
     with _no_debugger():

@@ -99,7 +99,7 @@ class MetaWorldEnv(gymnasium.Env):
         return self._observation(state), float(reward) * self.reward_scale, terminated, truncated, {"success": success}
 
     def expert_action(self) -> np.ndarray:
-        """What the package's scripted policy for the task does now: float32 [4] in [-1, 1]."""
+        """The action of the package's scripted policy for the task now: float32 [4] in [-1, 1]."""
         if self._expert is None:
             from metaworld.policies import ENV_POLICY_MAP
 

@@ -23,7 +23,7 @@ MAX_RESULT_CHARS = 4000
 
 
 class ToolError(Exception):
-    """What a policy did wrong in a call; its message is the answer."""
+    """A policy's mistake in a call; its message is the answer."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Tool:
         return {"type": "function", "function": function}
 
     def answer(self, arguments: Mapping[str, Any]) -> str:
-        """What the tool says to a call, errors of the call included. What the tool itself raises passes through."""
+        """The tool's answer to a call, errors of the call included. An error of the tool itself passes through."""
         try:
             said = self.call(**self._checked(arguments))
         except ToolError as error:
@@ -143,7 +143,7 @@ def _schema(tool: str, name: str, kind: Any) -> dict[str, Any]:
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """What a docstring says of the function, and of its arguments by name."""
+    """The description of the function in its docstring, and of its arguments by name."""
     about: list[str] = []
     arguments: dict[str, str] = {}
     section, last = "", ""

@@ -55,7 +55,7 @@ class Toolbox:
         self._conversations[row] = self._new()
 
     def answer(self, row: int, response: str) -> str | None:
-        """What the tools say to the calls in a response, one after another; None where it calls none."""
+        """The tools' answers to the calls in a response, one after another; None where it calls none."""
         calls = calls_in(response)
         if not calls:
             return None

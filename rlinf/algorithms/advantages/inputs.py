@@ -1,4 +1,4 @@
-"""What an estimator reads and what it returns."""
+"""The inputs and the result of an estimator."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class AdvantageInputs:
     """int64: which state a step starts from; -1 in the positions that continue a step."""
 
     def outcome_statistics(self, *, std_ddof: int = 1) -> GroupStatistics:
-        """Of the outcomes, over the rows of each group; [B]."""
+        """Statistics of the outcomes over the rows of each group; [B]."""
         return group_statistics(self.outcomes, self.group_ids, ddof=std_ddof)
 
     def per_row(self, advantages: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a loss reads and what it returns."""
+"""The inputs and the result of a loss."""
 
 from __future__ import annotations
 

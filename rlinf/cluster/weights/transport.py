@@ -216,7 +216,7 @@ def _loaded(loads: Sequence[Handle], restart: Restart) -> Metrics:
 
 
 def _outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:
-    """What the receivers returned; those that are lost are put into ``dead``."""
+    """The return values of the receivers; those that are lost are put into ``dead``."""
     outcomes: list[Metrics | str] = []
     for rank, handle in enumerate(handles):
         try:

@@ -1,4 +1,4 @@
-"""What one process cannot do, and what only a cluster reads."""
+"""Checks that a single process does not need a cluster, and that a cluster's keys are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a key takes by name: ours, or a class or function of the user's own with options that it takes."""
+"""Checks the names that a key takes: ours, or a class or function of the user's own, with options that it takes."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _check_options(
 
 
 def _misfit(annotated: Any, option: str, value: object) -> Mismatch | None:
-    """What the annotation wants, where ``value`` is something else."""
+    """The type that the annotation wants, where ``value`` is something else."""
     try:
         Builder().value(typing.get_type_hints(annotated).get(option, object), locate(value, Origin("")), option)
     except Mismatch as mismatch:

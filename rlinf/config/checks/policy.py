@@ -1,4 +1,4 @@
-"""What the policy is made of."""
+"""Checks of the policy's parts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a configuration will do, in numbers, before anything starts: processes, batch, memory, traffic."""
+"""The plan of a configuration, in numbers, before anything starts: processes, batch, memory, traffic."""

@@ -57,7 +57,7 @@ class Decoder:
 
     @property
     def expert_parameters(self) -> int:
-        """Of all experts of all layers."""
+        """Parameters of all experts of all layers."""
         return self.layers * self.experts * 3 * self.hidden * self.expert_width
 
     @property
@@ -66,7 +66,7 @@ class Decoder:
 
     @property
     def shared_parameters(self) -> int:
-        """What every token meets: attention, norms, embeddings, routers, and a dense model's feed-forward blocks."""
+        """Parameters for every token: attention, norms, embeddings, routers, and a dense feed-forward blocks."""
         query, key_value = self.heads * self.head_size, self.kv_heads * self.head_size
         attention = 2 * self.hidden * query + 2 * self.hidden * key_value
         if self.attention_bias:

@@ -1,4 +1,5 @@
-"""What PyTorch keeps for the backward pass of a transformers decoder on a GPU (`learner.backend` torch and fsdp).
+"""Memory that PyTorch keeps for the backward pass of a transformers decoder on a GPU (`learner.backend` torch and
+fsdp).
 
 Counted operation by operation, and held to `rlinf check --rehearse` by a test. On a CPU, where one machine's memory is
 shared by everything, `plan/memory.py` has a simpler bound.
@@ -56,7 +57,7 @@ def passing(decoder: Decoder, one: Pass) -> Passing:
 
 
 def layer_bytes(decoder: Decoder, one: Pass) -> int:
-    """Of one token, in one layer.
+    """Bytes kept of one token in one layer.
 
     Two norms with their float32 insides, the inputs of the projections (autocast makes a copy for each of them),
     queries, keys and values for all heads, the attention's result and its copy for the output projection, the mask as
@@ -87,7 +88,7 @@ def head_bytes(decoder: Decoder, one: Pass) -> int:
 
 
 def _ends_bytes(decoder: Decoder, one: Pass) -> int:
-    """Of one token, outside of layers: the last norm, and the states that are scored."""
+    """Bytes kept of one token outside of layers: the last norm, and the states that are scored."""
     return 4 * decoder.hidden * _residual_bytes(one)
 
 

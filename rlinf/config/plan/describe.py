@@ -1,4 +1,4 @@
-"""What a configuration will do, in numbers, before anything starts: processes, batch, memory, steps."""
+"""Describes the plan of a configuration, in numbers, before anything starts: processes, batch, memory, steps."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _supervised(config: Config) -> Rows:
 
 
 def _length(config: Config) -> str:
-    """Of the warm start."""
+    """The length of the warm start."""
     sft = config.sft
     return str(sft.steps) if sft.epochs is None else f"{sft.epochs:g} epochs"
 

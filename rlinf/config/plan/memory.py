@@ -41,7 +41,7 @@ class Memory:
 
     @property
     def learner(self) -> int:
-        """What stays between micro-batches."""
+        """Memory that stays between micro-batches."""
         return self.weights + self.gradients + self.optimizer + self.reference
 
     @property
@@ -54,12 +54,12 @@ class Memory:
 
 
 def bytes_per_value(config: Config, gpus: int) -> int:
-    """Of activations: 2 for bfloat16, 4 for float32; ``auto`` asks whether there is a GPU."""
+    """Bytes of an activation: 2 for bfloat16, 4 for float32; ``auto`` asks whether there is a GPU."""
     return 2 if policy_dtype(config, on_gpu=gpus > 0) == "bfloat16" else 4
 
 
 def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
-    """What one learner rank (of the first stage for activations, of the last for logits) and one sampler hold."""
+    """Memory of one learner rank (of the first stage for activations, of the last for logits) and of one sampler."""
     size, split, parameters = bytes_per_value(config, gpus), Split.of(config), decoder.parameters
     megatron = config.learner.backend == "megatron"
     # torch and fsdp keep float32 weights and compute in bfloat16; megatron keeps both, and adds up in float32.
@@ -149,13 +149,13 @@ def recomputes(config: Config) -> bool:
 
 
 def micro_batch_tokens(config: Config) -> int:
-    """Of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
+    """Tokens of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
     row = row_tokens(config)
     return max(row, min(config.learner.micro_batch_tokens, rows_per_iteration(config) * row))
 
 
 def _tokens_at_once(config: Config) -> int:
-    """That one sampler keeps keys and values of."""
+    """Tokens whose keys and values one sampler keeps."""
     at_once = min(-(-rows_per_iteration(config) // config.rollout.num_samplers), config.rollout.generation_batch_size)
     if config.rollout.sampler == "vllm":
         at_once = min(at_once, config.rollout.vllm.max_num_seqs)

@@ -28,6 +28,6 @@ def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
 
 
 def _bytes_per_token(config: Config, decoder: Decoder) -> int:
-    """What the backward pass keeps of a token, all in float32: norms, attention and residuals are on a CPU."""
+    """Bytes that the backward pass keeps of a token, all in float32: norms, attention and residuals are on a CPU."""
     kept = decoder.hidden if recomputes(config) else layer_values(decoder)
     return 4 * decoder.layers * kept

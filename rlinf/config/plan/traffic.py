@@ -1,4 +1,4 @@
-"""What a learner's rank sends in one step of training, from the architecture and the layout alone.
+"""Traffic of a learner's rank in one step of training, from the architecture and the layout alone.
 
 Bytes are those that leave a rank, with ring algorithms: reducing or gathering a tensor over n ranks sends (n - 1) / n
 of it, an all-reduce does both. The formulas are the published ones (docs/scaling.md names the pages); a test compares.
@@ -54,7 +54,8 @@ def traffic(config: Config, decoder: Decoder, gpus: int) -> dict[str, int]:
 
 
 def tensor_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -> int:
-    """Of one layer. Two all-reduces forward and two backward: 8 t H (n-1)/n (arXiv:2104.04473, section 3.2).
+    """Values sent in one layer. Two all-reduces forward and two backward: 8 t H (n-1)/n (arXiv:2104.04473, section
+    3.2).
 
     Experts that are whole on each rank need none. With sequence parallelism the backward pass gathers inputs again.
     """
@@ -65,7 +66,7 @@ def tensor_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -
 
 
 def context_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -> int:
-    """Of one layer. All-to-all of queries, keys, values and the result: 4 N H / n of n ranks (arXiv:2309.14509)."""
+    """Values sent in a layer. All-to-all of queries, keys, values, result: 4 N H / n of n ranks (arXiv:2309.14509)."""
     query, key_value = decoder.heads * decoder.head_size, decoder.kv_heads * decoder.head_size
     away = split.context - 1
     swapped = 2 * tokens * query // split.tensor * away // split.context
@@ -76,7 +77,7 @@ def context_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) 
 
 
 def expert_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -> int:
-    """Of one layer: each token to its experts and back, those on this rank aside."""
+    """Values sent in one layer: each token to its experts and back, those on this rank aside."""
     if split.expert == 1:
         return 0
     copies = 2 * tokens // split.tensor * decoder.experts_per_token * decoder.hidden
@@ -84,7 +85,7 @@ def expert_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -
 
 
 def pipeline_values(config: Config, decoder: Decoder, split: Split, passes: Passes, tokens: int) -> int:
-    """Of a stage in the middle: activations onward, gradients back, t H each (arXiv:2104.04473, sections 3.2, 4.1)."""
+    """Values sent by a middle stage: activations on, gradients back, t H each (arXiv:2104.04473, sections 3.2, 4.1)."""
     if split.pipeline == 1:
         return 0
     along = split.tensor if split.sequence else 1

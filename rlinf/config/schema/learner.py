@@ -64,7 +64,7 @@ class MegatronConfig:
 
 @dataclass(frozen=True)
 class OffloadConfig:
-    """What waits on the host while samplers answer, where learner and samplers share GPUs."""
+    """Tensors that wait on the host while samplers answer, where learner and samplers share GPUs."""
 
     optimizer: bool = False
     """Optimiser state and gradients."""

@@ -40,7 +40,7 @@ def padded_vocabulary(size: int, tensor_parallel: int) -> int:
 
 
 def head_size(source: Any) -> int:
-    """Of a transformers configuration."""
+    """The head size of a transformers configuration."""
     return int(getattr(source, "head_dim", None) or source.hidden_size // source.num_attention_heads)
 
 
@@ -99,7 +99,7 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
 
 
 def _experts(source: Any, layout: MegatronConfig) -> dict[str, Any]:
-    """What a mixture of experts adds; variable lengths ask for this dispatcher in any case."""
+    """Settings that a mixture of experts adds; variable lengths ask for this dispatcher in any case."""
     options: dict[str, Any] = {"moe_token_dispatcher_type": "alltoall"}
     if source.model_type != "qwen3_moe":
         return options

@@ -51,7 +51,7 @@ def _named(chunks: Sequence[nn.Module]) -> list[tuple[str, nn.Module]]:
 
 
 def _sharded(chunks: Sequence[nn.Module], optimizer: MegatronOptimizer | None, *, loading: bool) -> dict[str, Any]:
-    """What each rank holds, with its place in the whole."""
+    """The shards of each rank, with their place in the whole."""
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     metadata = {"dp_cp_group": group, "distrib_optim_sharding_type": _SHARDING}
     state: dict[str, Any] = {

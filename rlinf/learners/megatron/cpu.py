@@ -1,4 +1,4 @@
-"""What makes megatron-core run on a CPU; on a machine with CUDA and Transformer Engine it does nothing.
+"""Replacements that make megatron-core run on a CPU; none on a machine with CUDA and Transformer Engine.
 
 megatron-core 0.16 names the CUDA device in its source and has no option for another one. :func:`prepare` puts an import
 hook in front of ``megatron.core`` that exchanges those few spellings as the modules are compiled. Neither torch nor any

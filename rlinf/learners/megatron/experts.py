@@ -75,7 +75,7 @@ class Experts(SequentialMLP):
 
 
 def routers(chunks: Sequence[nn.Module]) -> Iterator[Router]:
-    """Of this rank's layers; each knows its ``layer_number``, counted from 1 over all stages."""
+    """The routers of this rank's layers; each knows its ``layer_number``, counted from 1 over all stages."""
     for chunk in chunks:
         yield from (module for module in chunk.modules() if isinstance(module, Router))
 

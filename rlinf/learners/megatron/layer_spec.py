@@ -29,7 +29,7 @@ from rlinf.models.packing import Packing
 
 @dataclass(frozen=True)
 class PackedRows:
-    """What megatron hands through all layers as ``packed_seq_params``."""
+    """The argument that megatron hands through all layers as ``packed_seq_params``."""
 
     packing: Packing
     positions: Tensor

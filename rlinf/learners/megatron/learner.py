@@ -172,7 +172,7 @@ class MegatronLearner(Offloadable):
             self._gradient_bytes = []
 
     def costs(self, batch: Batch) -> Costs:
-        """What each row costs: its response, and once for all rows that share it, its prompt."""
+        """The cost of each row: its response, and once for all rows that share it, its prompt."""
         return text_costs(TextInputs.of(batch.inputs), packed=True)
 
     @property

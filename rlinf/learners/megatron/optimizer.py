@@ -41,7 +41,7 @@ def make_optimizer(
 
 
 def gradient_norm(optimizer: MegatronOptimizer) -> float:
-    """Of the whole model, before clipping; the same on all ranks. Makes the gradients ready for :func:`take_step`."""
+    """The norm over the whole model, before clipping; the same on all ranks. Gradients are then ready to be applied."""
     optimizer.prepare_grads()
     return float(optimizer.get_grad_norm())
 

@@ -1,4 +1,4 @@
-"""What an off-policy algorithm is to its learner: the update of some networks by one set of sampled transitions."""
+"""The update of an off-policy algorithm: some networks, by one set of sampled transitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Placement:
 
 
 class Improvement(NamedTuple):
-    """What one update tells."""
+    """The result of one update."""
 
     metrics: dict[str, Tensor]
     """Means over this rank's transitions."""

@@ -225,7 +225,7 @@ class ReplayBuffer:
                     column[rows].numpy().tofile(file)
 
     def load(self, folder: Path) -> None:
-        """What :meth:`save` wrote: the same will be sampled again."""
+        """Continues with the transitions that :meth:`save` wrote: the same will be sampled again."""
         saved: dict[str, Any] = torch.load(folder / "replay.pt", weights_only=True)
         if not saved["columns"]:
             return

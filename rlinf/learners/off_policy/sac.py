@@ -41,7 +41,7 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
         return Target([self.policy.critic_encoder, self.policy.critic])
 
     def betas(self) -> tuple[float, float]:
-        """Of both optimisers."""
+        """Adam's betas for both optimisers."""
         return (0.9, 0.999)
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:

@@ -23,14 +23,14 @@ class Temperature:
 
     @property
     def parameters(self) -> list[nn.Parameter]:
-        """What moves together with the actor: an optimiser of its own would cost as much as the actor's."""
+        """Parameters that move together with the actor: an optimiser of its own would cost as much as the actor's."""
         return [self.log] if self.learned else []
 
     def value(self) -> Tensor:
         return self.log.detach().exp()
 
     def add_gradient(self, entropy: Tensor, alpha: Tensor) -> None:
-        """That of alpha (entropy - target) by log alpha, after the actor's backward pass."""
+        """Adds the gradient of alpha (entropy - target) by log alpha, after the actor's backward pass."""
         if self.learned:
             assert self.log.grad is not None
             self.log.grad.add_((entropy - self._target_entropy) * alpha)

@@ -49,15 +49,15 @@ class ActionHead(nn.Module):
         raise NotImplementedError
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """Of each number of each action [N, A]; a row's log-probability is the sum."""
+        """Log-probability of each number of each action [N, A]; a row's log-probability is the sum."""
         raise NotImplementedError
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """Of each number [N, A]."""
+        """Entropy of each number [N, A]."""
         raise NotImplementedError
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """What the environment takes, [N, *space.shape]."""
+        """Actions as the environment takes them, [N, *space.shape]."""
         raise NotImplementedError
 
     def from_env(self, actions: np.ndarray) -> np.ndarray:
@@ -118,7 +118,7 @@ class CategoricalHead(ActionHead):
 
 
 class BoxHead(ActionHead):
-    """What the heads for Box actions share: bounds and shape."""
+    """The common part of heads for Box actions: bounds and shape."""
 
     def __init__(self, space: spaces.Box) -> None:
         super().__init__()

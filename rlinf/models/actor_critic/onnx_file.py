@@ -55,7 +55,7 @@ class GreedyActor(nn.Module):
         return self._env_actions(own).reshape(*lead, *(self._space.shape or ())), after
 
     def _env_actions(self, own: Tensor) -> Tensor:
-        """What `ActionHead.to_env` does."""
+        """`ActionHead.to_env` in ONNX operations."""
         head = self.policy.head
         if isinstance(head, CategoricalHead):
             return own + (self.starts[0] if head.scalar else self.starts)

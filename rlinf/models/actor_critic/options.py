@@ -1,4 +1,4 @@
-"""What an actor-critic is built from, besides the two spaces. Field names are those of the `policy` section."""
+"""The options of an actor-critic, besides the two spaces. Field names are those of the `policy` section."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class ActorCritic(PolicyOfHead):
         return policy
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What the environment takes for actions [N, ...] of this policy; with chunks [N, K, ...]."""
+        """Actions [N, ...] of this policy as the environment takes them; with chunks [N, K, ...]."""
         joint = self.head.to_env(actions)
         chunk = self.options.num_action_chunks
         return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)

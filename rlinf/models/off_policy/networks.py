@@ -1,4 +1,4 @@
-"""What the networks of all off-policy algorithms share: observations in, chunks of actions out, weights, export."""
+"""The common part of all off-policy networks: observations in, chunks of actions out, weights, export."""
 
 from __future__ import annotations
 
@@ -122,6 +122,6 @@ class OffPolicyNetworks(PolicyOfHead):
         return policy
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What the environment takes for actions [N, A] of this policy; with chunks [N, K, ...]."""
+        """Actions [N, A] of this policy as the environment takes them; with chunks [N, K, ...]."""
         joint, chunk = self.head.to_env(actions), self.options.num_action_chunks
         return joint if chunk == 1 else split_chunk(joint, self._spaces[1], chunk)

@@ -65,11 +65,11 @@ class ActionTokens(nn.Module):
         return logits.argmax(-1)
 
     def log_prob(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """Of each token [N, Q]."""
+        """Log-probability of each token [N, Q]."""
         return logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
 
     def entropy(self, logits: Tensor) -> Tensor:
-        """Of each token's distribution [N, Q]."""
+        """Entropy of each token's distribution [N, Q]."""
         logs = logits.log_softmax(-1)
         return -torch.where(self.forbidden, 0.0, logs.exp() * logs).sum(-1)
 

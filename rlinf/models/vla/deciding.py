@@ -1,4 +1,4 @@
-"""What policies that see, read and act share, whatever is behind their towers: a decision's context, a head on it.
+"""The common part of policies that see, read and act, whatever their towers are: a decision's context, a head on it.
 
 Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in
 :meth:`VisionLanguageAction.evaluate` for C decisions of T / C positions (`rlinf.granularity`); chunks of K actions have
@@ -39,7 +39,7 @@ class ActionHeadOfContext(DecidingHead, Protocol):
     def mode(self, context: Any) -> Tensor: ...
 
     def log_prob(self, context: Any, actions: Tensor) -> Tensor:
-        """Of each number of the chunk [N, K D]."""
+        """Log-probability of each number of the chunk [N, K D]."""
 
     def entropy(self, context: Any) -> Tensor:
         """Likewise."""
@@ -76,7 +76,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return is_adapted(self)
 
     def towers(self) -> list[nn.Module]:
-        """What may have weights of a checkpoint."""
+        """The parts that may have weights of a checkpoint."""
         raise NotImplementedError
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -89,7 +89,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         raise NotImplementedError
 
     def read(self, leaves: Mapping[str, Tensor]) -> tuple[Any, Tensor | None]:
-        """What the head decides by, of observations [N, ...], and values [N, rewards of a decision]."""
+        """The head's context for observations [N, ...], and values [N, rewards of a decision]."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -166,7 +166,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
-        """What the environment takes for tokens [N, Q]: [N, ...], with chunks [N, K, ...]."""
+        """Tokens [N, Q] as the actions that the environment takes: [N, ...], with chunks [N, K, ...]."""
         return self.head.to_env(actions)
 
     def save_pretrained(self, folder: str) -> None:

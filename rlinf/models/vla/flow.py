@@ -85,7 +85,7 @@ class FlowChain(nn.Module):
         return torch.cat(points, dim=1)
 
     def log_prob(self, speed: Speed, actions: Tensor) -> Tensor:
-        """Of each number of a chain [N, n]: its steps' log-probabilities, added up.
+        """Log-probability of each number of a chain [N, n]: its steps' log-probabilities, added up.
 
         Actions to imitate, with their noise ([N, n + `imitation_noise`]), have minus half the squared error of the
         velocity instead: flow matching.
@@ -115,7 +115,7 @@ class FlowChain(nn.Module):
         return -0.5 * (speed(points, times[:, 0]) - (noise - action)).square()
 
     def entropy(self, rows: int) -> Tensor:
-        """Of each number's steps [N, n]: no weight moves it."""
+        """Entropy of each number's steps [N, n]: no weight moves it."""
         lengths = self.times[:-1] - self.times[1:]
         each = (lengths.sqrt() * self.deviations).log() + 0.5 + _LOG_SQRT_2PI
         return each.sum().expand(rows, self.numbers)
@@ -192,11 +192,11 @@ class ActionFlow(nn.Module):
         return self.chain.follow(functools.partial(self.speed, context), len(context))
 
     def log_prob(self, context: Tensor, actions: Tensor) -> Tensor:
-        """Of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""
+        """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""
         return self.chain.log_prob(functools.partial(self.speed, context), actions)
 
     def entropy(self, context: Tensor) -> Tensor:
-        """Of each number [N, K A]."""
+        """Entropy of each number [N, K A]."""
         return self.chain.entropy(len(context))
 
     def to_env(self, chains: np.ndarray) -> np.ndarray:

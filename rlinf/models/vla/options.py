@@ -1,4 +1,4 @@
-"""What a vision-language-action policy is built from, besides the two spaces and a tokenizer."""
+"""The options of a vision-language-action policy, besides the two spaces and a tokenizer."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from rlinf.spaces import SpaceError
 
 @dataclass(frozen=True)
 class Prefix:
-    """What N decisions are made by: the towers' keys and values, and the state."""
+    """The context of N decisions: the towers' keys and values, and the state."""
 
     cache: Any
     """A transformers cache of all layers."""

@@ -1,4 +1,4 @@
-"""What lies in a folder of runs: which runs and sweeps there are, in what state, and what their pages show."""
+"""The contents of a folder of runs: which runs and sweeps there are, in what state, and what their pages show."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Library:
     def _cached(
         self, what: str, name: str, path: Path | None, make: Callable[[], Any], stamp: str | None = None
     ) -> Any:
-        """What ``make`` gives, made again only when the files have changed."""
+        """The result of ``make``, made again only when the files have changed."""
         now = _stamp(path) if stamp is None and path is not None else str(stamp)
         with self._lock:
             known = self._made.get((what, name))
@@ -143,7 +143,7 @@ def _stamp(run: Path) -> str:
 
 
 def _row(path: Path) -> dict[str, Any]:
-    """What the list shows of a run."""
+    """A run's row in the list."""
     changed = max((path / name).stat().st_mtime for name in _WATCHED if (path / name).exists())
     empty: dict[str, Any] = {
         "name": path.name,

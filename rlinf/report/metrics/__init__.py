@@ -1,1 +1,1 @@
-"""What every metric of a run means: formula, unit, where it is healthy, and what to do where it is not."""
+"""The meaning of every metric of a run: formula, unit, where it is healthy, and what to do where it is not."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """What a number in ``metrics.jsonl`` is, and what to make of it."""
+    """The explanation of a number in ``metrics.jsonl``."""
 
     meaning: str
     formula: str

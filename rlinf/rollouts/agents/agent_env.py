@@ -62,7 +62,7 @@ class AgentEnv:
         self._rows = [0] * num_envs
 
     def prompt(self, task_id: int) -> str:
-        """What the task is, for people."""
+        """The task, for people."""
         task = self._tasks[task_id]
         return next((str(task[name]) for name in _PROMPTS if name in task), json.dumps(task))
 

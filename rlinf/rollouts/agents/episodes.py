@@ -1,4 +1,4 @@
-"""What an agent asked in one episode, as token sequences: a turn extends the one before, or begins a branch.
+"""An agent's calls in one episode, as token sequences: a turn extends the one before, or begins a branch.
 
 Agents send whole conversations again and again. Where the tokens of one begin with those of an earlier call and its
 response, it goes on with them; a conversation that was rewritten, shortened or forked is another branch. Every sampled

@@ -66,7 +66,7 @@ class Gateway:
         self._episodes, self._running, self._params = {}, {}, None
 
     def episode(self, name: str | None) -> Episode:
-        """Of a session.
+        """The episode of a session.
 
         Raises:
             BadRequest: no such session is open.

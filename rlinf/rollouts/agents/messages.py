@@ -78,7 +78,7 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
 
 
 def _name(message: Mapping[str, Any]) -> str:
-    """What tells a message from others: the ids of tool calls do not."""
+    """The part of a message that identifies it: the ids of tool calls do not."""
     calls = [call.get("function") for call in message.get("tool_calls") or ()]
     return json.dumps([message["role"], _text(message), calls], sort_keys=True)
 

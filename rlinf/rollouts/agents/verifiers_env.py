@@ -113,7 +113,7 @@ class VerifiersEnv:
         self._rows = [0] * num_envs
 
     def prompt(self, task_id: int) -> str:
-        """What the task is, for people."""
+        """The task, for people."""
         return self._tasks[task_id]["prompt"]
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:

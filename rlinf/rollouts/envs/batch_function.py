@@ -57,7 +57,7 @@ class SingleOfBatch(gymnasium.Env):
 
 
 def _first(values: Any) -> Any:
-    """Of the one sub-environment, as a copy: the batch may write over it."""
+    """The values of the one sub-environment, as a copy: the batch may write over it."""
     if isinstance(values, Mapping):
         return {name: _first(part) for name, part in values.items()}
     if isinstance(values, tuple):

@@ -1,4 +1,4 @@
-"""What is wrong with an environment, in gymnasium's words: its own checker, and what the checker leaves out."""
+"""Checks an environment, in gymnasium's words: its own checker, and what the checker leaves out."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: l
 
 
 def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:
-    """What exactly keeps ``value`` out of ``space``."""
+    """The exact reason why ``value`` is outside ``space``."""
     if isinstance(space, spaces.Dict) and isinstance(value, dict):
         missing, more = set(space.spaces) - set(value), set(value) - set(space.spaces)
         if missing or more:

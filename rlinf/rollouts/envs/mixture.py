@@ -125,7 +125,7 @@ class MixtureEnv(gymnasium.Env):
         return self._now.has_wrapper_attr(name)
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """Of the task that is being played."""
+        """The attribute of the task that is being played."""
         return self._now.get_wrapper_attr(name)
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:

@@ -101,12 +101,12 @@ class SyncVecEnv:
         return result
 
     def render(self, env_index: int) -> Any:
-        """What the environment draws of itself, in the render mode that it was built with."""
+        """The environment's own picture, in the render mode that it was built with."""
         with deadline(self._timeout_s):
             return self._envs[env_index].render()
 
     def expert_action(self, env_index: int) -> np.ndarray:
-        """What the environment's own demonstrator does now (where it ``demonstrates``)."""
+        """The action of the environment's own demonstrator now (where it ``demonstrates``)."""
         with deadline(self._timeout_s):
             return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
 
@@ -154,7 +154,7 @@ class SyncVecEnv:
 
 
 def _parts(returned: Any, method: str, names: str) -> Any:
-    """What ``method`` returned, if it has as many parts as gymnasium asks for."""
+    """The result of ``method``, if it has as many parts as gymnasium asks for."""
     count = names.count(",") + 1
     if not isinstance(returned, tuple) or len(returned) != count:
         given = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__

@@ -25,7 +25,7 @@ FAILURE_KINDS = ("failures", "timeouts", "nan")
 
 @dataclass
 class StepResult:
-    """What one step of some sub-environments gave; n is the number of sub-environments stepped, in the order asked
+    """The result of one step of some sub-environments; n is the number of sub-environments stepped, in the order asked
     for."""
 
     rewards: np.ndarray
@@ -55,7 +55,7 @@ class VecEnv(Protocol):
 
     @property
     def last_failure(self) -> str:
-        """What was raised, or went wrong, in the newest failure; empty before the first."""
+        """The newest failure, in words; empty before the first."""
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Starts an episode in each of ``env_indices``; returns position -> kind for those that failed to."""
@@ -106,7 +106,7 @@ def unlike_leaves(
 
 
 def _layout(leaf: spaces.Space | None) -> object:
-    """What a policy's input layers depend on: neither bounds nor which characters a text may have."""
+    """The layout that a policy's input layers depend on: neither bounds nor which characters a text may have."""
     if isinstance(leaf, spaces.Text):
         return leaf.max_length
     return (leaf.shape, leaf.dtype) if isinstance(leaf, spaces.Box) else leaf

@@ -164,7 +164,7 @@ def _options(message: Message) -> Any:
 
 
 def _drawing() -> Any:
-    """What makes environments with pictures; what they draw with is chosen before they are imported."""
+    """Makes environments with pictures; the renderer is chosen before they are imported."""
     from rlinf.rollouts.envs.offscreen import offscreen
     from rlinf.rollouts.video.filmable import filmable_env
 

@@ -48,7 +48,7 @@ class IsolatedEnv(gymnasium.Env):
         return self._observation(), float(result.rewards[0]), *ends, info
 
     def expert_action(self) -> np.ndarray:
-        """What the environment's own demonstrator does now."""
+        """The action of the environment's own demonstrator now."""
         return self._vec_env.expert_action(0)
 
     def has_wrapper_attr(self, name: str) -> bool:

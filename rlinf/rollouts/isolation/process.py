@@ -66,7 +66,7 @@ class EnvProcess:
             raise self._dead() from error
 
     def answer(self, timeout_s: float | None) -> Message:
-        """What it says to the last message; None waits for ever.
+        """The answer to the last message; None waits for ever.
 
         Raises:
             EnvProcessError: it died, or the message failed there; its traceback or last words are in the text.

@@ -36,7 +36,7 @@ class SharedArrays:
 
     @property
     def address(self) -> dict[str, Any]:
-        """What :func:`open_shared` needs."""
+        """The address that :func:`open_shared` needs."""
         return {"path": f"/proc/{os.getpid()}/fd/{self._handle}", "layout": self.layout}
 
     def close(self) -> None:

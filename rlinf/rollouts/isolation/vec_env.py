@@ -109,13 +109,13 @@ class IsolatedVecEnv:
             self._untouched.add(env_index)
 
     def render(self, env_index: int) -> np.ndarray:
-        """What the environment draws of itself, [H, W, 3] uint8."""
+        """The environment's own picture, [H, W, 3] uint8."""
         index = self._home[env_index]
         message = Message("render", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["frame"]
 
     def expert_action(self, env_index: int) -> np.ndarray:
-        """What the environment's own demonstrator does now."""
+        """The action of the environment's own demonstrator now."""
         index = self._home[env_index]
         message = Message("expert", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["action"]
@@ -212,7 +212,7 @@ class IsolatedVecEnv:
 
 
 def remarks_in_process(options: EnvConfig) -> list[Remark]:
-    """What gymnasium's checker says of the environment, in its own interpreter."""
+    """Remarks of gymnasium's checker on the environment, in its own interpreter."""
     return [Remark(**remark) for remark in _asked_once(options, "check").fields["remarks"]]
 
 

@@ -198,7 +198,7 @@ class LeRobotWriter:
 
 
 def _index_of_pandas(index: str, column: str) -> bytes:
-    """What Pandas writes beside a table, so that it takes the column ``index`` for the index again."""
+    """The metadata that Pandas writes beside a table, so that it takes the column ``index`` for the index again."""
     described = [
         {"name": column, "field_name": column, "pandas_type": "int64", "numpy_type": "int64", "metadata": None},
         {"name": index, "field_name": index, "pandas_type": "unicode", "numpy_type": "object", "metadata": None},

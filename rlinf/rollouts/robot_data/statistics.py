@@ -52,7 +52,7 @@ def to_json(statistics: Statistics) -> dict[str, dict[str, object]]:
 
 
 def from_json(content: Mapping[str, Mapping[str, object]]) -> Statistics:
-    """What :func:`to_json` made."""
+    """Statistics from the form that :func:`to_json` made."""
     return {
         name: {key: np.atleast_1d(np.array(value)) for key, value in part.items()} for name, part in content.items()
     }

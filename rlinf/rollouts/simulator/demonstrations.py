@@ -1,4 +1,4 @@
-"""What a demonstrator does, as decisions to imitate.
+"""A demonstrator's actions, as decisions to imitate.
 
 An environment that can demonstrate has a method ``expert_action()``: the action to take now, from whatever it knows of
 itself; others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded episodes. With

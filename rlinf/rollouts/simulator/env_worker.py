@@ -1,4 +1,4 @@
-"""What runs inside one env worker: its environments, a copy of the policy, many steps per message."""
+"""Runs inside one env worker: its environments, a copy of the policy, many steps per message."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class EnvWorker:
         return self._evaluation(facts, self._version, tasks, greedy, words, filmed, video).drive(self._policy)
 
     def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
-        """What the demonstrator does, or did when it was recorded, in the units of the policy's actions."""
+        """Actions of the demonstrator, live or recorded, in the units of the policy's actions."""
         facts = PolicyFacts.of(self._policy)
         return self._demonstration(facts, self._version, tasks, perturbation).drive(self._policy)
 
@@ -268,7 +268,7 @@ class EnvWorker:
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 
     def state_dict(self) -> dict[str, Any]:
-        """What the next rollout depends on beside the weights; of whole episodes, which begin again, next to
+        """The state that the next rollout depends on beside the weights; of whole episodes, which begin again, next to
         nothing."""
         stepped = {"stepped": self._training.failure_count.stepped}
         return stepped if self._fragments is None else {**self._fragments.state_dict(), **stepped}
@@ -294,7 +294,7 @@ class EnvWorker:
         return self._episodes if self._fragments is None else self._fragments
 
     def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
-        """Of one environment: observation and action."""
+        """The spaces of one environment: observation and action."""
         return self._vec_env.observation_space, self._vec_env.action_space
 
     def vectorization(self) -> str:

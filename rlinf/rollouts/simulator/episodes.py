@@ -68,7 +68,7 @@ class EpisodeRun:
 
 @dataclass
 class _Running:
-    """What a sub-environment is busy with."""
+    """The running episode of a sub-environment."""
 
     task: EpisodeTask
     attempt: int

@@ -25,7 +25,8 @@ def too_many_failures(env_id: str, counted: str, most: int, account: str) -> Env
 
 
 class FailureCount:
-    """Of some sub-environments. Where no reset, or no step, ever went well, a few failures are enough, one for each.
+    """Counts failures of some sub-environments. Where no reset, or no step, ever went well, a few are enough, one for
+    each.
 
     Resets are judged by resets: the first step waits until all are reset, however often some of them fail to be.
     """

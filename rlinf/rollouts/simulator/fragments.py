@@ -248,7 +248,7 @@ class FragmentCollector:
             env_indices = [env_indices[position] for position in failed]
 
     def _episode_seed(self, env_index: int) -> int:
-        """Of the sub-environment's episode now. The n-th episodes of all of them have each task by its weight."""
+        """The seed of the sub-environment's episode now. The n-th episodes of all have each task by its weight."""
         place, number = self._global_indices[env_index], int(self._episode[env_index])
         seed = stream_seed(self._seed, "episode", place, number)
         if not self._mixture.names:
@@ -355,7 +355,7 @@ class FragmentCollector:
 
 
 def _told(timesteps: Granularity, told: Sequence[Sequence[Told]], executed: torch.Tensor) -> PolicyOutput:
-    """What the stages' decisions came with, as positions [N, T]; ``executed`` [N, decisions, K]."""
+    """The values that came with the stages' decisions, as positions [N, T]; ``executed`` [N, decisions, K]."""
     logprobs = torch.cat([torch.stack([each.logprobs for each in stage], 1) for stage in told])
     numbers = logprobs.view(*executed.shape, timesteps.dimensions)
     values = None

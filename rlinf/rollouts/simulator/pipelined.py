@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class WorkerMessage(Generic[Result]):
-    """What a pipelined rollout wants next."""
+    """The next wish of a pipelined rollout."""
 
     questions: list[tuple[int, PolicyRequest]]
     """(stage, question); empty while another stage's question is still open."""
@@ -41,7 +41,7 @@ class PipelinedRollout(Generic[Result]):
         return WorkerMessage(questions, time.perf_counter() - began, replies[-1].result)
 
     def answer(self, stage: int, answer: Any) -> WorkerMessage[Result]:
-        """What follows from the answer to a stage's question."""
+        """Continues a stage with the answer to its question."""
         began = time.perf_counter()
         reply = self._go_on(stage, answer) if self._ending is None else self._finish(answer)
         reply.busy_s = time.perf_counter() - began

@@ -72,7 +72,7 @@ class RecordedDemonstrator:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is to be recorded."""
+    """The options of a recording."""
 
     env: EnvConfig
     episodes: int
@@ -90,7 +90,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was recorded."""
+    """The result of a recording."""
 
     episodes: int
     frames: int

@@ -1,4 +1,4 @@
-"""What is known of finished episodes, and the metrics made of it."""
+"""Records of finished episodes, and the metrics made of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EpisodeRecord:
 
 @dataclass(frozen=True)
 class EpisodeTrace:
-    """What happened in an episode, decision by decision, for people to look at."""
+    """The course of an episode, decision by decision, for people to look at."""
 
     record: EpisodeRecord
     start_seed: int

@@ -73,7 +73,7 @@ class VectorRollout:
         return batch, self._metrics(parts, episodes, time.perf_counter() - started)
 
     def _collected(self, step: int, round: int) -> list[RolloutPart]:
-        """What every worker brings."""
+        """The parts that every worker brings."""
         parts: list[RolloutPart]
         if self._episodes:
             shares = self._split(self._tasks(step, round))
@@ -128,7 +128,7 @@ class VectorRollout:
 
     @property
     def failures(self) -> int:
-        """Of environments, so far: while training and while evaluating."""
+        """Failures of environments so far: while training and while evaluating."""
         return self._failures.total()
 
     def _tasks(self, step: int, round: int) -> list[EpisodeTask]:

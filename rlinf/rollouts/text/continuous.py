@@ -233,7 +233,7 @@ class ContinuousRollout(TextRollout):
             yield row.response(place)
 
     def state_dict(self) -> dict[str, Any]:
-        """What is open, as far as it is: valid between :meth:`interrupt` and the next batch."""
+        """The open responses, as far as they are: valid between :meth:`interrupt` and the next batch."""
         return {**super().state_dict(), "open": self.open, "begun": self.begun, "position": self.position}
 
     def load_state_dict(self, state: Any) -> None:

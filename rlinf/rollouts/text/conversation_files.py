@@ -27,7 +27,7 @@ class ConversationError(UserError):
 
 @dataclass(frozen=True)
 class Message:
-    """What one side says."""
+    """A message of one speaker."""
 
     role: str
     content: str

@@ -1,4 +1,4 @@
-"""What environments demonstrate: a prompt, and what policy and environment say after it, in turn."""
+"""Demonstrations of environments: a prompt, and what policy and environment say after it, in turn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Observation(NamedTuple):
-    """What an environment says in between, and in which role of the chat template."""
+    """An environment's words in between, and their role in the chat template."""
 
     text: str
     role: str = "user"

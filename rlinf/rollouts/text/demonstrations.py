@@ -38,7 +38,7 @@ class TextDemonstrations:
         self._shares = Shares([member.weight for member in members])
 
     def notes(self) -> Mapping[str, int | str]:
-        """What the warm start imitates, by an example: the environment may have made it of a bare answer."""
+        """An example of what the warm start imitates: the environment may have made it of a bare answer."""
         if not self._config.sft.steps or self._config.sft.data is not None:
             return {}
         (one,) = self._envs.demonstrations("train", [0])

@@ -31,7 +31,7 @@ _WAIT_S = 0.05
 
 @dataclass(frozen=True)
 class EnvFacts:
-    """What a driver needs to know of an environment before it starts."""
+    """Properties of an environment that a driver needs before it starts."""
 
     num_tasks: int
     system_prompt: str | None
@@ -53,7 +53,7 @@ class EnvFacts:
 
     @classmethod
     def of(cls, env: Any) -> EnvFacts:
-        """What an environment says of itself."""
+        """The properties that an environment states."""
         return cls(
             num_tasks=int(env.num_tasks),
             system_prompt=getattr(env, "system_prompt", None),
@@ -75,7 +75,7 @@ class Demonstrations(Protocol):
 
 
 def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int) -> Iterator[str]:
-    """What a tokenizer is trained on where the policy brings none: prompts and responses of the first tasks.
+    """Texts to train a tokenizer on where the policy brings none: prompts and responses of the first tasks.
 
     Prompts that no tokenizer makes ``max_prompt_length`` tokens of are left out, as training leaves them out.
     """
@@ -216,7 +216,7 @@ class TextEnvWorker:
             said = self.exchange(split, following, _WAIT_S)
 
     def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
-        """What is said to each of ``responses``: to those up to a pause at once, or side by side (`step_row`)."""
+        """Answers to each of ``responses``: to those up to a pause at once, or in parallel (`step_row`)."""
         given: list[Response] = []
         rows = hasattr(self._env(split), "step_row")
         for response in responses:

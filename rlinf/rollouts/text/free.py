@@ -66,7 +66,7 @@ class FreeConversations:
             yield Pause(0.0 if self._asked else _WAIT_S)
 
     def hear(self, graded: Graded) -> None:
-        """What the environment says to a response; the conversation goes on unless it is over."""
+        """Takes the environment's answer to a response; the conversation goes on unless it is over."""
         row, place = self._rows[graded.place], graded.place
         row.read(graded, self._members[place].renderer, seconds=time.monotonic() - self._given.pop(place))
         self._turns[place] += 1

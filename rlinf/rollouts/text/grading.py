@@ -1,4 +1,4 @@
-"""What text environments say to responses, row by row, however and in whatever order they are graded."""
+"""Answers of text environments to responses, row by row, however and in whatever order they are graded."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Graded:
 
     @classmethod
     def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Graded:
-        """What there is to say of a conversation that the environment failed over."""
+        """The answer in place of one that the environment failed to give."""
         return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
 
 
 @dataclass(frozen=True)
 class Grades:
-    """What one worker says to the responses that it was given together, in their order."""
+    """One worker's answers to the responses that it was given together, in their order."""
 
     rows: list[Graded]
     seconds: float
@@ -72,7 +72,7 @@ class Grades:
 
 @dataclass(frozen=True)
 class Hung:
-    """What a worker returns in place of grades: the environment's step took longer than `env.step_timeout_s`."""
+    """A worker's reply in place of grades: the environment's step took longer than `env.step_timeout_s`."""
 
     account: str
     """Where it hung, in words."""

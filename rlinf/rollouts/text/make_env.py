@@ -39,7 +39,7 @@ class TextEnvError(UserError):
 
 @dataclass(frozen=True)
 class Conversations:
-    """What a run asks of its conversations; an ordinary ``gymnasium.Env`` knows nothing of it."""
+    """The limits that a run sets for its conversations; an ordinary ``gymnasium.Env`` knows nothing of them."""
 
     max_turns: int = 1
     """Responses of the policy."""
@@ -97,7 +97,7 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
 
 
 def _class_of(env_id: str) -> Callable[..., Any] | None:
-    """What ``module:Class`` names, where nothing is registered by that id; the module is imported."""
+    """The class that ``module:Class`` names, where nothing is registered by that id; the module is imported."""
     module_name, _, name = env_id.rpartition(":")
     if not module_name:
         return None
@@ -130,7 +130,7 @@ def _require_text_spaces(env_id: str, env: gymnasium.Env) -> None:
 
 
 def _constructor(spec: Any) -> Callable[..., Any] | None:
-    """What gymnasium calls to make a registered environment."""
+    """The callable by which gymnasium makes a registered environment."""
     entry = None if spec is None else spec.vector_entry_point or spec.entry_point
     return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 

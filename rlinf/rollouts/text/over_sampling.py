@@ -111,7 +111,7 @@ class OverSamplingRollout(TextRollout):
             yield row.response(place)
 
     def _open_requests(self, groups: Sequence[OpenGroup]) -> tuple[list[SampleRequest], list[list[int]]]:
-        """What to ask the sampler, and the rows of each request: a new group is one, a continued response is one."""
+        """The requests for the sampler, and the rows of each: a new group is one, a continued response is one."""
         requests: list[SampleRequest] = []
         takers: list[list[int]] = []
         for place, group in enumerate(groups):

@@ -229,7 +229,7 @@ class PromptRenderer:
 
     @functools.cached_property
     def _tool_turn(self) -> str | None:
-        """What precedes a tool's answer: "said" (any answer) or "called" (a call, which some templates insist on).
+        """The turn before a tool's answer: "said" (any answer) or "called" (a call, which some templates insist on).
 
         None where the template has no role for tools: it leaves their answers out, or writes them as it would write any
         role at all and does not know of tools otherwise.
@@ -258,7 +258,7 @@ class PromptRenderer:
             return False
 
     def _second_turn(self, observation: str, role: str, *, tool: str = "tool") -> str:
-        """What a template writes between the policy's answer and its next one.
+        """The text that a template writes between the policy's answer and its next one.
 
         The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
         The system prompt is left out, since some templates repeat it in the newest message.
@@ -288,7 +288,7 @@ class PromptRenderer:
 
     @functools.cached_property
     def _after_call(self) -> tuple[int, ...]:
-        """What the template writes behind the argument of a call that is the conversation's last message."""
+        """The text that the template writes behind the argument of a call that is the conversation's last message."""
         return self.encode(self._after_answer([_message("user", "question"), call_message(_ANSWER)], prompt=False))
 
     def _after_answer(self, messages: Sequence[Mapping[str, Any]], *, prompt: bool) -> str:
@@ -362,7 +362,7 @@ class PromptRenderer:
 
 
 class Instructions(Protocol):
-    """What an environment says of its prompts (:class:`rlinf.rollouts.text.env_worker.EnvFacts`)."""
+    """An environment's instructions on its prompts (:class:`rlinf.rollouts.text.env_worker.EnvFacts`)."""
 
     @property
     def system_prompt(self) -> str | None: ...

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class TextSampler(Protocol):
-    """What a rollout needs of a :class:`rlinf.interfaces.Sampler`."""
+    """The part of a :class:`rlinf.interfaces.Sampler` that a rollout uses."""
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
 
@@ -51,7 +51,7 @@ class TextEnvs(Protocol):
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
     def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
-        """What is said to each of ``responses``, in any order.
+        """Answers to each of ``responses``, in any order.
 
         ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
         the environments can do that; some of those to come may follow what is said to earlier ones.
@@ -64,7 +64,7 @@ class TextEnvs(Protocol):
 
 @dataclass(frozen=True)
 class Conversations:
-    """What one round of conversations gave: rows, in the order of their tasks, and what was counted on the way."""
+    """One round of conversations: rows, in the order of their tasks, and what was counted on the way."""
 
     rows: list[Row]
     metrics: Metrics
@@ -136,7 +136,7 @@ class TextRollout:
 
     @property
     def renderer(self) -> PromptRenderer:
-        """Of the first environment, and of all of them where nothing depends on tools or system prompts."""
+        """The first environment's renderer, and that of all where nothing depends on tools or system prompts."""
         return self.members[0].renderer
 
     def member(self, task_id: int) -> Member:
@@ -244,7 +244,7 @@ class TextRollout:
         ]
 
     def apply_feedback(self, split: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
-        """What the environment says to ``responses`` goes into their rows, as they come."""
+        """Puts the environment's answers to ``responses`` into their rows, as they come."""
         began, busy = time.perf_counter(), self.envs.busy_s
         generated = clock.spent.get(GENERATION, 0.0)
         for graded in self.envs.grade(split, len(rows), responses):

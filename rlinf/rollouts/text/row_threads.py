@@ -57,7 +57,7 @@ class RowThreads:
         self._start()
 
     def take(self, wait_s: float) -> list[Graded]:
-        """What has been said since the last call, and what took too long; waits for at most ``wait_s`` seconds."""
+        """Answers since the last call, and calls that took too long; waits for at most ``wait_s`` seconds."""
         until = time.monotonic() + wait_s
         taken: list[Graded] = []
         while self.open and not taken:

@@ -20,7 +20,7 @@ from rlinf.types import Batch, Completion, TextInputs
 
 @dataclass(frozen=True)
 class Turn:
-    """What one speaker added to a conversation, as plain text and as a number of tokens."""
+    """One speaker's contribution to a conversation, as plain text and as a number of tokens."""
 
     speaker: str
     """policy or environment"""
@@ -209,7 +209,7 @@ class Row:
         role: str = "user",
         seconds: float = 0.0,
     ) -> None:
-        """What was said between two turns of the policy, as tokens that it did not choose."""
+        """Appends words between two turns of the policy, as tokens that it did not choose."""
         said = Column.ints(added)
         self.tokens += said
         self.logprobs += Column.floats(said.like(0))

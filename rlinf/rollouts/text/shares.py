@@ -42,7 +42,7 @@ class Shares:
         return self._counts[member][place]
 
     def _extend(self, length: int) -> None:
-        """Of those that may go next without getting ahead of their share, the one that has to go first does."""
+        """Adds the task that has to go first, among those that do not get ahead of their share."""
         slack = Fraction(1, 2 * len(self._shares) - 2)
         while len(self._members) < length:
             groups = len(self._members) + 1

@@ -209,7 +209,7 @@ class SingleTextEnvs:
         return TextEnvFaultError(f"env.id {self._name}: {words}")
 
     def _facts(self, row: int, info: Mapping[str, Any]) -> dict[str, Any]:
-        """What is reported of a conversation: verdict, role, and the reward terms that the environment names."""
+        """The report on a conversation: verdict, role, and the reward terms that the environment names."""
         ended = bool(self._terminated[row] or self._truncated[row])
         solved = ended and bool(info.get(self._success_key, self._returns[row] > 0))
         return {

@@ -105,7 +105,7 @@ class TaskDraws:
         return self.pool.visit(task_id) if keep else self.pool.rests(task_id)
 
     def state_dict(self) -> dict[str, Any]:
-        """What later draws depend on beside their numbers."""
+        """The state that later draws depend on beside their numbers."""
         state: dict[str, Any] = {"passed": list(self._passed)}
         return state if self.pool is None else {**state, "pool": self.pool.state_dict()}
 

@@ -37,7 +37,7 @@ class Film:
 
     @property
     def bytes_written(self) -> int:
-        """Of the file so far, about."""
+        """The size of the file so far, about."""
         return self._writing.stat().st_size if self._container is not None else 0
 
     def close(self, *, keep: bool) -> None:

@@ -16,7 +16,7 @@ _BACKGROUND, _TEXT = (13, 17, 23), (230, 237, 243)
 
 @dataclass
 class Tile:
-    """What is known of an episode while it runs."""
+    """The state of an episode while it runs, for its picture."""
 
     number: int
     step: int = 0

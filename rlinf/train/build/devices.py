@@ -45,12 +45,12 @@ class Devices:
 
     @property
     def sampler_device(self) -> str:
-        """What a sampler computes on, in torch's words."""
+        """The device that a sampler computes on, in torch's words."""
         return "cuda" if self.sampler > 0 else "cpu"
 
     @property
     def learner_device(self) -> str:
-        """What a learner rank computes on, in torch's words."""
+        """The device that a learner rank computes on, in torch's words."""
         return "cuda" if self.learner > 0 else "cpu"
 
     def resources(self, gpus: float) -> Resources:

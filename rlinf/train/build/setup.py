@@ -1,4 +1,4 @@
-"""What every builder starts from: the configuration as this machine settles it, and the devices of its processes."""
+"""The common start of every builder: the configuration as this machine settles it, and the devices of its processes."""
 
 from __future__ import annotations
 

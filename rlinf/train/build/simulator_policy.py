@@ -141,7 +141,7 @@ def _off_policy(config: Config, observation_space: Any, action_space: Any) -> Of
 
 
 def _own_policy(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
-    """That of `module:Class`, or what its own export gives back."""
+    """The policy of `module:Class`, or what its own export gives back."""
     key, policy = "policy.name", config.policy
     kind: Any = own_class(key, policy.name)
     if policy.path is not None:

@@ -150,7 +150,7 @@ def with_held_out_rows(
 
 
 def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPreparation:
-    """What a batch of conversations gets before the update: nothing, or for DPO its pairs' advantages."""
+    """The preparation of a batch of conversations before the update: none, or for DPO its pairs' advantages."""
     return functools.partial(_preferred, learner, sft.dpo_beta) if sft.loss == "dpo" else imitated
 
 

@@ -38,7 +38,7 @@ def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
 
 
 def policy_tokenizer(config: Config, texts: Callable[[], Iterable[str]]) -> Any:
-    """That of `run.init_from`, of `policy.tokenizer` or of the checkpoint; without one, it is trained on ``texts``."""
+    """The tokenizer of `run.init_from`, `policy.tokenizer` or the checkpoint; else it is trained on ``texts``."""
     from rlinf.models.loading import load_tokenizer, make_tokenizer
 
     carried = carried_tokenizer(config)

@@ -33,7 +33,7 @@ _HELD_OUT = ("eval", "validation", "valid", "dev", "test")
 
 @dataclass(frozen=True)
 class Choice:
-    """What `rlinf eval` was asked for beside the model."""
+    """The choices of `rlinf eval` beside the model."""
 
     data: str | None = None
     """JSONL, JSON, Parquet, or a folder."""

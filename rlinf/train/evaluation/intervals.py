@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from rlinf.types import Metrics
 
 _Z = 1.959963984540054
@@ -61,17 +59,6 @@ def share_interval(shares: Sequence[float], samples: int) -> tuple[float, float]
 def with_interval(name: str, value: float, interval: tuple[float, float], count: int) -> Metrics:
     """A metric, the edges of its interval and its sample size."""
     return {name: value, f"{name}/ci_low": interval[0], f"{name}/ci_high": interval[1], f"{name}/n": float(count)}
-
-
-def masked_mean(values: Tensor, mask: Tensor) -> float | None:
-    """Of ``values`` [B, T] where ``mask`` is true; None where it nowhere is.
-
-    >>> import torch
-    >>> masked_mean(torch.tensor([[1, 2, 9]]), torch.tensor([[True, True, False]]))
-    1.5
-    """
-    kept = values[mask].double()
-    return float(kept.mean()) if len(kept) else None
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:

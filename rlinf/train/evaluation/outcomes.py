@@ -27,7 +27,7 @@ class TaskOutcome:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Self:
-        """Of all responses to one task."""
+        """The outcomes of all responses to one task."""
         text = f"{rows[0].prompt_text}\0{rows[0].answer}"
         extracted = [row.facts.get("extracted") for row in rows]
         return cls(

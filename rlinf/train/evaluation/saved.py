@@ -103,7 +103,7 @@ def read_evaluation(path: Path) -> SavedEvaluation:
 
 
 def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[str]:
-    """What `rlinf compare` prints. Raises UserError where the two have no task in common."""
+    """The output of `rlinf compare`. Raises UserError where the two have no task in common."""
     differences = compare(first.outcomes, second.outcomes)
     lines = [f"A: {first.title} ({first.path})", f"B: {second.title} ({second.path})"]
     lines += [f"   {key}: {a} -> {b}" for key, a, b in _other_settings(first.content, second.content)]

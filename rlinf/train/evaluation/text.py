@@ -63,7 +63,7 @@ def sample(row: Row) -> dict[str, Any]:
 
 
 def _by_member(members: Sequence[Member], rows: Sequence[Row]) -> Metrics:
-    """Of each environment of a mixture; nothing where there is one alone."""
+    """Results of each environment of a mixture; nothing where there is one alone."""
     metrics: Metrics = {}
     for number, member in enumerate(members if len(members) > 1 else ()):
         own = [row for row in rows if row.task_id % len(members) == number]

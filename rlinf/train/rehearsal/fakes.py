@@ -59,7 +59,7 @@ class Mistake:
 
 @dataclass
 class Observed:
-    """What a rehearsal saw beside memory."""
+    """Observations of a rehearsal beside memory."""
 
     mistakes: dict[Mistake, int] = field(default_factory=dict)
     """How often each happened."""

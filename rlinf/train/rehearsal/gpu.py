@@ -95,7 +95,7 @@ _STREAM = torch.cpu.Stream()
 
 
 def _nothing(*_args: object, **_options: object) -> None:
-    """What there is nothing to do for."""
+    """Does nothing."""
 
 
 @contextmanager

@@ -23,7 +23,7 @@ class _Block:
 
 @dataclass
 class Ledger:
-    """What lies on one device now and at its fullest, by part. Storages count once, until the last tensor is gone."""
+    """The contents of a device now and at its fullest, by part. Storages count once, until the last tensor is gone."""
 
     now: Counter[str] = field(default_factory=Counter)
     peak: int = 0

@@ -45,7 +45,7 @@ class Phase:
 
 @dataclass
 class RankReport:
-    """What one rank would do."""
+    """The forecast for one rank."""
 
     rank: int
     device: torch.device

@@ -1,4 +1,4 @@
-"""What a rehearsal says, beside the arithmetic of the plan."""
+"""The report of a rehearsal, beside the arithmetic of the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live display, or a line a step where nobody is watching."""
+"""The display of a run while it goes on: live, or a line a step where nobody is watching."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _tokens(batch: Batch, inputs: TextInputs, row: int, updated: Tensor | None) 
 
 
 def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
-    """What a simulator's row did, decision by decision: rewards, values, advantages, and actions of few dimensions."""
+    """A simulator's row, decision by decision: rewards, values, advantages, and actions of few dimensions."""
     every = batch.positions_per_decision
     acted = batch.mask[row, ::every].nonzero()[:TRACE_POSITIONS, 0]
     columns = {

@@ -11,7 +11,7 @@ from rlinf.terminal import printable
 
 
 def transcript(sample: Mapping[str, Any]) -> Text:
-    """What was said after the prompt: of several turns, each under the name of its speaker.
+    """The conversation after the prompt: of several turns, each under the name of its speaker.
 
     ``sample`` has ``turns`` (see :class:`rlinf.rollouts.text.rows.Turn`), or, from an older run, a ``response`` alone.
     """

@@ -31,7 +31,7 @@ class EnvWorkers(Protocol):
 
 @dataclass
 class _Worker:
-    """What one worker has: places are its own."""
+    """The requests of one worker: places are its own."""
 
     offset: int
     waiting: list[Response] = field(default_factory=list)
@@ -54,7 +54,7 @@ class RowAnswers:
         self._workers = [_Worker(part.start) for part in slices]
 
     def grade(self, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
-        """What is said to each of ``responses``, as it is said."""
+        """Answers to each of ``responses``, as they come."""
         heard = time.monotonic()
         for response in responses:
             wait_s = 0.0
@@ -96,7 +96,7 @@ class RowAnswers:
         return self._timeout_s is not None and time.monotonic() - worker.submitted >= self._timeout_s + _GRACE_S
 
     def _take(self, rank: int, worker: _Worker) -> list[Graded]:
-        """What a worker says; one that died or stands still is restarted."""
+        """The answer of a worker; one that died or stands still is restarted."""
         assert worker.handle is not None
         handle, worker.handle = worker.handle, None
         try:

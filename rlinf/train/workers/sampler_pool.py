@@ -21,7 +21,7 @@ class _Part:
     done: set[tuple[int, int]] = field(default_factory=set)
 
     def rest(self) -> tuple[list[SampleRequest], list[int]]:
-        """What is left as requests numbered from 0, and the id that each had.
+        """The remaining requests, numbered from 0, and the id that each had.
 
         A response is a function of its key and sample number, so it does not matter with which others it is asked for.
         """
@@ -89,7 +89,7 @@ class SamplerPool(PolicyPool):
         return self._read(parts, running)
 
     def _read(self, parts: dict[int, _Part], running: dict[int, tuple[Stream, list[int]]]) -> Iterator[Completion]:
-        """What the workers send; one that is lost is restarted and asked for what is missing of its part."""
+        """The messages of the workers; one that is lost is restarted and asked for what is missing of its part."""
         try:
             while running:
                 try:

@@ -25,7 +25,7 @@ class RestartingWorkers(Protocol):
 
 @dataclass
 class _Sampler:
-    """What one worker has been asked for."""
+    """The requests that one worker has."""
 
     new: list[SampleRequest] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
@@ -68,7 +68,7 @@ class PoolSession:
             self._ask(sampler, request, samples, request.request_id)
 
     def poll(self, max_s: float) -> list[Completion]:
-        """What has finished since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
+        """Completions since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
         self._set_to_work()
         under_way = {one.handle: rank for rank, one in enumerate(self._samplers) if one.handle is not None}
         if not under_way:
@@ -119,7 +119,7 @@ class PoolSession:
                 sampler.handle = self._pool.group.submit_one(rank, "advance", new, aborted, self._slice_s)
 
     def _take(self, rank: int) -> list[Completion]:
-        """What the worker's last slice finished."""
+        """The completions of the worker's last slice."""
         sampler = self._samplers[rank]
         assert sampler.handle is not None
         handle, sampler.handle = sampler.handle, None

@@ -84,7 +84,7 @@ class TextEnvPool(ResilientPool):
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
     def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
-        """What is said to each of ``responses``, in any order.
+        """Answers to each of ``responses``, in any order.
 
         A worker that is free is given the responses that have come for it so far, while more are awaited: those that
         come within :data:`_GATHER_S` go together. Environments that cannot step in part get all that there are when
@@ -113,7 +113,7 @@ class TextEnvPool(ResilientPool):
                 self._hand_in(rank, one)
 
     def _meanwhile(self, pending: Mapping[int, _PendingGrades], wait_s: float) -> Iterator[Graded]:
-        """What workers say within ``wait_s`` seconds; free ones are given what there is."""
+        """Answers of workers within ``wait_s`` seconds; free ones are given what there is."""
         until = time.monotonic() + wait_s
         heard = False
         while True:
@@ -150,7 +150,7 @@ class TextEnvPool(ResilientPool):
             yield from self._entered(rank, pending.given, graded)
 
     def _result(self, rank: int, handle: Handle, given: Sequence[Response], spent_s: float) -> Grades | Hung:
-        """What a worker says to ``given``; one that died is restarted and asked again, one that hangs restarted."""
+        """The answer of a worker to ``given``; one that died is restarted and asked again, one that hangs restarted."""
         left = None if self._timeout_s is None else max(0.0, self._timeout_s - spent_s)
         try:
             result: Grades | Hung = handle.result(timeout=left)
@@ -222,7 +222,7 @@ class TextEnvPool(ResilientPool):
 
 @dataclass
 class _PendingGrades:
-    """What one worker has to grade: ``given`` is with it while there is a ``handle``, ``waiting`` comes next."""
+    """The responses that one worker has: ``given`` is with it while there is a ``handle``, ``waiting`` comes next."""
 
     waiting: list[Response] = field(default_factory=list)
     given: list[Response] = field(default_factory=list)

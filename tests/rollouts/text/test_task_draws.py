@@ -101,7 +101,7 @@ def test_evaluations_take_equally_many_of_each() -> None:
     assert evaluation_tasks([member("a", 9), member("b", 1), member("c", 9, 2)], 6) == [0, 1, 2, 3, 5]
 
 
-def test_metrics_of_a_mixture_are_told_apart() -> None:
+def test_metrics_of_a_mixture_have_names_of_their_own() -> None:
     members = [Member(name, None, 4) for name in ("a", "b")]  # type: ignore[arg-type]  # nothing is rendered
     rows = [row(task, sample, "correct" if task % 2 else "wrong") for task in (0, 1, 3) for sample in (0, 1)]
     metrics = metrics_by_member(members, rows)

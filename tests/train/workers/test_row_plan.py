@@ -14,6 +14,7 @@ from rlinf.algorithms.aggregation import LossCounts
 from rlinf.algorithms.catalog import AGGREGATIONS
 from rlinf.algorithms.objective import Objective
 from rlinf.batch_share import BatchShare
+from rlinf.learners.partition import DataPlace
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.row_records import RecordLayout
@@ -111,13 +112,15 @@ class Ranks:
     def __init__(self, size: int, sharers: int) -> None:
         self.size, self.sharers, self.sent = size, sharers, []
 
-    def call(self, method: Any, *args: Any, per_rank: Any = None, **options: Any) -> list[Any]:
-        if per_rank is None:
-            assert method.__name__ == "data_place"
-            from rlinf.learners.partition import DataPlace
+    def call(self, method: Any) -> list[Any]:
+        assert method.__name__ == "data_place"
+        return [DataPlace(rank // self.sharers, self.size // self.sharers) for rank in range(self.size)]
 
-            return [DataPlace(rank // self.sharers, self.size // self.sharers) for rank in range(self.size)]
+    def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
+        assert method == "update"
         self.sent = per_rank
+
+    def gather(self, handles: Any) -> list[Any]:
         return [{"loss": 0.0}] * self.size
 
 

@@ -102,7 +102,7 @@ class TabletopEnv(gymnasium.Env):
         return self._observation(), float(success), over, truncated, {"success": success}
 
     def expert_action(self) -> np.ndarray:
-        """What the scripted demonstrator does now: float32 [2]."""
+        """The action of the scripted demonstrator now: float32 [2]."""
         return expert_action(self._start.goal, self._world)
 
     def render(self) -> np.ndarray:

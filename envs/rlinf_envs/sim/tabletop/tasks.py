@@ -1,4 +1,4 @@
-"""What is asked of the arm: start states by number, instructions, and when a task is solved or spoilt."""
+"""The tasks of the arm: start states by number, instructions, and when a task is solved or spoilt."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def page(sheet: Sheet) -> str:
 
 
 def report(sheet: Sheet) -> str:
-    """What differs, what was ignored and why, what is left to decide, and what the check says."""
+    """The import's report: differences, ignored settings and why, open decisions, and the result of the check."""
     parts = [f"{len(sheet.settings)} keys from {sheet.source.path} ({sheet.peer})"]
     sections = {
         "Differs in meaning": sheet.differs,

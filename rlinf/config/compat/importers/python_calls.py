@@ -70,7 +70,7 @@ class Script:
         return next(call for call in self.calls(_name(node)) if call.line == node.lineno)
 
     def value(self, node: ast.expr) -> object:
-        """What an expression is: a literal, a list or mapping of such, a reference, or code."""
+        """The value of an expression: a literal, a list or mapping of such, a reference, or code."""
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(element) for element in node.elts]
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):

@@ -26,7 +26,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Options:
-    """What the other file does not say and its command line would."""
+    """Settings that the other framework's command line would give, and its file does not."""
 
     rows: int | None = None
     """Rows of the training data, for lengths that are given in epochs."""
@@ -60,7 +60,7 @@ class Sheet:
     used: set[str] = field(default_factory=set)
 
     def written(self, key: str) -> Located | None:
-        """What the file says at ``key``, which counts as read from now on."""
+        """The file's value at ``key``, which counts as read from now on."""
         located = get(self.source.tree, key)
         if located is None:
             return None
@@ -99,7 +99,8 @@ class Sheet:
         ``under``: what the peer's keys begin with.
         """
         for key in (under + name for name in keys):
-            self.copy_as(key, self.names[key].keys[0] if key in self.names else key)
+            (ours,) = self.names[key].keys if key in self.names else (key,)
+            self.copy_as(key, ours)
 
     def copy_as(self, key: str, ours: str) -> None:
         """Take over one value as it is, where the file or the peer's defaults have one."""

@@ -20,14 +20,14 @@ SECTIONS: Mapping[str, Mapping[str, Meaning]] = {"verl": VERL, "ROLL": ROLL, "RL
 
 @dataclass(frozen=True)
 class Hint:
-    """What to write instead of an unknown key, in words, and our keys that may have been meant."""
+    """The words to write instead of an unknown key, and our keys that may have been meant."""
 
     words: str
     keys: tuple[str, ...]
 
 
 def hint(dotted: str) -> Hint | None:
-    """What an unknown key is called here; None where no framework that we know has it."""
+    """The hint for an unknown key; None where no framework that we know has it."""
     found: dict[Meaning, list[str]] = {}
     for framework, meaning in _matches(dotted):
         frameworks = found.setdefault(meaning, [])

@@ -1,4 +1,4 @@
-"""What one name of another framework means here."""
+"""The meaning of one name of another framework here."""
 
 from __future__ import annotations
 

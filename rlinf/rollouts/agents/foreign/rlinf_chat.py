@@ -61,7 +61,7 @@ class ChatHarness(vf.Harness[ChatConfig]):
 
 
 async def _answer(function: dict[str, Any], dispatch: Any, clients: Any) -> Any:
-    """What a tool says; what is wrong with a call is for the policy to read."""
+    """A tool's answer; what is wrong with a call is for the policy to read."""
     if function["name"] not in dispatch:
         return f"error: unknown tool {function['name']!r}"
     try:
