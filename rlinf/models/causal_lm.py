@@ -87,17 +87,14 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         if not self.is_lora:
             yield from by_expert(_untied(self.model))
             return
-        with _merged(self.model) as merged:
-            named = ((name.replace(".base_layer.", "."), tensor) for name, tensor in _untied(merged))
-            yield from by_expert((name, tensor) for name, tensor in named if ".lora_" not in name)
+        yield from by_expert(_merged(self.model.get_base_model()))
 
     def save_pretrained(self, folder: str) -> None:
         """A folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
         if self.is_lora:
             self.model.save_pretrained(os.path.join(folder, "adapter"))
-            with _merged(self.model) as merged:
-                state = {n.replace(".base_layer.", "."): t for n, t in _untied(merged) if ".lora_" not in n}
-                merged.save_pretrained(folder, state_dict=state)
+            base = self.model.get_base_model()
+            base.save_pretrained(folder, state_dict=dict(_merged(base)))
         else:
             self.model.save_pretrained(folder)
 
@@ -158,11 +155,16 @@ def _untied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         yield name, parameter.detach()
 
 
-@contextmanager
-def _merged(model: Any) -> Iterator[Any]:
-    """The base model with adapters merged in; taken out again afterwards."""
-    model.merge_adapter()
-    try:
-        yield model.get_base_model()
-    finally:
-        model.unmerge_adapter()
+@torch.no_grad()
+def _merged(base: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The parameters with adapters added to their layers. The layers stay as they are: taking adapters out again would
+    leave a rounding in the base after each step."""
+    for name, parameter in _untied(base):
+        if ".lora_" in name:
+            continue
+        layer_name, adapted, rest = name.partition(".base_layer.")
+        if adapted and rest == "weight":
+            layer: Any = base.get_submodule(layer_name)
+            delta = sum(layer.get_delta_weight(adapter) for adapter in layer.active_adapters)
+            parameter = parameter + delta
+        yield f"{layer_name}.{rest}" if adapted else name, parameter
