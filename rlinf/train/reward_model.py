@@ -194,7 +194,7 @@ def _judged(scores: Tensor, examples: Batch) -> Metrics:
     """What scores [B, T] are worth against the labels of examples."""
     asked, labels = scores[examples.mask], _labels(examples)
     ordered = pairs_in_order(asked, labels, examples.group_ids[examples.mask.nonzero()[:, 0]])
-    # Rewards on another scale are no probabilities: only their order can be told.
+    # Rewards on another scale are no probabilities: only their order is known.
     metrics = judging_metrics(asked, labels) if bool(((labels >= 0) & (labels <= 1)).all()) else {}
     return metrics if math.isnan(ordered) else {**metrics, "pairs_in_order": ordered}
 
