@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rlinf.models.adapters import AdaptedPolicy
+from rlinf.models.adapters import AdaptedPolicy, merged_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.response_model import ResponseModel
@@ -154,16 +154,8 @@ def _untied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         yield name, parameter.detach()
 
 
-@torch.no_grad()
 def _merged(base: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The parameters with adapters added to their layers. The layers stay as they are: taking adapters out again would
-    leave a rounding in the base after each step."""
-    for name, parameter in _untied(base):
-        if ".lora_" in name:
-            continue
-        layer_name, adapted, rest = name.partition(".base_layer.")
-        if adapted and rest == "weight":
-            layer: Any = base.get_submodule(layer_name)
-            delta = sum(layer.get_delta_weight(adapter) for adapter in layer.active_adapters)
-            parameter = parameter + delta
-        yield f"{layer_name}.{rest}" if adapted else name, parameter
+    """The same with adapters added to their layers, which stay as they are: taking adapters out again would leave a
+    rounding in the base after each step."""
+    untied = {name.replace(".base_layer.", ".") for name, _ in _untied(base)}
+    return ((name, tensor) for name, tensor in merged_weights(base) if name in untied)
