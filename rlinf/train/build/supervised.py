@@ -151,7 +151,9 @@ def with_held_out_rows(
 
 def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPreparation:
     """What a batch of conversations gets before the update: nothing, or for DPO its pairs' advantages."""
-    return functools.partial(_preferred, learner, sft.dpo_beta) if sft.loss == "dpo" else imitated
+    if sft.loss == "dpo":
+        return functools.partial(_preferred, learner, sft.dpo_beta)
+    return imitated
 
 
 def _preferred(learner: LearnerPool, beta: float, batch: Batch) -> tuple[Batch, Metrics]:
