@@ -19,7 +19,7 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class Preferences:
-    """What a batch of pairs comes to."""
+    """The advantages and margins of a batch of pairs."""
 
     advantages: Tensor
     """[2N, T] of the tokens of all answers."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rlinf.models.adapters import AdaptedPolicy
+from rlinf.models.adapters import AdaptedPolicy, merged_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.response_model import ResponseModel
@@ -87,17 +86,14 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         if not self.is_lora:
             yield from by_expert(_untied(self.model))
             return
-        with _merged(self.model) as merged:
-            named = ((name.replace(".base_layer.", "."), tensor) for name, tensor in _untied(merged))
-            yield from by_expert((name, tensor) for name, tensor in named if ".lora_" not in name)
+        yield from by_expert(_merged(self.model.get_base_model()))
 
     def save_pretrained(self, folder: str) -> None:
         """A folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
         if self.is_lora:
             self.model.save_pretrained(os.path.join(folder, "adapter"))
-            with _merged(self.model) as merged:
-                state = {n.replace(".base_layer.", "."): t for n, t in _untied(merged) if ".lora_" not in n}
-                merged.save_pretrained(folder, state_dict=state)
+            base = self.model.get_base_model()
+            base.save_pretrained(folder, state_dict=dict(_merged(base)))
         else:
             self.model.save_pretrained(folder)
 
@@ -158,11 +154,8 @@ def _untied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         yield name, parameter.detach()
 
 
-@contextmanager
-def _merged(model: Any) -> Iterator[Any]:
-    """The base model with adapters merged in; taken out again afterwards."""
-    model.merge_adapter()
-    try:
-        yield model.get_base_model()
-    finally:
-        model.unmerge_adapter()
+def _merged(base: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The same with adapters added to their layers, which stay as they are: taking adapters out again would leave a
+    rounding in the base after each step."""
+    untied = {name.replace(".base_layer.", ".") for name, _ in _untied(base)}
+    return ((name, tensor) for name, tensor in merged_weights(base) if name in untied)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlinf.config.machine import memory_bytes
-from rlinf.config.plan.architecture import decoder_of
-from rlinf.config.schema import PolicyConfig
+import os
+
+from rlinf.models.loading import checkpoint_config
 
 _LEAST_MB = 64
 _LARGEST_SHARE = 8
@@ -16,6 +16,12 @@ def cpu_cache_mb(model: str, *, tokens: int, bytes_per_value: int) -> int:
 
     A cache that is too small shows as slowness: responses wait for others, or are dropped and computed again.
     """
-    decoder = decoder_of(PolicyConfig(path=model))
-    wanted = 0 if decoder is None else decoder.kv_cache_bytes(tokens, bytes_per_value) >> 20
-    return max(_LEAST_MB, min(wanted, (memory_bytes() >> 20) // _LARGEST_SHARE))
+    config = checkpoint_config(model).get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    values = 2 * config.num_hidden_layers * heads * head_size * tokens
+    return max(_LEAST_MB, min(values * bytes_per_value, _memory_bytes() // _LARGEST_SHARE) >> 20)
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

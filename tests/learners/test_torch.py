@@ -305,6 +305,19 @@ def test_adapters_drop_out_in_updates_alone_and_the_same_ones_again() -> None:
     assert any(not torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+def test_the_reference_of_new_adapters_is_the_base_with_adapters_off() -> None:
+    """What `teacher.past_policy: start` says with LoRA: nothing of the base is held twice."""
+    pytest.importorskip("peft")
+    one = TorchLearner(with_adapters(), stages=(stage(reference=True),), seed=0, micro_batch_tokens=1000)
+    base = TorchLearner(policy(), stages=(stage(),), seed=0, micro_batch_tokens=1000).evaluate(batch())[1].logprobs
+    for step in range(2):
+        one.update(batch(), step=step)
+    assert not torch.equal(one.evaluate(batch())[1].logprobs, base)
+    torch.testing.assert_close(one.evaluate(batch(), reference=True)[1].logprobs, base)
+    held = sum(parameter.numel() for parameter in one.reference.parameters())
+    assert held < 0.1 * sum(parameter.numel() for parameter in one.policy.parameters())
+
+
 @pytest.mark.parametrize("make", [policy, with_adapters])
 def test_an_average_of_the_weights_is_a_reference(make: Any, tmp_path: Path) -> None:
     if make is with_adapters:

@@ -161,6 +161,14 @@ class TestLora:
         with pytest.raises(PolicyError, match="the model has no qproj"):
             add_lora(tiny(), rank=4, alpha=8, dropout=0.0, target_modules=["qproj", "v_proj"], seed=0)
 
+    def test_reading_the_weights_leaves_the_base_as_it_is(self) -> None:
+        """Adding adapters and taking them out again would round the base after each step."""
+        policy = self.policy()
+        before = {name: tensor.clone() for name, tensor in policy.model.named_parameters()}
+        for _ in range(3):
+            dict(policy.weights())
+        assert all(torch.equal(before[name], tensor) for name, tensor in policy.model.named_parameters())
+
     def test_exported_weights_are_merged_under_plain_names(self) -> None:
         inputs, actions, mask = conversation()
         policy = self.policy()

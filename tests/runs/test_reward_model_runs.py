@@ -130,6 +130,14 @@ def test_a_refresh_asks_the_latest_policy_for_answers_of_its_own() -> None:
     assert learner.trained[-1].group_ids.unique().numel() == 45 + 4 + 4
 
 
+def test_a_share_smaller_than_a_group_replays_nothing() -> None:
+    reward, _ = learned(supervision="outcome", refresh_every=1, replay_fraction=0.1)
+    for step in (1, 2):
+        reward.score(batch(4, first=100 * step), step)
+        found = reward.refresh(step, NoRollout())  # type: ignore[arg-type]
+        assert (found["reward_model/trained_rows"], found["reward_model/replayed_rows"]) == (4, 0)
+
+
 def test_of_two_answers_the_better_one_is_moved_up() -> None:
     reward, learner = learned(supervision="outcome", learn_from="pairs", refresh_every=1, batch_rows=1000)
     _, metrics = reward.score(batch(), 0)

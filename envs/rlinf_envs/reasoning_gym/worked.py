@@ -1,4 +1,4 @@
-"""Worked demonstrations of arithmetic chains and of families that tell their solutions, for a supervised warm start.
+"""Worked demonstrations of arithmetic chains and of families that give their solutions, for a supervised warm start.
 
 A model that was only read solutions to does not yet answer in the form that a verifier reads: some texts it saw end in
 the answer as asked, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes such a mixture.
@@ -38,14 +38,14 @@ def chain_steps(expression: str) -> list[str] | None:
     return lines
 
 
-def told_steps(metadata: Mapping[str, Any]) -> list[str] | None:
+def solution_steps(metadata: Mapping[str, Any]) -> list[str] | None:
     """The lines of a solution that the family itself wrote (``answer_cot``, as gsm_symbolic does), without its answer.
 
-    >>> told_steps({"answer_cot": "He has 3 + 4 = 7.\\n#### 7"})
+    >>> solution_steps({"answer_cot": "He has 3 + 4 = 7.\\n#### 7"})
     ['He has 3 + 4 = 7.']
     """
-    told = str(metadata.get("answer_cot", "")).partition("####")[0]
-    return [line.strip() for line in told.splitlines() if line.strip()] or None
+    solution = str(metadata.get("answer_cot", "")).partition("####")[0]
+    return [line.strip() for line in solution.splitlines() if line.strip()] or None
 
 
 class DemonstrationStyles:
@@ -63,7 +63,7 @@ class DemonstrationStyles:
         """The demonstration; a task without steps shows its answer."""
         answer = render(task.answer)
         metadata = task.row.get("metadata", {})
-        steps = chain_steps(str(metadata.get("expression", ""))) or told_steps(metadata)
+        steps = chain_steps(str(metadata.get("expression", ""))) or solution_steps(metadata)
         style = self._style(task.question)
         if steps is None or style == "answer":
             return answer

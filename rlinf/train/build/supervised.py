@@ -151,7 +151,9 @@ def with_held_out_rows(
 
 def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPreparation:
     """The preparation of a batch of conversations before the update: none, or for DPO its pairs' advantages."""
-    return functools.partial(_preferred, learner, sft.dpo_beta) if sft.loss == "dpo" else imitated
+    if sft.loss == "dpo":
+        return functools.partial(_preferred, learner, sft.dpo_beta)
+    return imitated
 
 
 def _preferred(learner: LearnerPool, beta: float, batch: Batch) -> tuple[Batch, Metrics]:
