@@ -13,6 +13,7 @@ from typing import Any
 from gymnasium.envs.registration import register, registry
 
 _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "rlinf/FunctionCalls-v0": ("rlinf_envs.function_calls.env:FunctionCallsEnv", {}),
     "rlinf/Math-v0": ("rlinf_envs.math.env:MathEnv", {}),
     "rlinf/MathToolLoop-v0": ("rlinf_envs.math.env:MathEnv", {"tool": "calculator", "max_turns": 8}),
     "rlinf/Prompts-v0": ("rlinf_envs.prompts_env:PromptsEnv", {}),

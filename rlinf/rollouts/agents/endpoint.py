@@ -189,12 +189,13 @@ async def _streamed(
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "" if words else message["content"]}]
     deltas += [{"content": word} for word in words]
     deltas += [{"tool_calls": calls}] if calls else []
-    choices = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
-    choices.append([{"index": 0, "delta": {}, "finish_reason": reason}])
-    events: list[dict[str, Any]] = [{"choices": choice} for choice in choices]
+    said: list[tuple[dict[str, Any], str | None]] = [*((delta, None) for delta in deltas), ({}, reason)]
+    events: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in said
+    ]
     events += [] if usage is None else [{"choices": [], "usage": usage}]
     for event in events:
-        chunk = {**about, "object": "chat.completion.chunk", **event}
+        chunk: dict[str, Any] = {**about, "object": "chat.completion.chunk", **event}
         await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
     await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
