@@ -13,6 +13,7 @@ from typing import Any
 from gymnasium.envs.registration import register, registry
 
 _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "rlinf/FunctionCalls-v0": ("rlinf_envs.function_calls.env:FunctionCallsEnv", {}),
     "rlinf/Math-v0": ("rlinf_envs.math.env:MathEnv", {}),
     "rlinf/MathToolLoop-v0": ("rlinf_envs.math.env:MathEnv", {"tool": "calculator", "max_turns": 8}),
     "rlinf/Prompts-v0": ("rlinf_envs.prompts_env:PromptsEnv", {}),
@@ -26,6 +27,7 @@ _SINGLE = {
     "rlinf/Robosuite-v0": "rlinf_envs.sim.robosuite:RobosuiteEnv",
     "rlinf/SparseReach-v0": "rlinf_envs.sim.reach:SparseReachEnv",
     "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
+    "rlinf/CodeBook-v0": "rlinf_envs.games.code_book:CodeBook",
     "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
     "rlinf/PriceList-v0": "rlinf_envs.games.price_list:PriceList",
     "rlinf/TextArena-v0": "rlinf_envs.games.text_arena:TextArenaGame",

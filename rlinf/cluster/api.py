@@ -255,6 +255,11 @@ class Cluster(ABC):
     ) -> Starting:
         """Like :meth:`spawn`, but returns while the workers' objects are still being made: begin other groups then."""
 
+    @property
+    def address(self) -> str:
+        """Where workers reach a server of the driver: this machine alone, unless others take part."""
+        return "127.0.0.1"
+
     @abstractmethod
     def share(self, value: Any) -> Any:
         """Stores a value once, to be given to any number of calls as a positional or keyword argument.

@@ -43,6 +43,11 @@ class RayCluster(Cluster):
             local_options=_local_options(),
         )
 
+    @property
+    def address(self) -> str:
+        """A cluster that was joined may have workers on other machines, who know this one by its node's address."""
+        return super().address if self._config.address is None else str(ray.util.get_node_ip_address())
+
     def begin(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
     ) -> Starting:

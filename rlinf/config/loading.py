@@ -19,7 +19,7 @@ from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import located
 from rlinf.config.schema import Config
-from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins
+from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins, read_mixture
 from rlinf.config.values import Builder
 
 
@@ -70,7 +70,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     for layer in reader.layers:
         # Before merging, so that a name on the command line replaces another name for the same thing in the file.
         rename(layer, notes, problems)
-        _read_mixture(layer)
+        read_mixture(layer)
         tree = merge(tree, layer)
     report_unresolved(tree, failures, problems)
     combine(tree, notes, problems)
@@ -88,13 +88,6 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     if problems:
         raise ConfigErrors(problems)
     return Resolved(_with_expressions(config, tree), notes, context.warnings)
-
-
-def _read_mixture(layer: Branch) -> None:
-    """``env: [...]`` is short for ``env: {tasks: [...]}``, so that other layers can add keys of the section."""
-    written = layer.get("env")
-    if written is not None and isinstance(written.value, list):
-        layer["env"] = Located({"tasks": written}, written.origin)
 
 
 def _with_expressions(config: Config, tree: Branch) -> Config:

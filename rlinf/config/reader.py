@@ -12,7 +12,7 @@ import yaml
 
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.config.recipes import named, recipes
-from rlinf.config.tree import Branch, Located, merge, put, shortened
+from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shortened
 from rlinf.config.yaml_nodes import refused
 
 _PLAIN = "Take it out, or write it as an escape in double quotes."
@@ -90,6 +90,7 @@ class Reader:
             fix = "Write sections with keys, such as `rollout:` and under it `batch_size: 32`."
             self.problems.append(problem(located.origin, "", "the file holds no keys.", fix))
             return {}
+        read_mixture(located.branch)
         return located.branch
 
     def read_overrides(self, overrides: Sequence[str]) -> None:

@@ -43,6 +43,13 @@ def shortened(text: str, most: int = 120) -> str:
     return printable if len(printable) <= most else printable[: most - 3] + "..."
 
 
+def read_mixture(tree: Branch) -> None:
+    """Writes ``env: [...]``, short for ``env: {tasks: [...]}``, in full: other layers may add keys of the section."""
+    written = tree.get("env")
+    if written is not None and isinstance(written.value, list):
+        tree["env"] = Located({"tasks": written}, written.origin)
+
+
 def locate(value: object, origin: Origin) -> Located:
     """Plain data as a tree that says the same place everywhere."""
     if isinstance(value, Mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,13 @@ from rlinf.algorithms.catalog import CLIP
 from rlinf.algorithms.clip_range import Clip
 from rlinf.report.axes import axes
 from rlinf.report.configuration import config_rows
+from rlinf.report.conversations import samples, some_steps
 from rlinf.report.evaluations import comparisons, evaluation_rows
 from rlinf.report.health import examine
 from rlinf.report.runs import RunRecord
 from rlinf.report.stages import stages
-from rlinf.report.token_text import token_decoder
 
-Decoder = Callable[[Sequence[int]], list[str]]
-
-# A page stays below what a browser opens at once: responses and curves beyond these are thinned or cut, and it says so.
-MAX_TOKENS = 2000
-MAX_SAMPLES = 400
+# A page stays below what a browser opens at once: episodes and curves beyond these are thinned, and it says so.
 MAX_EPISODES = 120
 MAX_POINTS = 2000
 MAX_VIDEO_BYTES = 30_000_000
@@ -51,7 +47,7 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "headlines": headlines(run),
         "health": [asdict(finding) for finding in examine(run)],
         "stages": stages(run),
-        "samples": _samples(run),
+        "samples": samples(run),
         "clip": _clip_range(run),
         "evaluations": evaluation_rows(run),
         "episodes": _episodes(run),
@@ -88,37 +84,11 @@ def thinned(series: Any) -> dict[str, list[float | None]]:
     return {name: [column[place] for place in kept] for name, column in series.items()}
 
 
-def _samples(run: RunRecord) -> dict[str, Any]:
-    """Step -> responses; evenly many steps where there would be too many responses."""
-    numbers = _some_steps(run.samples, MAX_SAMPLES)
-    has_tokens = any("tokens" in row for number in numbers for row in run.samples[number])
-    decode = token_decoder(run.path) if has_tokens else None
-    chosen = {str(number): [_sample(row, decode) for row in run.samples[number]] for number in numbers}
-    return {"steps": chosen, "left_out": len(run.samples) - len(numbers)}
-
-
 def _episodes(run: RunRecord) -> dict[str, Any]:
     """Step -> evaluation episodes, likewise."""
-    numbers = _some_steps(run.episodes, MAX_EPISODES)
+    numbers = some_steps(run.episodes, MAX_EPISODES)
     chosen = {str(number): run.episodes[number] for number in numbers}
     return {"steps": chosen, "left_out": len(run.episodes) - len(numbers)}
-
-
-def _some_steps(rows: Mapping[int, Sequence[object]], limit: int) -> list[int]:
-    """All steps, or evenly many of them, so that there are at most about ``limit`` rows; the first and last stay."""
-    numbers = sorted(rows)
-    room = max(2, limit // max((len(one) for one in rows.values()), default=1))
-    if len(numbers) <= room:
-        return numbers
-    return sorted({numbers[round(i * (len(numbers) - 1) / (room - 1))] for i in range(room)})
-
-
-def _sample(row: dict[str, Any], decode: Decoder | None) -> dict[str, Any]:
-    shown = {name: value for name, value in row.items() if name != "tokens"}
-    if decode is not None and "tokens" in row:
-        shown["pieces"] = decode(row["tokens"][:MAX_TOKENS])
-        shown["cut_tokens"] = max(0, len(row["tokens"]) - MAX_TOKENS)
-    return shown
 
 
 def _clip_range(run: RunRecord) -> list[float]:

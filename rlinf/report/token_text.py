@@ -6,12 +6,14 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+Decoder = Callable[[Sequence[int]], list[str]]
+"""From token ids to their pieces of text, which joined are the whole."""
 # UTF-8 has at most four bytes to a character, and a token at least one: more than that is no character at all.
 _LONGEST_CHARACTER = 4
 
 
-def token_decoder(folder: Path) -> Callable[[Sequence[int]], list[str]] | None:
-    """A function from token ids to their pieces of text, which joined are the whole; None without a tokenizer."""
+def token_decoder(folder: Path) -> Decoder | None:
+    """From token ids to their pieces of text; None without a tokenizer."""
     saved = folder / "tokenizer"
     if not saved.exists() or importlib.util.find_spec("transformers") is None:
         return None

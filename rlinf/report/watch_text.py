@@ -50,17 +50,20 @@ class TextShow:
         params = params.greedy() if self.options.greedy(self.config) else replace(params, temperature=1.0)
         key = (self.options.start_seed(self.config), 0)
         for task in range(self.options.episodes):
-            for row in self.rollout.converse("eval", [task], samples=1, params=params, key=key).rows:
-                self.console.print(_panel(row))
+            done = self.rollout.converse("eval", [task], samples=1, params=params, key=key)
+            rows = [*done.branches, *done.rows]
+            for number, row in enumerate(rows):
+                self.console.print(_panel(row, number, len(rows)))
 
     def close(self) -> None:
         self._open.close()
 
 
-def _panel(row: Row) -> Panel:
+def _panel(row: Row, number: int, branches: int) -> Panel:
+    """One of the ``branches`` of an episode; an environment's conversation is one alone."""
     colour = "green" if row.verdict == "correct" else "red"
     grid = Table.grid(padding=(0, 2))
-    for label, text in graded(sample(row)):
+    for label, text in graded({**sample(row), "branch": number, "branches": branches}):
         grid.add_row(Text(label, style="dim"), text)
     title = f"task {row.task_id}, {sum(row.mask)} tokens of the policy"
     return Panel(grid, title=title, title_align="left", border_style=colour)

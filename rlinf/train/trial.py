@@ -25,6 +25,8 @@ from rlinf.train.build.tokenizer import policy_tokenizer
 from rlinf.train.evaluation.text import sample
 
 _TERM = "reward/"
+_HERE = "127.0.0.1"
+"""Agents of a trial run in this process."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = hf_sampler(model, config.rollout, spec)
     members = members_of(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
-    return conversation_rollout(config)(sampler, envs, members, config)
+    return conversation_rollout(config, _HERE)(sampler, envs, members, config)
 
 
 def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
     page = write_run_report(folder).read_text()
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
     run = data_of(page)["runs"][0]
-    assert run["samples"]["steps"]["1"][0]["prompt"] == SAMPLE["prompt"]
+    assert run["samples"]["texts"][run["samples"]["steps"]["1"][0]["prompt"]] == SAMPLE["prompt"]
     assert run["series"]["axis/tokens"] == [100, 200, 300, 400, 500]
     assert run["machine"]["commit"] == "abc"
     assert not re.search(r"<!--(title|style|plotly|data|scripts)-->", page)

@@ -49,6 +49,27 @@ def talk(task: Mapping[str, Any], *, turns: int = 3, **client: Any) -> float:
     return float(sum(len(message["content"]) for message in messages) % 2 == 0)
 
 
+def streams(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str) -> dict[str, Any]:
+    """Reads an answer event by event, then the same one at once: a second call with the same words."""
+    body = {
+        "model": model,
+        "messages": [say(task["prompt"])],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    headers = {"Authorization": f"Bearer {api_key}"}
+    request = urllib.request.Request(f"{base_url}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        lines = [line.decode().removeprefix("data: ").strip() for line in answer if line.strip()]
+    events = [json.loads(line) for line in lines[:-1]]
+    choices = [choice for event in events for choice in event["choices"]]
+    text = "".join(choice["delta"].get("content") or "" for choice in choices)
+    ends = (choices[-1]["finish_reason"] in ("stop", "length"), lines[-1] == "[DONE]", bool(events[-1]["usage"]))
+    policy = Client(base_url, api_key, model)
+    whole = policy.chat([say(task["prompt"]), {"role": "assistant", "content": text}, say("and?")])
+    return {"reward": float(all(ends) and bool(whole)), "reward/events": float(len(events))}
+
+
 def fork(task: Mapping[str, Any], **client: Any) -> dict[str, Any]:
     """Asks twice at once after the first answer, and once with other words before it: three branches."""
     policy, first = Client(**client), [say(task["prompt"])]

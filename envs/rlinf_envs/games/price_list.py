@@ -17,15 +17,15 @@ class PriceList(Dialogue):
 
     max_turns = 3
 
-    def __init__(self, things: int = 8, prices: int = 90, guessed: float = 0.0) -> None:
+    def __init__(self, things: int = 8, prices: int = 90, unsure: float = 0.0) -> None:
         """
         Args:
             things: how many there are to ask for, at most 16. prices: lie between 10 and 9 + this.
-            guessed: share of demonstrations that name a price at once instead of asking the tool, as people do: a warm
-                start then knows both ways, and has to learn by its reward which of them pays.
+            unsure: share of demonstrations that say they don't know instead of asking the tool: a policy that imitates
+                them knows both ways, and has to learn by its reward which of them pays.
         """
-        if not 0.0 <= guessed < 1.0:
-            raise SettingError(f"guessed must be at least 0 and less than 1, got {guessed}")
+        if not 0.0 <= unsure < 1.0:
+            raise SettingError(f"unsure must be at least 0 and less than 1, got {unsure}")
         if not 1 <= things <= len(_THINGS) or prices < 1:
             raise SettingError(
                 f"things must lie between 1 and {len(_THINGS)} and prices be positive, got {things} and {prices}"
@@ -34,7 +34,7 @@ class PriceList(Dialogue):
         self._things, self._most = _THINGS[:things], prices
         self._prices: dict[str, int] = {}
         self._asked = ""
-        self._guessed, self._guess = guessed, ""
+        self._unsure, self._asks = unsure, True
 
     def price(self, thing: str) -> str:
         """Says what a thing costs today.
@@ -48,8 +48,7 @@ class PriceList(Dialogue):
         drawn = self.np_random.integers(10, 10 + self._most, size=len(self._things)).tolist()
         self._prices = dict(zip(self._things, drawn, strict=True))
         self._asked = str(self.np_random.choice(self._things))
-        guesses, guess = self.np_random.random() < self._guessed, self.np_random.integers(10, 10 + self._most)
-        self._guess = str(guess) if guesses else ""
+        self._asks = bool(self.np_random.random() >= self._unsure)
         return f"What does {self._asked} cost today? Say the number alone."
 
     def reply(self, response: str) -> End:
@@ -57,6 +56,8 @@ class PriceList(Dialogue):
         return End(float(answer == str(self._prices[self._asked])), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
-        """Asks the tool, then says what it said; or guesses, and is mostly wrong."""
+        """Asks the tool, then says what it said; or doesn't know."""
+        if not self._asks:
+            return "I do not know."
         asks = observation.startswith("What does")
-        return self._guess or (written("price", {"thing": self._asked}) if asks else observation)
+        return written("price", {"thing": self._asked}) if asks else observation

@@ -105,7 +105,18 @@ function groupWords(rows) {
   return `${rows.length} rows, mean reward ${number(mean)}, best ${number(Math.max(...rewards))}.`;
 }
 
+/** Writes texts in the place of their numbers, once for a page. */
+function withTexts(samples) {
+  if (!samples.texts) return;
+  for (const row of Object.values(samples.steps).flat()) {
+    if (row.prompt !== undefined) row.prompt = samples.texts[row.prompt];
+    if (row.pieces) row.pieces = row.pieces.map((number) => samples.texts[number]);
+  }
+  samples.texts = null;
+}
+
 function samplesPanel(section, run) {
+  withTexts(run.samples);
   const steps = Object.keys(run.samples.steps);
   if (!steps.length) {
     section.append(el("p", {}, "This run wrote no samples (logging.samples_every)."));

@@ -1,4 +1,4 @@
-"""The policy as an HTTP server on this machine: token ids for those who have them, the OpenAI protocol for the rest.
+"""The policy as an HTTP server of the driver: token ids for those who have them, the OpenAI protocol for the rest.
 
 ``POST /inference/v1/generate`` (token ids in, token ids and log-probabilities out), ``POST /v1/chat/completions``
 (messages, tools, streaming) and ``GET /v1/models``. A client sends the token as ``Authorization: Bearer TOKEN`` and its
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,14 +30,17 @@ from rlinf.types import Completion
 
 _START_S = 30.0
 _MOST_BYTES = 64 << 20
+_WORDS = re.compile(r"\s*\S+|\s+")
+"""Together they are the whole text."""
 _REASONS = {"stop": "stop", "length": "length"}
 
 
 class Endpoint:
-    """A server in a thread of its own, on a free port of 127.0.0.1."""
+    """A server in a thread of its own, on a free port."""
 
-    def __init__(self, gateway: Gateway, renderer: PromptRenderer) -> None:
-        self._gateway, self._renderer = gateway, renderer
+    def __init__(self, gateway: Gateway, renderer: PromptRenderer, address: str = "127.0.0.1") -> None:
+        """``address``: the one that it listens on; others than this machine's own are for a cluster's machines."""
+        self._gateway, self._renderer, self._address = gateway, renderer, address
         self._loop = asyncio.new_event_loop()
         self._started: threading.Event = threading.Event()
         self._failure: BaseException | None = None
@@ -50,7 +54,7 @@ class Endpoint:
     @property
     def url(self) -> str:
         """Of the OpenAI protocol."""
-        return f"http://127.0.0.1:{self.port}/v1"
+        return f"http://{self._address}:{self.port}/v1"
 
     def close(self) -> None:
         """Stops the server."""
@@ -65,7 +69,7 @@ class Endpoint:
         runner = web.AppRunner(app, access_log=None)
         try:
             self._loop.run_until_complete(runner.setup())
-            site = web.TCPSite(runner, "127.0.0.1", 0)
+            site = web.TCPSite(runner, self._address, 0)
             self._loop.run_until_complete(site.start())
             self.port = runner.addresses[0][1]
         except BaseException as error:
@@ -137,7 +141,8 @@ class Endpoint:
             "total_tokens": len(context) + len(done.token_ids),
         }
         if body.get("stream"):
-            return await _streamed(request, about, message, reason)
+            asks = (body.get("stream_options") or {}).get("include_usage")
+            return await _streamed(request, about, message, reason, usage if asks else None)
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
         if body.get("logprobs"):
             choice["logprobs"] = {"content": self._logprobs(done)}
@@ -169,17 +174,29 @@ async def _json(request: web.Request) -> dict[str, Any]:
 
 
 async def _streamed(
-    request: web.Request, about: Mapping[str, Any], message: Mapping[str, Any], reason: str
+    request: web.Request,
+    about: Mapping[str, Any],
+    message: Mapping[str, Any],
+    reason: str,
+    usage: Mapping[str, int] | None,
 ) -> web.StreamResponse:
-    """The answer as server-sent events: one with all that was said, when it is there, and one that ends it."""
+    """The answer as server-sent events, once it is complete: one for each word, one with its calls, one that ends it,
+    and one with ``usage``."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     calls = [{"index": number, **call} for number, call in enumerate(message.get("tool_calls", ()))]
-    said = {"role": "assistant", "content": message["content"], **({"tool_calls": calls} if calls else {})}
-    for delta, end in ((said, None), ({}, reason)):
-        choices = [{"index": 0, "delta": delta, "finish_reason": end}]
-        event = {**about, "object": "chat.completion.chunk", "choices": choices}
-        await response.write(f"data: {json.dumps(event)}\n\n".encode())
+    words = _WORDS.findall(message["content"] or "")
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "" if words else message["content"]}]
+    deltas += [{"content": word} for word in words]
+    deltas += [{"tool_calls": calls}] if calls else []
+    said: list[tuple[dict[str, Any], str | None]] = [*((delta, None) for delta in deltas), ({}, reason)]
+    events: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in said
+    ]
+    events += [] if usage is None else [{"choices": [], "usage": usage}]
+    for event in events:
+        chunk: dict[str, Any] = {**about, "object": "chat.completion.chunk", **event}
+        await response.write(f"data: {json.dumps(chunk)}\n\n".encode())
     await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
     return response

@@ -28,8 +28,18 @@ class AgentRollout(TextRollout):
     Every episode has a session at an endpoint, and the environment's answer to its address is the agent's reward.
     """
 
-    def __init__(self, sampler: TextSampler, envs: TextEnvs, members: Sequence[Member], config: SettledConfig) -> None:
+    def __init__(
+        self,
+        sampler: TextSampler,
+        envs: TextEnvs,
+        members: Sequence[Member],
+        config: SettledConfig,
+        *,
+        address: str = "127.0.0.1",
+    ) -> None:
+        """``address``: of this machine, where env workers reach the endpoint."""
         super().__init__(sampler, envs, members, config)
+        self._address = address
         self.gateway = Gateway(max_model_len=config.facts.row_tokens, max_calls=config.env.max_turns)
         self._endpoint: Endpoint | None = None
 
@@ -37,7 +47,7 @@ class AgentRollout(TextRollout):
     def endpoint(self) -> Endpoint:
         """The server, which starts when it is first needed."""
         if self._endpoint is None:
-            self._endpoint = Endpoint(self.gateway, self.renderer)
+            self._endpoint = Endpoint(self.gateway, self.renderer, self._address)
         return self._endpoint
 
     def converse(

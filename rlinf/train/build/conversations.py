@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from rlinf.config import Config
 from rlinf.config.facts import is_agent
 from rlinf.rollouts.text.rollout import TextRollout
 
 
-def conversation_rollout(config: Config) -> type[TextRollout]:
-    """For environments that the policy talks to, or for agents, who call the policy."""
+def conversation_rollout(config: Config, address: str) -> Callable[..., TextRollout]:
+    """For environments that the policy talks to, or for agents, who call the policy at ``address``."""
     if is_agent(config.env.id):
         from rlinf.rollouts.agents.rollout import AgentRollout
 
-        return AgentRollout
+        return functools.partial(AgentRollout, address=address)
     return TextRollout

@@ -58,7 +58,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     if config.rollout.staleness > 0:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
-        rollout = _rollout_class(config)(sampler, envs, members, config)
+        rollout = _rollout(config, cluster)(sampler, envs, members, config)
     rollout.require_fitting_prompt()
     tasks = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
@@ -113,7 +113,7 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     _decode_where_graded(config, members, envs)
     sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
     sampler.connect(StoredWeights())
-    rollout = _rollout_class(config)(sampler, envs, members, config)
+    rollout = _rollout(config, cluster)(sampler, envs, members, config)
     return TextEvaluator(rollout, config.evaluation, members)
 
 
@@ -157,9 +157,9 @@ def _continuous(
     return ContinuousRollout(sampler, envs, members, config, open_session=open_session, folder=folder)
 
 
-def _rollout_class(config: Config) -> type[TextRollout]:
+def _rollout(config: Config, cluster: Cluster) -> Callable[..., TextRollout]:
     """Of training; evaluation uses it too."""
-    return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config)
+    return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config, cluster.address)
 
 
 def _cpu(config: Config) -> Resources:

@@ -25,6 +25,8 @@ def _spoken(turn: Mapping[str, Any]) -> Text:
     policy = turn["speaker"] == "policy"
     facts = [turn["speaker"] if turn["role"] is None else f"{turn['speaker']} ({turn['role']})"]
     facts += [f"{turn['tokens']} tokens", *([] if policy else ["masked"])]
+    if turn.get("versions"):
+        facts.append(f"version {' to '.join(map(str, turn['versions']))}")
     if turn.get("seconds"):
         facts.append(f"{turn['seconds']:.2f} s")
     if turn.get("reward"):
@@ -35,6 +37,8 @@ def _spoken(turn: Mapping[str, Any]) -> Text:
 def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:
     """(label, text) of a graded sample: its prompt, what was said, and what the verifier made of it."""
     verdict = str(sample.get("verdict", ""))
+    if sample.get("branches", 1) > 1:
+        yield "branch", Text(f"{sample['branch'] + 1} of {sample['branches']} of this episode", style="dim")
     yield "prompt", Text(printable(str(sample.get("prompt", ""))))
     yield "response", transcript(sample)
     yield (

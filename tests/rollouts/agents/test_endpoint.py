@@ -86,6 +86,15 @@ def test_turns_append_to_the_tokens_and_no_latency_changes_them() -> None:
         assert torch.equal(getattr(again, name), getattr(first, name)), name
 
 
+def test_a_streamed_answer_comes_in_several_events_and_its_tokens_are_kept() -> None:
+    with rollout("streams") as (it, _):
+        batch, metrics = it.collect(0)
+    assert metrics["reward/mean"] == 1.0
+    assert metrics["reward_terms/events"] >= 4, "role, at least one word, the end, the usage"
+    assert metrics["rollout/branches_per_episode"] == 1.0, "the second call goes on from the streamed one"
+    assert largest_gap(batch) < 1e-4
+
+
 def test_forks_are_branches_of_one_episode_which_counts_once() -> None:
     with rollout("fork", tasks=3) as (it, _):
         batch, metrics = it.collect(0)

@@ -1,0 +1,1 @@
+"""Tasks of the Berkeley Function-Calling Leaderboard."""

@@ -1,0 +1,137 @@
+"""``rlinf/FunctionCalls-v0``: single-turn tasks of the Berkeley Function-Calling Leaderboard (package bfcl-eval)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlinf_envs.errors import DatasetError, SettingError
+from rlinf_envs.function_calls.matching import example, matches
+from rlinf_envs.rewards import RewardSum
+from rlinf_envs.splits import check_split, in_split
+from rlinf_envs.suggest import unknown
+from rlinf_envs.tasks import Judgement, ListedTasks, Task
+from rlinf_envs.text import TextTaskEnv
+from rlinf_envs.tools.calls import calls_in, written
+
+CATEGORIES = (
+    "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
+    "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
+)  # fmt: skip
+NO_CALL = "None of the functions fits."
+_ASKS = (
+    "Call the functions that answer the question, each as "
+    '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. If none fits, say so and call none.'
+)
+_FILE = "BFCL_v4_{}.json"
+
+
+class FunctionCallsEnv(TextTaskEnv):
+    """The prompt describes a task's functions; its calls are compared with those that the task accepts.
+
+    Tasks whose functions are answered by simulated services, in several turns, are not among them.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        categories: Sequence[str] = ("simple_python",),
+        path: str | None = None,
+        split: str = "all",
+        eval_fraction: float = 0.2,
+        limit: int | None = None,
+        prompt_template: str = "{question}",
+        system_prompt: str | None = None,
+        reward: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        Args:
+            categories: of the leaderboard; each is a domain of the metrics.
+            path: folder of its data; by default that of the installed package (``pip install --no-deps bfcl-eval``).
+            split, eval_fraction, prompt_template, system_prompt, reward: as for ``rlinf/Math-v0``.
+            limit: use the first tasks alone.
+
+        Raises:
+            DatasetError: the data are not there, or a task has no accepted calls.
+        """
+        for category in categories:
+            if category not in CATEGORIES:
+                raise SettingError(f"categories: {unknown('category', category, CATEGORIES)}")
+        wanted = check_split(split, eval_fraction)
+        folder = _folder(path)
+        tasks = [task for category in categories for task in _tasks(folder, category)]
+        tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]
+        if not tasks:
+            raise DatasetError(f"{folder}: no task of {', '.join(categories)} in the split {split}")
+        super().__init__(
+            num_envs,
+            ListedTasks(tasks[:limit]),
+            _CallJudge(),
+            prompt_template_text=prompt_template,
+            system_prompt=system_prompt,
+            rewards=RewardSum(reward) if reward else None,
+        )
+
+
+class _CallJudge:
+    """Correct or wrong; broken calls are unparsable."""
+
+    def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
+        return [_judged(response, task) for response, task in zip(responses, tasks, strict=True)]
+
+    def render(self, answer: str) -> str:
+        return answer
+
+    def close(self) -> None: ...
+
+
+def _judged(response: str, task: Task) -> Judgement:
+    calls = calls_in(response)
+    found = "; ".join(f"{call.name}({json.dumps(dict(call.arguments))})" for call in calls) or None
+    if any(call.problem for call in calls):
+        return Judgement("unparsable", 0.0, found)
+    right = matches(calls, task.row["accepted"], task.row["function"])
+    return Judgement("correct" if right else "wrong", float(right), found)
+
+
+def _folder(path: str | None) -> Path:
+    if path is not None:
+        return Path(path)
+    found = importlib.util.find_spec("bfcl_eval")
+    if found is None or found.origin is None:
+        raise DatasetError("the tasks are data of a package: pip install --no-deps bfcl-eval, or name their path")
+    return Path(found.origin).parent / "data"
+
+
+def _tasks(folder: Path, category: str) -> list[Task]:
+    file = folder / _FILE.format(category)
+    accepted = {}
+    if "irrelevance" not in category:
+        answers = _rows(folder / "possible_answer" / file.name)
+        accepted = {row["id"]: row["ground_truth"] for row in answers}
+    return [_task(row, accepted.get(row["id"], []), category) for row in _rows(file)]
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    try:
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{file}: {error}") from error
+
+
+def _task(row: Mapping[str, Any], accepted: Sequence[Any], category: str) -> Task:
+    functions = "\n".join(json.dumps(function) for function in row["function"])
+    said = "\n\n".join(message["content"] for message in row["question"][0])
+    calls = [example(one) for one in accepted]
+    response = "".join(written(call.name, call.arguments) for call in calls) or NO_CALL
+    return Task(
+        f"Functions:\n{functions}\n\n{_ASKS}\n\n{said}",
+        json.dumps(list(accepted)),
+        category,
+        row={"function": row["function"], "accepted": list(accepted)},
+        response=response,
+    )

@@ -1,0 +1,84 @@
+"""The graded responses of a run as a page shows them: every token with what is known of it, in little space."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlinf.report.runs import RunRecord
+from rlinf.report.token_text import Decoder, token_decoder
+
+# A page stays below what a browser opens at once: responses beyond these are thinned or cut, and it says so.
+MAX_SAMPLES = 1000
+MAX_BYTES = 14_000_000
+_TOKENS = (2000, 1000, 500, 250, 120, 60)
+"""Of a response: the most that keep the whole below MAX_BYTES."""
+_DIGITS = 4
+_PER_TOKEN = ("logprobs", "advantages")
+_OPTIONAL = ("seconds", "reward", "reward_terms", "versions")
+"""Of a turn: left out where there is nothing to say."""
+_REPEATED = ("mask", "response")
+"""What the tokens of a response say too."""
+
+
+def samples(run: RunRecord) -> dict[str, Any]:
+    """``steps``: step -> responses; evenly many steps where there would be too many responses.
+
+    Prompts and the pieces of tokens are numbers of entries of ``texts``, since both recur.
+    """
+    numbers = some_steps(run.samples, MAX_SAMPLES)
+    has_tokens = any("tokens" in row for number in numbers for row in run.samples[number])
+    decode = token_decoder(run.path) if has_tokens else None
+    pieces = {number: [_pieces(row, decode) for row in run.samples[number]] for number in numbers}
+    for most in _TOKENS:
+        texts: dict[str, int] = {}
+        steps = {
+            str(number): [
+                _sample(row, known, most, texts) for row, known in zip(run.samples[number], pieces[number], strict=True)
+            ]
+            for number in numbers
+        }
+        found = {"steps": steps, "texts": list(texts), "left_out": len(run.samples) - len(numbers)}
+        if len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()) <= MAX_BYTES:
+            break
+    return found
+
+
+def some_steps(rows: Mapping[int, Sequence[object]], limit: int) -> list[int]:
+    """All steps, or evenly many of them, so that there are at most about ``limit`` rows; the first and last stay."""
+    numbers = sorted(rows)
+    room = max(2, limit // max((len(one) for one in rows.values()), default=1))
+    if len(numbers) <= room:
+        return numbers
+    return sorted({numbers[round(i * (len(numbers) - 1) / (room - 1))] for i in range(room)})
+
+
+def _pieces(row: Mapping[str, Any], decode: Decoder | None) -> list[str] | None:
+    return None if decode is None or "tokens" not in row else decode(row["tokens"][: _TOKENS[0]])
+
+
+def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, texts: dict[str, int]) -> dict[str, Any]:
+    """A row with at most ``most`` tokens; ``texts`` receives its texts."""
+
+    def number(text: str) -> int:
+        return texts.setdefault(text, len(texts))
+
+    shown = {name: value for name, value in row.items() if name != "tokens"}
+    if isinstance(shown.get("prompt"), str):
+        shown["prompt"] = number(shown["prompt"])
+    if pieces is None:
+        return shown
+    count = len(row["tokens"])
+    for name in _REPEATED:
+        shown.pop(name, None)
+    for name in [name for name in shown if name.endswith(_PER_TOKEN) and isinstance(shown[name], list)]:
+        shown[name] = [None if value is None else round(value, _DIGITS) for value in shown[name][:most]]
+    if "turns" in shown:
+        shown["turns"] = [
+            {key: value for key, value in turn.items() if key != "text" and (value or key not in _OPTIONAL)}
+            for turn in shown["turns"]
+        ]
+    shown["pieces"] = [number(piece) for piece in pieces[:most]]
+    shown["cut_tokens"] = max(0, count - most)
+    return shown

@@ -1,0 +1,39 @@
+"""Questions in a row, each paid by itself."""
+
+from __future__ import annotations
+
+import pytest
+from rlinf_envs.errors import SettingError
+from rlinf_envs.games.code_book import CodeBook
+
+
+def test_every_right_answer_earns_its_share() -> None:
+    env = CodeBook(words=8, turns=3)
+    book: dict[str, str] = {}
+    for seed in range(60):
+        question, _ = env.reset(seed=seed)
+        terminated = False
+        while not terminated:
+            for number in range(1, 9):
+                trial = CodeBook(words=8, turns=1)
+                trial._asked, trial.max_turns = [env._asked[env._place]], 1
+                if trial.reply(str(number)).reward == 1.0:
+                    book.setdefault(question, str(number))
+                    assert book[question] == str(number), "the same word has the same number"
+            question, reward, terminated, _, info = env.step(f" {book[question]}\n")
+            assert reward == pytest.approx(1 / 3)
+        assert info["success"]
+    assert sorted(book.values()) == [str(number) for number in range(1, 9)]
+    env.reset(seed=0)
+    assert env.step("none")[1:3] == (0.0, False)
+
+
+def test_demonstrations_show_the_form_alone() -> None:
+    env = CodeBook(words=8, turns=1)
+    right = 0
+    for seed in range(400):
+        question, _ = env.reset(seed=seed)
+        right += env.step(env.demonstrate(question))[1] > 0
+    assert 20 <= right <= 85, "as often as by chance"
+    with pytest.raises(SettingError, match="between 2 and 12"):
+        CodeBook(words=13)
