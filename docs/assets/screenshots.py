@@ -1,6 +1,6 @@
 """Pictures of `rlinf ui` for the site, light and dark: python docs/assets/screenshots.py RUNS OUT
 
-RUNS is a folder with a text run and two simulator runs (`make docs` makes them); OUT gets a PNG for each view and scheme.
+RUNS has a text run and two simulator runs (`make docs` makes them); OUT gets a PNG for each view and theme.
 Needs Chromium with its driver, and selenium (extra dev).
 """
 
