@@ -70,7 +70,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     for layer in reader.layers:
         # Before merging, so that a name on the command line replaces another name for the same thing in the file.
         rename(layer, notes, problems)
-        _read_mixture(layer)
+        read_mixture(layer)
         tree = merge(tree, layer)
     report_unresolved(tree, failures, problems)
     combine(tree, notes, problems)
@@ -90,7 +90,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     return Resolved(_with_expressions(config, tree), notes, context.warnings)
 
 
-def _read_mixture(layer: Branch) -> None:
+def read_mixture(layer: Branch) -> None:
     """``env: [...]`` is short for ``env: {tasks: [...]}``, so that other layers can add keys of the section."""
     written = layer.get("env")
     if written is not None and isinstance(written.value, list):

@@ -15,6 +15,7 @@ import yaml
 import rlinf
 from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.examples import EXAMPLES, example, without_example
+from rlinf.config.loading import read_mixture
 from rlinf.config.names import hints, leaves
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
@@ -95,6 +96,7 @@ def test_yaml_blocks_are_valid(path: Path) -> None:
             continue
         reader = Reader()
         tree = reader.read_text(text, f"{path.name}:{line}")
+        read_mixture(tree)
         builder = Builder()
         builder.section(Config, Located(tree, Origin(f"{path.name}:{line}")))
         assert [str(found) for found in [*reader.problems, *builder.problems]] == []
