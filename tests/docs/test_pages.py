@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import rlinf
+from rlinf.algorithms import catalog
 from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.examples import EXAMPLES, example, without_example
 from rlinf.config.loading import read_mixture
@@ -198,6 +199,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
     # Decision records get there by themselves (docs/assets/site_hooks.py).
     assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith("decisions/")}
+
+
+def test_the_comparison_counts_what_there_is() -> None:
+    text = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    counts = dict(re.findall(r"^\| (advantage estimators|policy losses) \| \[(\d+)\]", text, re.MULTILINE))
+    assert counts == {"advantage estimators": str(len(catalog.ADVANTAGES)), "policy losses": str(len(catalog.LOSSES))}
 
 
 def test_every_extra_is_described() -> None:
