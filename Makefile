@@ -75,9 +75,22 @@ format: .venv/.installed-dev
 	$(BIN)/ruff format .
 
 # The generated pages (configuration, metrics, commands), then the site in site/, without a network.
-docs: .venv/.installed-docs
+docs: .venv/.installed-docs build/screens/.taken
 	$(BIN)/python -m rlinf.commands.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Pictures of `rlinf ui` over three short runs: the site does without them where Chromium or its driver is missing.
+SCREEN_RUNS := build/screens/runs
+build/screens/.taken: .venv/.installed-docs docs/assets/screenshots.py $(wildcard rlinf/report/assets/*)
+	rm -rf build/screens && mkdir -p build/screens
+	if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+	  $(BIN)/rlinf train quickstart run.name=arithmetic run.dir=$(SCREEN_RUNS)/arithmetic cluster.backend=local \
+	    run.max_steps=8 sft.steps=200 evaluation.size=100 evaluation.every=4 logging.progress=none && \
+	  for seed in 0 1; do $(BIN)/rlinf train cartpole_ppo run.name=cartpole_$$seed run.dir=$(SCREEN_RUNS)/cartpole_$$seed \
+	    cluster.backend=local run.seed=$$seed run.max_steps=25 evaluation.size=8 evaluation.every=5 \
+	    evaluation.video_every=25 logging.progress=none || exit 1; done && \
+	  $(BIN)/python docs/assets/screenshots.py $(SCREEN_RUNS) build/screens; fi
+	touch $@
 
 # torch comes first and alone: the pinned version keeps other packages from replacing it.
 .venv/.installed: pyproject.toml requirements/lock.txt

@@ -9,7 +9,7 @@ RUN apt-get update \
 COPY . /src
 ARG EXTRAS=math,sweep,video
 # The CPU build of torch is a tenth of the size of the one that comes by default.
-RUN pip install --no-cache-dir uv \
+RUN pip install --no-cache-dir uv==0.13.9 \
     && uv pip install --system --no-cache --torch-backend=cpu -c /src/requirements/lock.txt "/src[${EXTRAS}]"
 
 # Nothing needs root; Ray and the caches write below the home directory.

@@ -14,7 +14,7 @@ ENV PATH=/opt/rlinf/bin:$PATH
 COPY . /src
 # vLLM names the build of torch that it was compiled against.
 ARG EXTRAS=math,vllm,sweep
-RUN pip install --no-cache-dir uv \
+RUN pip install --no-cache-dir uv==0.13.9 \
     && uv pip install --no-cache --torch-backend=cu128 "/src[${EXTRAS}]"
 
 RUN useradd --create-home rlinf && mkdir -p /work && chown rlinf /work

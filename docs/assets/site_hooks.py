@@ -1,10 +1,11 @@
 """What MkDocs asks while it builds the site: links to files of the repository, the list of decision records, and tables
-that say on a phone what each of their cells is."""
+that say on a phone what each of their cells is, and pictures that `make docs` took (screenshots.py)."""
 
 from __future__ import annotations
 
 import posixpath
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ _REFERENCES = ("config.md", "metrics.md")
 """Pages of wide tables: the table of contents leaves them its place."""
 _TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<(th|td)\b([^>]*)>(.*?)</\1>", re.DOTALL)
+_SCREENS = re.compile(r"<!-- screens: (.*?) -->")
+_ONE_SCREEN = re.compile(r'(\w+) "([^"]*)"')
 _LINK = re.compile(r"\]\((\.\./[^)\s]*)\)")
 
 
@@ -39,6 +42,33 @@ def _labelled(match: re.Match[str]) -> str:
     return head.replace("<table>", f'<table data-columns="{len(titles)}">') + "</thead>" + "</tr>".join(rows)
 
 
+def on_post_build(*, config: Any) -> None:
+    """The pictures that are there go into the site."""
+    target = Path(config.site_dir) / "assets" / "screens"
+    target.mkdir(parents=True, exist_ok=True)
+    for picture in _taken(config).glob("*.png"):
+        shutil.copy(picture, target)
+
+
+def _taken(config: Any) -> Path:
+    """Where `make docs` leaves its pictures."""
+    return Path(config.docs_dir).parent / "build" / "screens"
+
+
+def _pictures(match: re.Match[str], page: Any, config: Any) -> str:
+    """Each picture in light and dark; nothing where none was taken (without Chromium)."""
+    figures = []
+    for name, caption in _ONE_SCREEN.findall(match[1]):
+        if (_taken(config) / f"{name}-dark.png").exists():
+            up = "../" * page.url.count("/")
+            images = (
+                f'<img class="rl-{scheme}" src="{up}assets/screens/{name}-{scheme}.png" alt="{caption}" loading="lazy">'
+                for scheme in ("light", "dark")
+            )
+            figures.append(f"<figure>{''.join(images)}<figcaption>{caption}</figcaption></figure>")
+    return f'<div class="rl-screens">{"".join(figures)}</div>' if figures else ""
+
+
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
     """Rewrites every link that leaves the folder of the pages; without a ``repo_url`` its words stay alone."""
     if page.file.src_uri in _REFERENCES:
@@ -50,4 +80,5 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
             return match.group(0)
         return f"]({config.repo_url.rstrip('/')}/blob/main/{path})" if config.repo_url else f"](#){{ title='{path}' }}"
 
+    markdown = _SCREENS.sub(lambda match: _pictures(match, page, config), markdown)
     return _LINK.sub(leads_out, markdown)

@@ -25,11 +25,15 @@ class Policy:
     def load(cls, path: str | Path) -> Self:
         """The policy of a run directory, or of an exported folder; for language models any Hugging Face folder.
 
+        A policy of a class of your own is read by the ``from_pretrained`` of that class, whose module is imported.
+
         Raises UserError where there is none.
         """
         folder = Path(path)
         if (folder / "config.yaml").exists():
             folder = folder / "policy"
+        from rlinf.models.own import has_own_class, load_own
+
         if not folder.is_dir():
             raise UserError(f"{folder} is no folder of a policy: a run writes one when it ends (rlinf export before)")
         if (folder / _ACTOR_CRITIC).exists():
@@ -38,6 +42,8 @@ class Policy:
             from rlinf.models.vla.build import load_vla
 
             return cls(folder, load_vla(str(folder)).eval())
+        if has_own_class(folder):
+            return cls(folder, load_own(folder).eval())
         return cls._language_model(folder)
 
     @classmethod

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rlinf.errors import UserError
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+
+_KEPT = "own_policy.json"
+"""Beside an exported policy: the class that reads it."""
 
 
 class OwnClassError(UserError):
@@ -51,3 +59,23 @@ def make_own(key: str, name: str, options: Mapping[str, object], *arguments: Any
     except TypeError as error:
         raise OwnClassError(f"{key}: {name} cannot be made: {error}") from error
     return kind(*arguments, **options)
+
+
+def keep_class(name: str, both: tuple[spaces.Space, spaces.Space], folder: str) -> None:
+    """Writes what :func:`load_own` reads beside the export of ``name``, and the spaces that the policy was made for."""
+    from rlinf.models.actor_critic.export import save_spaces
+
+    (Path(folder) / _KEPT).write_text(json.dumps({"class": name}))
+    save_spaces(Path(folder), both)
+
+
+def has_own_class(folder: Path) -> bool:
+    """Whether an exported policy is of a class of somebody's own."""
+    return (folder / _KEPT).exists()
+
+
+def load_own(folder: Path) -> Any:
+    """The exported policy, by its class's ``from_pretrained``; an OwnClassError where that cannot be imported."""
+    name = str(json.loads((folder / _KEPT).read_text(encoding="utf-8"))["class"])
+    kind: Any = own_class(str(folder), name)
+    return kind.from_pretrained(str(folder))

@@ -14,6 +14,7 @@ from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
 from rlinf.learners.convert import convert_folder, is_megatron, require_empty
 from rlinf.learners.stored_policy import load_policy
+from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 
@@ -46,14 +47,16 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     if is_text(config):
         from rlinf.train.build.text_learner import text_policy
 
-        policy = text_policy(config, str(tokenizer), "cpu")
+        policy: Any = text_policy(config, str(tokenizer), "cpu")
     else:
-        policy = _simulator_policy(config, tokenizer)
+        policy, both_spaces = _simulator_policy(config, tokenizer)
     load_policy(found.folder, policy)
     policy.save_pretrained(str(out))
     keep_statistics(run, out)
     if is_text(config):
         _save_tokenizer(run, out)
+    elif is_own(config.policy.name):
+        keep_class(config.policy.name, both_spaces, str(out))
     print(f"policy of step {found.step} written to {out}")
     return found.step
 
@@ -66,13 +69,14 @@ def _save_tokenizer(run: Path, out: Path) -> None:
     save_tokenizer(load_tokenizer(str(run / "tokenizer")), out)
 
 
-def _simulator_policy(config: Config, tokenizer: Path) -> Any:
-    """The network for the spaces of the environment, of which one is made to see them."""
+def _simulator_policy(config: Config, tokenizer: Path) -> tuple[Any, tuple[Any, Any]]:
+    """The network for the spaces of the environment, of which one is made to see them; and the spaces."""
     from rlinf.rollouts.envs.vectorize import make_vec_env
     from rlinf.train.build.simulator_policy import make_policy
 
     env = make_vec_env(replace(training_env(config), vectorization="sync"), 1)
     try:
-        return make_policy(config, env.observation_space, env.action_space, tokenizer=tokenizer)
+        both = env.observation_space, env.action_space
+        return make_policy(config, *both, tokenizer=tokenizer), both
     finally:
         env.close()

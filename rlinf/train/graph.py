@@ -52,7 +52,8 @@ class Graph:
     """Samplers give device memory back while the learner works ..."""
     wake: Callable[[], None] = nothing
     """... until they are to take new weights."""
-    save_tokenizer: Callable[[str], object] | None = None
+    write_beside: Callable[[str], object] | None = None
+    """Writes what belongs into the folder of an exported policy: a tokenizer, or the class of a policy of one's own."""
     restarts: Callable[[], Mapping[str, float]] = dict
     """How often workers were restarted, by kind, and what else pools of workers count."""
     notes: Mapping[str, int | str] = field(default_factory=dict)

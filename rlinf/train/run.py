@@ -188,8 +188,8 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
     if config.checkpoint.export:
         graph.learner.export(folder.path / "policy")
         keep_statistics(folder.path, folder.path / "policy")
-        if graph.save_tokenizer is not None:
-            graph.save_tokenizer(str(folder.path / "policy"))
+        if graph.write_beside is not None:
+            graph.write_beside(str(folder.path / "policy"))
     folder.write_summary(
         {
             "status": "completed",

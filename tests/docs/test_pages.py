@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import rlinf
+from rlinf.algorithms import catalog
 from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.examples import EXAMPLES, example, without_example
 from rlinf.config.names import hints, leaves
@@ -20,7 +21,7 @@ from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import recipes, sweep_recipes
 from rlinf.config.schema import Config
-from rlinf.config.tree import Located, locate, put
+from rlinf.config.tree import Located, locate, put, read_mixture
 from rlinf.config.values import Builder
 from rlinf.report.metrics.table import METRICS
 
@@ -95,6 +96,7 @@ def test_yaml_blocks_are_valid(path: Path) -> None:
             continue
         reader = Reader()
         tree = reader.read_text(text, f"{path.name}:{line}")
+        read_mixture(tree)
         builder = Builder()
         builder.section(Config, Located(tree, Origin(f"{path.name}:{line}")))
         assert [str(found) for found in [*reader.problems, *builder.problems]] == []
@@ -196,6 +198,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
     # Decision records get there by themselves (docs/assets/site_hooks.py).
     assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith("decisions/")}
+
+
+def test_the_comparison_counts_what_there_is() -> None:
+    text = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    counts = dict(re.findall(r"^\| (advantage estimators|policy losses) \| \[(\d+)\]", text, re.MULTILINE))
+    assert counts == {"advantage estimators": str(len(catalog.ADVANTAGES)), "policy losses": str(len(catalog.LOSSES))}
 
 
 def test_every_extra_is_described() -> None:

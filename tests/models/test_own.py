@@ -11,9 +11,11 @@ import torch
 from gymnasium import spaces
 from simulator_runs import summary
 
+from rlinf.api.policy import Policy
 from rlinf.config import load
 from rlinf.config.problems import ConfigErrors
 from rlinf.models.own import OwnClassError, make_own
+from rlinf.train.export_checkpoint import export_checkpoint
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_policy"
 PARTS = ["policy.encoder=mine:FourierFeatures", "policy.distribution=mine:LaplaceHead"]
@@ -43,6 +45,12 @@ def test_a_run_with_own_classes_ends_with_the_weights_of_a_resumed_one(tmp_path,
     summary(tmp_path / "resumed", "ppo", 2, [*PENDULUM, *own])
     resumed = summary(tmp_path / "resumed", "ppo", 4, [*PENDULUM, *own])
     assert straight["params_sha256"] == resumed["params_sha256"]
+    policy = Policy.load(tmp_path / "straight")
+    exported = tmp_path / "exported"
+    export_checkpoint(tmp_path / "straight", None, exported)
+    observation = np.array([1.0, 0.0, 0.1], np.float32)
+    assert policy.act(observation) == Policy.load(exported).act(observation)
+    assert policy.spaces[1].contains(policy.act(observation))
     again = summary(
         tmp_path / "more",
         "ppo",

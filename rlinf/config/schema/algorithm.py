@@ -23,7 +23,7 @@ class OverlongPenaltyConfig:
     max_length: int = 0
     """Where the penalty reaches `coef`."""
     coef: float = 0.0
-    """0 is off."""
+    """The penalty of a response of `max_length` tokens; 0 is off."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RolloutCorrectionConfig:
     mode: Literal["truncate", "mask"] = "truncate"
     """Weights above `cap` are cut to it, or their positions are masked out."""
     cap: float = 2.0
-    """Largest weight."""
+    """The largest weight."""
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ class ClusterConfig:
     backend: Literal["ray", "local"] = "ray"
     """`local` runs the very same graph in this process."""
     address: str | None = None
-    """Of a running Ray cluster that this machine is part of (`auto`, `host:port`); null starts one on this machine."""
+    """Address of a running Ray cluster that this machine is part of (`auto`, `host:port`); null starts one here."""
     placement: Literal["auto", "colocated", "separate"] = "auto"
     """`colocated`: samplers share the learner's GPUs in turn; `separate`: each has its own. `auto` is colocated."""
     gpus_per_learner: float | None = None
-    """null: 1 where there are GPUs, else 0."""
+    """GPUs of each learner rank; null: 1 where there are GPUs, else 0."""
     gpus_per_sampler: float | None = None
-    """null: as placement says."""
+    """GPUs of each sampler; null: as `placement` says."""
     gpu_memory_gb: float | None = None
-    """Of one GPU: `rlinf check` then says whether the plan fits."""
+    """Memory of one GPU in GB: `rlinf check` then says whether the plan fits."""
     gpus_per_node: int = 8
-    """Of the machines that the run will be on: one sampler's tensor parallelism stays on one of them."""
+    """GPUs of each machine of the cluster: one sampler's tensor parallelism stays on one machine."""
     cpus_per_worker: float = 0.5
     """Ray's share of a core per actor, for its scheduler only."""
     threads_per_worker: int = 1
@@ -31,13 +31,13 @@ class ClusterConfig:
     call_timeout_s: float = 1800.0
     """How long any one call may take; past it the error names the worker and the call."""
     heartbeat_s: float = 10.0
-    """How often waiting looks whether the workers still live."""
+    """Seconds between two checks, while waiting, that the workers are still alive."""
     heartbeat_timeout_s: float = 60.0
     """How long a worker's process may stand still: it does not answer, and uses no processor time (SIGSTOP, a frozen
     container). One that computes without a pause is never taken for that, however long it is silent."""
     max_restarts: int = 1
     """How often a sampler or env worker that died is restarted within `restart_window_s`."""
     restart_window_s: float = 3600.0
-    """Restarts of a worker that lie longer ago count no more."""
+    """Seconds after which a restart no longer counts towards `max_restarts`."""
     env: dict[str, str] = field(default_factory=dict)
     """Environment variables of the workers."""

@@ -40,9 +40,9 @@ class EnvConfig:
 
     Text: `module:Class` names a class too, which nothing needs to register."""
     kwargs: dict[str, object] = field(default_factory=dict)
-    """Passed to the environment's constructor."""
+    """Keyword arguments of the environment's constructor."""
     num_workers: int = 1
-    """Env worker actors; rows are split over them by whole groups."""
+    """Env workers: the processes that run environments; rows are split over them by whole groups."""
     num_envs: int = 8
     """Simulators: environments stepped side by side, over all workers."""
     vectorization: Vectorization = "auto"
@@ -80,7 +80,7 @@ class EnvConfig:
     auto_reset: bool = True
     """Simulators: a finished env restarts at once, so that every step of a rollout counts."""
     ignore_terminations: bool = False
-    """Only truncation ends an episode."""
+    """true: termination does not end an episode, only truncation does."""
     num_action_chunks: int = 1
     """Actions per decision; a chunk stops at an episode's end."""
     normalize_observations: bool = False
@@ -88,7 +88,7 @@ class EnvConfig:
     normalize_rewards: bool = False
     """Divide rewards by the running standard deviation of the discounted return (checkpointed)."""
     frame_stack: int = 1
-    """Stack the last N observations."""
+    """Give the policy the last N observations, stacked."""
     success_key: str = "success"
     """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics).
 
@@ -126,7 +126,7 @@ class DataConfig:
     """The prompts: how long they may be, in which order they come, and how they are rendered."""
 
     max_prompt_length: int = 512
-    """In tokens. Rows of a dataset that are longer are dropped and counted, never cut."""
+    """Longest prompt in tokens. Longer rows of a dataset are dropped and counted, never cut."""
     shuffle: bool = True
     """Visit the tasks of the dataset in a fresh order each epoch (from the run's seed)."""
     pool: PoolConfig = field(default_factory=PoolConfig)

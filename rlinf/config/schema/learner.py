@@ -19,13 +19,13 @@ class OptimizerConfig:
     grad_clip: float = 1.0
     """Largest norm of the global gradient; 0 is off."""
     critic_lr: float | None = None
-    """Of the value head; null is `lr`."""
+    """Learning rate of the value head; null takes `lr`."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Of the learning rate after the warm-up: constant, or falling until `run.max_steps`."""
+    """How the learning rate develops after the warm-up: constant, or falling until `run.max_steps`."""
     warmup_steps: int = 0
     """Steps over which the learning rate rises from 0."""
     min_lr_ratio: float = 0.0
-    """Where `linear` and `cosine` end, as a share of `lr`."""
+    """Learning rate at which `linear` and `cosine` end, as a share of `lr`."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class OffloadConfig:
     """Tensors that wait on the host while samplers answer, where learner and samplers share GPUs."""
 
     optimizer: bool = False
-    """Optimiser state and gradients."""
+    """Move optimiser state and gradients to the host."""
     weights: bool = False
-    """The model's weights."""
+    """Move the model's weights to the host."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class LearnerConfig:
     backend: Literal["torch", "fsdp", "megatron"] = "torch"
     """`torch` keeps the whole model on every rank, `fsdp` shards it, `megatron` also splits layers and tokens."""
     num_workers: int = 1
-    """Ranks. `torch` is data parallel over them."""
+    """Learner processes (ranks). With `torch`, each computes the gradient of its share of the rows."""
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     micro_batch_tokens: int = 16_384
     """Rows are packed into micro-batches of at most N tokens (text, vla) or decisions (actor_critic).
@@ -108,7 +108,8 @@ class SftConfig:
     recorded episodes (`sft.dataset`)."""
 
     steps: int = 0
-    """0 is off. Epochs of `sft.data` are steps * batch_size / rows: the run says how many at its start."""
+    """Supervised steps before reinforcement learning; 0 is off. Epochs of `sft.data` are
+    steps * batch_size / rows: the run says how many at its start."""
     epochs: float | None = None
     """In place of `steps`: passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
     The run keeps the `steps` that they come to."""
@@ -121,7 +122,7 @@ class SftConfig:
     dpo_beta: float = 0.1
     """DPO: how closely the policy is held to what it was: a small one lets it go further."""
     eval_data: str | None = None
-    """Another such file, of which only the loss is measured, with each evaluation: `eval/sft_loss`."""
+    """Another such file that is never trained on: each evaluation reports its loss as `eval/sft_loss`."""
     eval_fraction: float = 0.0
     """Share of `sft.data` that is held out for `eval/sft_loss`, by a hash of the prompt."""
     max_tokens: int = 2048
@@ -129,11 +130,11 @@ class SftConfig:
     batch_size: int = 64
     """Responses, or decisions of a demonstrator, per step."""
     lr: float = 1e-3
-    """Learning rate of the warm start. A pretrained model takes a small one; one from random weights a larger."""
+    """Learning rate of the warm start: about 1e-5 for a pretrained model, 1e-3 for random weights."""
     warmup_steps: int = 10
     """Steps of the warm start over which its learning rate rises from 0."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    """Of the warm start's learning rate after that; falling ones end with the last step."""
+    """How the warm start's learning rate develops after that; `linear` and `cosine` reach 0 at its last step."""
     max_tasks: int | None = None
     """Text: demonstrations are drawn from the first N training tasks; null takes all."""
     demonstrations: int = 256

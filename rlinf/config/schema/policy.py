@@ -37,7 +37,7 @@ class TowerConfig:
     architecture: dict[str, object] = field(default_factory=dict)
     """Without `path`: a transformers configuration (`model_type`, ...) with random weights; empty takes a small one."""
     freeze: bool = False
-    """Its weights are not trained."""
+    """true: these weights are not trained."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class VlaConfig:
     image_mean: list[float] | None = None
     """Per channel, of pixels in [0, 1]; null takes the checkpoint's (without one: 0.5)."""
     image_std: list[float] | None = None
-    """Likewise."""
+    """Per channel, divides the pixels after `image_mean` is subtracted; null as there."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class FlowConfig:
     """Actions that noise flows to along a learned velocity, behind the towers of `policy.vla`."""
 
     steps: int = 4
-    """From noise to actions; each is a forward pass of the velocity, not of the towers."""
+    """Integration steps from noise to actions; each is one forward pass of the velocity network, not of the towers."""
     noise_level: float = 0.5
     """Of the noise that each step adds while collecting (Flow-SDE): exploration, and the scale of log-probabilities."""
     hidden_size: int = 256
-    """Of the velocity's two hidden layers."""
+    """Width of the velocity network's two hidden layers."""
     draws: int = 1
     """Imitation matches the flow of each action at N random points in a step: more cost little beside the towers, and
     the gradient is less noisy."""
@@ -98,7 +98,7 @@ class PolicyConfig:
     """`causal_lm` for text, `actor_critic` for simulators, `vla` (vision, language, action; discretised
     actions) and `flow` (the same with flow matching) likewise, or `module:Class` of your own for simulators."""
     options: dict[str, object] = field(default_factory=dict)
-    """Of a policy of your own: the keyword-only parameters of its class, by name."""
+    """Options of your own policy class: its keyword-only parameters, by name."""
     path: str | None = None
     """A Hugging Face folder, a hub name or a `.gguf` file (text), or an exported policy (simulators).
 
@@ -123,18 +123,18 @@ class PolicyConfig:
     hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
     """Simulators: hidden layers of the actor (and of the critic)."""
     activation: Literal["tanh", "relu", "silu", "gelu"] = "tanh"
-    """Simulators: between hidden layers."""
+    """Simulators: the activation function between hidden layers."""
     encoder: str = "auto"
     """Simulators: `auto` takes a CNN for image observations; `mlp`, `cnn`, or `module:Class` of your own."""
     encoder_options: dict[str, object] = field(default_factory=dict)
-    """Of an encoder of your own: the keyword-only parameters of its class, by name."""
+    """Options of your own encoder class: its keyword-only parameters, by name."""
     distribution: str = "auto"
     """Simulators: `auto` is categorical for discrete and gaussian for continuous actions; `categorical`, `gaussian`,
     `squashed_gaussian`, `beta`, or `module:Class` of your own."""
     distribution_options: dict[str, object] = field(default_factory=dict)
-    """Of a distribution of your own, likewise."""
+    """Options of your own distribution class: its keyword-only parameters, by name."""
     init_log_std: float = 0.0
-    """Of the gaussian distributions."""
+    """Logarithm of the initial standard deviation of the gaussian distributions."""
     shared_critic: bool = False
     """Actor and critic share their hidden layers."""
     critic_layer_norm: bool = False

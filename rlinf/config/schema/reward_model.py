@@ -36,7 +36,7 @@ class RewardModelConfig:
     replay_fraction: float = 0.1
     """Share of responses from earlier iterations in that training."""
     history_rows: int = 4096
-    """Responses that are remembered for it."""
+    """Responses that are kept for that training."""
     epochs: int = 1
     """Passes over the responses, each time."""
     batch_rows: int = 64

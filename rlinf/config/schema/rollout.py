@@ -24,17 +24,17 @@ class VllmConfig:
     enforce_eager: bool = False
     """No CUDA graphs (always so on CPU)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the sampler's weights and activations; `auto` is what the learner computes in (`policy.dtype`)."""
+    """Type of the sampler's weights and activations; `auto` takes that of the learner (`policy.dtype`)."""
     max_model_len: int | None = None
-    """null: prompt limit plus response limit."""
+    """Longest sequence in tokens; null: prompt limit plus response limit."""
 
 
 @dataclass(frozen=True)
 class ServerConfig:
     base_url: str | None = None
-    """Of a running OpenAI-compatible server (`http://host:8000/v1`)."""
+    """Address of a running OpenAI-compatible server (`http://host:8000/v1`)."""
     model: str | None = None
-    """The name it serves; null asks it."""
+    """Name of the model on that server; null asks the server."""
     timeout_s: float = 300.0
     """How long one request may take."""
 
@@ -46,7 +46,7 @@ class RolloutConfig:
     sampler_options: dict[str, object] = field(default_factory=dict)
     """Keyword arguments of a sampler of your own."""
     num_samplers: int = 1
-    """Sampler actors; prompts, or questions of env workers, are split over them."""
+    """Sampler processes; prompts (simulators: requests of env workers) are split over them."""
     weight_transport: Literal["auto", "shared_memory", "collective", "object_store"] = "auto"
     """How new weights get to samplers and env workers: memory shared on one node, a broadcast, or Ray's object store.
 
@@ -75,7 +75,7 @@ class RolloutConfig:
     temperature: float = 1.0
     """Of sampling in training: 1 samples from the policy itself, below 1 sharpens it, 0 is greedy."""
     top_k: int = 0
-    """0 is off."""
+    """Sample only among this many of the likeliest tokens; 0 is off."""
     top_p: float = 1.0
     """Sample only among the likeliest tokens that together have this probability; 1 is off."""
     repetition_penalty: float = 1.0

@@ -25,7 +25,8 @@ class RunConfig:
     """Another run directory, `RUN` or `RUN@STEP`, whose weights this run begins with, under settings of its own.
 
     Carried over: the policy with its running statistics, and the tokenizer. New: step count, schedule, random streams,
-    states of environments. The network has to be the same one. A run that has begun needs the other one no more."""
+    states of environments. The network must be the same. Once this run
+    has begun, the other directory is no longer needed."""
     init_optimizer: bool = False
     """With `init_from`: carry the optimiser's state over as well, with the learning rate of this configuration."""
 
@@ -63,7 +64,7 @@ class LoggingConfig:
     samples_every: int = 10
     """Write graded samples of whole groups every N iterations; 0 writes none."""
     sample_groups: int = 2
-    """How many groups each time."""
+    """Groups that are written each time."""
     plain_every: int = 1
     """With `plain` progress: print a line every N iterations."""
 
@@ -79,7 +80,7 @@ class EvaluationConfig:
     samples: int = 1
     """Responses per task; above 1 they are sampled at `temperature` and pass@k is reported for k up to this."""
     temperature: float = 0.0
-    """0 is greedy. Simulators: 0 takes the most likely action."""
+    """Sampling temperature of evaluations; 0 is greedy (simulators: the most likely action)."""
     env_kwargs: dict[str, object] | None = None
     """Environment kwargs that differ from `env.kwargs` (a held-out `split`, say)."""
     words: list[Words] = field(default_factory=list)

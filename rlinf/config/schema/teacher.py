@@ -23,10 +23,10 @@ class TeacherConfig:
     average_decay: float = 0.99
     """With `past_policy: average`: after each step the average becomes this times itself, and the rest the policy."""
     model: str | None = None
-    """Of the server, by its name there; null takes the only one."""
+    """Name of the teacher on that server; null takes the only model there."""
     timeout_s: float = 300.0
     """How long the server may take over one conversation."""
     concurrency: int = 16
     """Conversations that the server is asked about at a time."""
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
-    """With `path`: of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""
+    """With `path`: type of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""

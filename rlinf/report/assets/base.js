@@ -49,7 +49,7 @@ function plot(node, traces, layout = {}) {
   const whole = {
     margin: { l: 50, r: 14, t: 32, b: 38 }, height: 270, hovermode: "closest",
     modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--line"), activecolor: css("--dim") },
-    legend: { orientation: "h", y: -0.22, font: { size: 11 } },
+    legend: { orientation: "h", y: -0.3, font: { size: 11 } },
     ...layout,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },

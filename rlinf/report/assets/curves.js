@@ -65,6 +65,11 @@ function metricTraces(runs, metric, axis, width) {
   });
 }
 
+/** A few steps have a tick each: there is none between two of them. */
+function stepAxis(title, axis, longest) {
+  return { title: { text: title, font: { size: 11 } }, ...(axis === "step" && longest <= 8 ? { dtick: 1 } : {}) };
+}
+
 /** The curves that the runs are judged by, as the first thing to see. */
 function headlineCurves(runs) {
   const names = [...new Set(runs.flatMap((run) => run.headlines))];
@@ -76,7 +81,7 @@ function headlineCurves(runs) {
     const banded = runs.some((run) => run.series[`${name}/ci_low`]);
     const title = `${name}${banded ? ", 95% interval" : ""}`;
     plot(node, metricTraces(runs, name, "step", longest > 30 ? 7 : 1), {
-      height: 300, title: { text: title, font: { size: 14 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: { title: { text: "step", font: { size: 11 } } },
+      height: 300, title: { text: title, font: { size: 14 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: stepAxis("step", "step", longest),
     });
     return card;
   }));
@@ -104,7 +109,7 @@ function curvesPanel(section, runs) {
       grid.append(el("div", { class: "card", "data-metric": name }, node));
       node.style.minHeight = "270px";
       whenSeen(node, () => plot(node, metricTraces(runs, name, state.axis, state.width), {
-        title: { text: name, font: { size: 13 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: { title: { text: AXES[state.axis], font: { size: 11 } } },
+        title: { text: name, font: { size: 13 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: stepAxis(AXES[state.axis], state.axis, longest),
       }));
     }
   }

@@ -58,6 +58,17 @@ function configPanel(section, run) {
   section.append(el("h2", {}, "Machine, versions and commit"), sortableTable([{ name: "what", key: "key" }, { name: "is", key: "value" }], rows));
 }
 
+/** The shortest endings of paths that tell them apart. */
+function endings(paths) {
+  const parts = paths.map((path) => path.split("/").filter(Boolean));
+  const longest = Math.max(...parts.map((part) => part.length));
+  for (let count = 1; count < longest; count += 1) {
+    const found = parts.map((part) => part.slice(-count).join("/"));
+    if (new Set(found).size === paths.length) return found;
+  }
+  return paths;
+}
+
 /** A panel about one run at a time, with a choice between several. */
 function perRun(section, runs, build) {
   const body = el("div");
@@ -69,7 +80,8 @@ function perRun(section, runs, build) {
 
 function runPages(runs, comparisons) {
   const names = runs.map((run) => run.name);
-  runs.forEach((run) => { run.label = names.indexOf(run.name) === names.lastIndexOf(run.name) ? run.name : run.path; });
+  const labels = new Set(names).size === names.length ? names : endings(runs.map((run) => run.path));
+  runs.forEach((run, i) => { run.label = labels[i]; });
   tab("Overview", (section) => overviewPanel(section, runs));
   tab("Curves", (section) => curvesPanel(section, runs));
   tab("Time", (section) => timePanel(section, runs));

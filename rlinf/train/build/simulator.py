@@ -10,6 +10,7 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import Learner
+from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
@@ -78,6 +79,9 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         overlaps=facts.overlaps,
         warm_start_batch=None if facts.off_policy else warm_start.batch,
+        write_beside=functools.partial(keep_class, config.policy.name, envs.spaces())
+        if is_own(config.policy.name)
+        else None,
         restarts=envs.numbers,
         notes={"env.vectorization": envs.vectorization()},
     )

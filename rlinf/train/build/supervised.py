@@ -195,7 +195,7 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,
         warm_start_preparation=warm_start_preparation(learner, config.sft),
-        save_tokenizer=functools.partial(save_tokenizer, tokenizer),
+        write_beside=functools.partial(save_tokenizer, tokenizer),
         notes={**setup.notes, **data.notes},
     )
 

@@ -84,7 +84,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
         reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
-        save_tokenizer=functools.partial(save_tokenizer, tokenizer),
+        write_beside=functools.partial(save_tokenizer, tokenizer),
         overlaps=config.facts.overlaps,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
