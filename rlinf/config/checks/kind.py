@@ -100,6 +100,7 @@ _SIMULATORS = (
     "evaluation.words",
     "rollout.act_in",
     "rollout.num_steps",
+    "rollout.merge_requests",
     "rollout.pipeline_stages",
     "sft.dataset",
     "sft.dataset_stride",

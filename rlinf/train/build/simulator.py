@@ -92,7 +92,7 @@ def _with_samplers(setup: Setup, envs: EnvPool, cluster: Cluster, folder: Path) 
         n=setup.config.rollout.num_samplers,
         resources=Resources(cpus=devices.cpus, gpus=devices.sampler),
     )
-    return ServedEnvPool(envs.group, samplers, cluster)
+    return ServedEnvPool(envs.group, samplers, cluster, merge=setup.config.rollout.merge_requests)
 
 
 def _build_env(config: SettledConfig, folder: Path, info: RankInfo) -> SimulatorWorker:
