@@ -102,6 +102,8 @@ _SIMULATORS = (
     "rollout.num_steps",
     "rollout.merge_requests",
     "rollout.pipeline_stages",
+    "sft.dagger_rounds",
+    "sft.dagger_share",
     "sft.dataset",
     "sft.dataset_stride",
     "sft.demonstrations",
