@@ -11,6 +11,7 @@ import pytest
 from test_imitation import RECIPE, TABLETOP, Flat, tasks
 
 from rlinf.config import load
+from rlinf.config.problems import ConfigErrors
 from rlinf.config.schema import EnvConfig, SftConfig
 from rlinf.granularity import Granularity
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, answer_to
@@ -97,5 +98,5 @@ def test_a_run_learns_from_both(tmp_path: Path) -> None:
 def test_somebody_has_to_be_imitated(tmp_path: Path, share: str) -> None:
     file = tmp_path / "recipe.yaml"
     file.write_text(RECIPE)
-    with pytest.raises(ValueError, match=r"sft\.dagger_share must be"):
+    with pytest.raises(ConfigErrors, match=r"sft\.dagger_share must be"):
         load(file, ["sft.dagger_rounds=1", f"sft.dagger_share={share}"])
