@@ -28,6 +28,8 @@ AGENT = "agent:"
 """What begins `env.id` where it names a function that is an agent."""
 VERIFIERS = "verifiers:"
 """What begins `env.id` where it names a taskset of the package verifiers."""
+INSTRUCTION = "{instruction}"
+"""What stands for the instruction in `policy.vla.prompt`."""
 Precision = Literal["float32", "bfloat16", "auto"]
 
 
@@ -238,6 +240,15 @@ def task_name(task: TaskConfig, number: int) -> str:
     """
     said = task.name or "_".join(str(value) for value in task.kwargs.values()) or task.instruction or str(number)
     return said.replace(" ", "_").replace("/", "_")
+
+
+def prompted(prompt: str | None, instruction: str) -> str:
+    """What the language model of a `vla` policy reads.
+
+    >>> prompted("In: What action should the robot take to {instruction}?", "open the drawer")
+    'In: What action should the robot take to open the drawer?'
+    """
+    return instruction if prompt is None else prompt.replace(INSTRUCTION, instruction)
 
 
 def acts_in(config: Config) -> Literal["worker", "sampler"]:

@@ -28,7 +28,16 @@ SAMPLED = ["rollout.act_in=sampler", "rollout.pipeline_stages=2", "env.num_worke
 
 
 class Mortal(PolicyServerWorker):
-    """A sampler whose process can be ended from inside, or that hangs."""
+    """A sampler whose process can be ended from inside, and that counts its questions."""
+
+    questions = 0
+
+    def answer(self, ask: Any) -> Any:
+        self.questions += ask.method == "decide"
+        return super().answer(ask)
+
+    def asked(self) -> int:
+        return self.questions
 
     def die(self) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -57,7 +66,7 @@ def rollouts(cluster: Cluster, config: SettledConfig, *, sampled: bool, samplers
     pool = EnvPool(envs)
     if sampled:
         group = cluster.spawn("sampler", partial(build_sampler, config, pool.spaces()), n=samplers)
-        pool = ServedEnvPool(envs, group, cluster)
+        pool = ServedEnvPool(envs, group, cluster, merge=config.rollout.merge_requests)
     rollout = VectorRollout(pool, config)
     policy = make_policy(config, *pool.spaces())
     send(cluster, config, pool, policy, version=3)
@@ -95,6 +104,22 @@ def test_samplers_give_the_batches_of_acting_in_the_worker(tmp_path: Path, kind:
     for one, other in zip(inside, collected(config, 3, sampled=True), strict=True):
         assert_same(one, other)
         assert int(one.policy_version.max()) == 3
+
+
+def test_workers_that_ask_at_the_same_time_are_answered_together(tmp_path: Path) -> None:
+    """Two workers of two stages, 32 decisions each: 128 questions, or half as many."""
+    more = ["env.num_workers=2", "rollout.act_in=sampler", "rollout.pipeline_stages=2"]
+    found = []
+    for merge in ("false", "true"):
+        config = settings(tmp_path / "run", "ppo", *more, f"rollout.merge_requests={merge}")
+        with connect(config.cluster) as cluster:
+            rollout, pool = rollouts(cluster, config, sampled=True)
+            found.append((rollout.collect(0)[0], pool.servers.group.call_one(0, "asked")))
+            assert len(rollout.evaluate(3).records) == 3
+    (alone, questions), (together, fewer) = found
+    assert (questions, fewer) == (128, 64)
+    assert torch.equal(alone.actions, together.actions)
+    torch.testing.assert_close(alone.rollout_logprobs, together.rollout_logprobs, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["ppo", "grpo"])

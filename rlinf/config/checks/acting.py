@@ -5,7 +5,12 @@ from __future__ import annotations
 from rlinf.config.context import Context
 from rlinf.config.facts import acts_in, is_text
 
-_SAMPLER_KEYS = ("rollout.pipeline_stages", "rollout.num_samplers", "cluster.gpus_per_sampler")
+_SAMPLER_KEYS = (
+    "rollout.merge_requests",
+    "rollout.pipeline_stages",
+    "rollout.num_samplers",
+    "cluster.gpus_per_sampler",
+)
 
 
 def check_acting(context: Context) -> None:

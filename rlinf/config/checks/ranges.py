@@ -109,6 +109,8 @@ AT_LEAST: Mapping[str, float] = {
     "sft.dataset_stride": 1,
     "sft.dpo_beta": 0,
     "sft.demonstrations": 1,
+    "sft.dagger_rounds": 0,
+    "sft.dagger_share": 0,
     "sft.perturbation": 0,
     "cluster.threads_per_worker": 1,
     "cluster.max_restarts": 0,
@@ -168,6 +170,7 @@ AT_MOST: Mapping[str, float] = {
     "reward_model.verified_fraction": 1,
     "reward_model.replay_fraction": 0.9,
     "sft.perturbation": 0.9,
+    "sft.dagger_share": 0.9,
 }
 
 _WHY: Mapping[str, str] = {

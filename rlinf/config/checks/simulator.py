@@ -158,16 +158,23 @@ def _check_policy(context: Context) -> None:
 def _check_warm_start(context: Context) -> None:
     sft = context.config.sft
     if not has_warm_start(context.config):
-        for name in ("demonstrations", "perturbation", "dataset", *_OF_A_DATASET):
+        for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "dataset", *_OF_A_DATASET):
             why = "is not read while sft.steps is 0."
             context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.", reads=("sft.steps",))
     elif sft.dataset is None:
         for name in _OF_A_DATASET:
             context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.", reads=("sft.dataset",))
     else:
-        for name in ("demonstrations", "perturbation", "expert"):
+        for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "expert"):
             why = "is not read with sft.dataset, whose episodes are imitated."
             context.unread(f"sft.{name}", why, "Take it out.", reads=("sft.dataset",))
+
+    if sft.dagger_rounds == 0:
+        why = "is not read while sft.dagger_rounds is 0."
+        context.unread("sft.dagger_share", why, "Set sft.dagger_rounds: 3, for example.", reads=("sft.dagger_rounds",))
+    elif context.config.policy.recurrent != "none":
+        message = "sft.dagger_rounds asks the policy for single decisions, and a recurrent one needs all before them."
+        context.error("sft.dagger_rounds", message, "Set policy.recurrent: none, or sft.dagger_rounds: 0.")
 
 
 def _check_levels(context: Context) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import is_off_policy, is_vla, uses_pi0
+from rlinf.config.facts import INSTRUCTION, is_off_policy, is_vla, uses_pi0
 from rlinf.config.schema import TowerConfig
 
 _NOT_OF_PI0 = (
@@ -28,6 +28,12 @@ def check_vla(context: Context) -> None:
     if vision.path is not None:
         why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
         context.unread("policy.vla.vision.patch_init", why, "Take it out.", reads=("policy.vla.vision.path",))
+    prompt = config.policy.vla.prompt
+    if prompt is not None and INSTRUCTION not in prompt:
+        message = f"policy.vla.prompt has no {INSTRUCTION}: every instruction would read alike."
+        context.error(
+            "policy.vla.prompt", message, f'For example: "In: What action should the robot take to {INSTRUCTION}?"'
+        )
     for name in ("image_mean", "image_std"):
         values = getattr(config.policy.vla, name)
         if values is not None and (len(values) != 3 or (name == "image_std" and min(values) <= 0)):

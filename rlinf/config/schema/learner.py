@@ -141,6 +141,12 @@ class SftConfig:
     """Simulators: episodes of the demonstrator, recorded before the first step; those without success are left out."""
     perturbation: float = 0.0
     """Simulators: share of decisions at which a random action throws the demonstrator off; it is not imitated."""
+    dagger_rounds: int = 0
+    """Simulators: N times, evenly over the warm start, `demonstrations` more episodes are recorded, in which the policy
+    as it then is makes `dagger_share` of the decisions: what the demonstrator does in the others, about the policy's
+    mistakes, is imitated as well (DAgger)."""
+    dagger_share: float = 0.5
+    """Of the decisions of those episodes."""
     expert: str | None = None
     """Simulators: `module:name` of a demonstrator, a function that is called with the environment at the start of each
     episode and returns one from observations to actions. null: the environment's own `expert_action`."""

@@ -67,6 +67,9 @@ class VlaConfig:
     the patches, with `words_first` patches look at the words."""
     task: str | None = None
     """The instruction where the environment has no text in its observation."""
+    prompt: str | None = None
+    """What the instruction is put into, as a pretrained policy was trained with it:
+    `"In: What action should the robot take to {instruction}?"`; null reads the instruction alone."""
     image_mean: list[float] | None = None
     """Per channel, of pixels in [0, 1]; null takes the checkpoint's (without one: 0.5)."""
     image_std: list[float] | None = None

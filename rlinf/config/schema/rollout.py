@@ -101,5 +101,8 @@ class RolloutConfig:
     `pipeline_stages` or `num_samplers` ask for it."""
     pipeline_stages: int = 1
     """Simulators with samplers: split a worker's envs into N groups; one simulates while another waits for actions."""
+    merge_requests: bool = False
+    """Simulators with samplers: one pass answers what all env workers ask at the same time, which suits a GPU. Workers
+    then wait for each other."""
     vllm: VllmConfig = field(default_factory=VllmConfig)
     server: ServerConfig = field(default_factory=ServerConfig)

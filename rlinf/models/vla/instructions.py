@@ -8,20 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlinf.config.facts import prompted
 from rlinf.spaces import SpaceError
 
 
 class Instructions:
     """Text leaves to padded ids. Every instruction ends in the end-of-sequence token, so none is empty."""
 
-    def __init__(self, tokenizer: Any, names: Sequence[str], task: str | None, max_tokens: int) -> None:
+    def __init__(
+        self, tokenizer: Any, names: Sequence[str], task: str | None, max_tokens: int, prompt: str | None = None
+    ) -> None:
+        """``task``: the instruction where no leaf in ``names`` has one; ``prompt``: see `config.facts.prompted`."""
         if not names and task is None:
             raise SpaceError(
                 "the environment gives no instruction (no Text entry in its observation): say in policy.vla.task what "
                 "it is to do"
             )
         self.tokenizer = tokenizer
-        self._names, self._task, self._max_tokens = tuple(names), task, max_tokens
+        self._names, self._task, self._max_tokens, self._prompt = tuple(names), task, max_tokens, prompt
         self._known: dict[bytes, Tensor] = {}
 
     def __call__(self, inputs: dict[str, Tensor], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -39,7 +43,7 @@ class Instructions:
     def _ids(self, text: bytes) -> Tensor:
         found = self._known.get(text)
         if found is None:
-            words = " ".join(part.decode() for part in text.split(b"\0") if part)
+            words = prompted(self._prompt, " ".join(part.decode() for part in text.split(b"\0") if part))
             ids = self.tokenizer.encode(words, add_special_tokens=False)
             if len(ids) >= self._max_tokens:
                 raise SpaceError(

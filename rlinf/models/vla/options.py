@@ -43,6 +43,8 @@ class VlaOptions:
     """Logits are divided by it, while acting and while evaluating."""
     task: str | None = None
     """The instruction where the environment gives none."""
+    prompt: str | None = None
+    """What the instruction is put into (`config.facts.prompted`)."""
     max_instruction_tokens: int = 64
     value_head: bool = False
     freeze_vision: bool = False

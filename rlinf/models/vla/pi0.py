@@ -139,7 +139,9 @@ class Pi0Policy(VisionLanguageAction):
             raise SpaceError("policy.flow.pi0 sees, and there is no image in the observation")
         for name, space in leaves.images.items():
             require_colour(name, space)
-        self.instructions = Instructions(tokenizer, leaves.texts, options.task, options.max_instruction_tokens)
+        self.instructions = Instructions(
+            tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
+        )
         self.state = StateNumbers(leaves.states, options.normalize_observations) if leaves.states else None
         if self.state is not None and self.state.out_features > config.max_state_dim:
             raise SpaceError(

@@ -52,7 +52,9 @@ class VlaPolicy(VisionLanguageAction):
         self.options = options
         self._spaces = observation_space, action_space
         leaves = sort_leaves(observation_space)
-        self.instructions = Instructions(tokenizer, leaves.texts, options.task, options.max_instruction_tokens)
+        self.instructions = Instructions(
+            tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
+        )
         self.language = language if language is not None else random_tower(rebuilt(options.language))
         self.language.requires_grad_(not options.freeze_language)
         width = self.language.config.hidden_size

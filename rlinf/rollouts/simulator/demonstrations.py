@@ -3,7 +3,9 @@
 An environment that can demonstrate has a method ``expert_action()``: the action to take now, from whatever it knows of
 itself; others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded episodes. With
 ``perturbation`` some decisions are random instead and are not kept, so that the demonstrator is also seen getting back
-on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise).
+on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise). Where a policy makes
+some of the decisions, what the demonstrator does about its mistakes is learned too (DAgger: Ross et al. 2011,
+https://arxiv.org/abs/1011.0686).
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ from gymnasium.spaces import Text
 
 from rlinf.config.schema import EnvConfig
 from rlinf.granularity import Granularity
-from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
+from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import MakeExpert, expert_of, expert_steps
+from rlinf.rollouts.simulator.experts import MakeExpert, Step, expert_of, shared_steps
+from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch, ObservationInputs
@@ -53,13 +56,19 @@ class Demonstrator:
     seed: int
     perturbation: float
     expert: str | None = None
+    policys_share: float = 0.0
+    """Of the decisions that are not imitated since the policy makes them; episodes count then however they end."""
+    round: int = 0
+    """Each has random streams of its own."""
 
     def play(self, policy: PolicyFacts, tasks: Sequence[EpisodeTask]) -> RolloutCoroutine[Demonstrations]:
-        """One episode for each of ``tasks``; those that end without success are left out."""
+        """One episode for each of ``tasks``; those of the demonstrator alone that end without success are left out."""
         env = make_env_anywhere(self.options)
         try:
             make_expert = expert_of(self.expert, env, self.options.id)
-            episodes = [self._episode(env, make_expert, task) for task in tasks]
+            episodes = []
+            for task in tasks:
+                episodes.append((yield from self._episode(policy, env, make_expert, task)))
         finally:
             env.close()
         kept = [decision for episode in episodes if episode is not None for decision in episode]
@@ -75,20 +84,33 @@ class Demonstrator:
         return Demonstrations(leaves, actions, executed, policy.granularity, solved, len(tasks), policy.imitation_noise)
 
     def _episode(
-        self, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
-    ) -> list[tuple[Any, np.ndarray, int]] | None:
-        """Its decisions (observation, chunk, actions that were carried out); None where it did not succeed."""
-        steps = list(
-            expert_steps(
-                env,
-                make_expert,
-                self.options,
-                start_seed=task.start_seed,
-                perturbation=self.perturbation,
-                generator=numpy_generator(self.seed, "demonstration", task.row),
-                every_observation=False,
-            )
+        self, policy: PolicyFacts, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
+    ) -> RolloutCoroutine[list[tuple[Any, np.ndarray, int]] | None]:
+        """Its decisions (observation, chunk, actions that were carried out); None where it is to be left out."""
+        key = ("demonstration", task.row) if self.round == 0 else ("demonstration", self.round, task.row)
+        source = shared_steps(
+            env,
+            make_expert,
+            self.options,
+            start_seed=task.start_seed,
+            perturbation=self.perturbation,
+            policys_share=self.policys_share,
+            generator=numpy_generator(self.seed, *key),
+            every_observation=False,
         )
+        noise = NoiseStream(policy.noise_kind, policy.noise_size, self.seed, "demonstration noise", *key[1:])
+        steps: list[Step] = []
+        item = next(source, None)
+        while item is not None:
+            theirs: np.ndarray | None = None
+            if isinstance(item, Step):
+                steps.append(item)
+            else:
+                theirs = yield from self._decided(policy, env, item.observation, noise)
+            try:
+                item = source.send(theirs)
+            except StopIteration:
+                item = None
         chunk = self.options.num_action_chunks
         decisions: list[tuple[Any, np.ndarray, int]] = []
         for first in range(0, len(steps), chunk):
@@ -97,7 +119,17 @@ class Demonstrator:
             actions += [actions[-1]] * (chunk - len(parts))  # to a whole chunk; what fills it up is not imitated
             if parts[0].demonstrated:
                 decisions.append((parts[0].observation, np.stack(actions) if chunk > 1 else actions[0], len(parts)))
-        return decisions if steps[-1].success else None
+        return decisions if steps[-1].success or self.policys_share else None
+
+    def _decided(
+        self, policy: PolicyFacts, env: gymnasium.Env, observation: Any, noise: NoiseStream
+    ) -> RolloutCoroutine[np.ndarray]:
+        """The policy's actions [K, ...] at one observation."""
+        leaves = empty_leaves(env.observation_space, (1,))
+        write_observation(leaves, 0, observation)
+        state = np.zeros((1, policy.state_size), dtype=np.float32)
+        decision: Decision = yield PolicyRequest("decide", (leaves, state, noise.draw(1)))
+        return decision.env_actions if self.options.num_action_chunks == 1 else decision.env_actions[0]
 
 
 def imitation_batch(pool: Demonstrations, rows: np.ndarray, noise: np.ndarray) -> Batch:

@@ -119,10 +119,12 @@ class EnvWorker:
         facts = PolicyFacts.of(self._policy)
         return self._evaluation(facts, self._version, tasks, greedy, words, filmed, video).drive(self._policy)
 
-    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float) -> Demonstrations:
-        """Actions of the demonstrator, live or recorded, in the units of the policy's actions."""
+    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float, round: int = 0) -> Demonstrations:
+        """Actions of the demonstrator, live or recorded, in the units of the policy's actions.
+
+        From round 1 on the policy makes some of the decisions (`sft.dagger_share`)."""
         facts = PolicyFacts.of(self._policy)
-        return self._demonstration(facts, self._version, tasks, perturbation).drive(self._policy)
+        return self._demonstration(facts, self._version, tasks, perturbation, round).drive(self._policy)
 
     def begin(self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any) -> WorkerMessage[Any]:
         """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
@@ -176,13 +178,14 @@ class EnvWorker:
         return PipelinedRollout([play(*stage) for stage in zip(env_indices, shares, strict=True)], end)
 
     def _demonstration(
-        self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float
+        self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float, round: int = 0
     ) -> PipelinedRollout[Demonstrations]:
         sft = self._config.sft
         if sft.dataset is not None:
             recorded = RecordedDemonstrator(sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename)
             return PipelinedRollout([], lambda: recorded.play(facts, self.spaces(), [task.row for task in tasks]))
-        demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation, sft.expert)
+        share = sft.dagger_share if round else 0.0
+        demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation, sft.expert, share, round)
         return PipelinedRollout([], lambda: demonstrator.play(facts, tasks))
 
     def _evaluation(

@@ -7,7 +7,7 @@ observations to actions. So it may look at anything in the environment, and keep
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,14 @@ class Step:
     success: bool
     """What the environment says of success after the step."""
     demonstrated: bool
-    """False for the random actions of a perturbation."""
+    """False for the random actions of a perturbation, and for those of a policy."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A policy is to decide at this observation: whoever plays the steps sends its actions [K, ...]."""
+
+    observation: Any
 
 
 def expert_of(name: str | None, env: gymnasium.Env, env_id: str) -> MakeExpert:
@@ -96,6 +103,33 @@ def expert_steps(
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Without
     ``every_observation`` those between decisions may lack their pictures (see :data:`DRAWS`).
     """
+    steps = shared_steps(
+        env,
+        make_expert,
+        options,
+        start_seed=start_seed,
+        perturbation=perturbation,
+        policys_share=0.0,
+        generator=generator,
+        every_observation=every_observation,
+        to_the_end=to_the_end,
+    )
+    return (step for step in steps if isinstance(step, Step))
+
+
+def shared_steps(
+    env: gymnasium.Env,
+    make_expert: MakeExpert,
+    options: EnvConfig,
+    *,
+    start_seed: int,
+    perturbation: float,
+    policys_share: float,
+    generator: np.random.Generator,
+    every_observation: bool = True,
+    to_the_end: bool = False,
+) -> Generator[Step | Asked, np.ndarray | None, None]:
+    """The same, of which a policy makes another share of the decisions: each is :class:`Asked` for."""
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
     observation, _ = env.reset(seed=start_seed % 2**31)
@@ -103,14 +137,22 @@ def expert_steps(
     over = succeeded = False
     while not over and (to_the_end or not succeeded):
         thrown_off = generator.random() < perturbation
+        theirs: np.ndarray | None = None
+        if policys_share and generator.random() < policys_share:
+            theirs = yield Asked(observation)
+            assert theirs is not None
         for part in range(options.num_action_chunks):
             before = observation
             if skips:
                 env.set_wrapper_attr(DRAWS, part == options.num_action_chunks - 1)
-            action = np.asarray(env.action_space.sample() if thrown_off else act(observation))
+            if theirs is not None:
+                action = np.asarray(theirs[part])
+            else:
+                action = np.asarray(env.action_space.sample() if thrown_off else act(observation))
             observation, reward, terminated, truncated, info = env.step(action)
             succeeded = bool(np.any(info.get(options.success_key, False)))
             over = bool(terminated or truncated)
-            yield Step(before, action, float(reward), bool(terminated), bool(truncated), succeeded, not thrown_off)
+            demonstrated = theirs is None and not thrown_off
+            yield Step(before, action, float(reward), bool(terminated), bool(truncated), succeeded, demonstrated)
             if over:
                 break

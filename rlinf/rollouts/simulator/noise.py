@@ -1,7 +1,8 @@
 """Noise for decisions, as numpy arrays.
 
 While stepping only actions are needed. Log-probabilities and values come afterwards, from one evaluation of all
-timesteps together, which costs a fraction of asking for them at every step.
+timesteps together, which costs a small policy a fraction of asking for them at every step; a large one tells them with
+its actions (`interfaces.TellingPolicy`).
 """
 
 from __future__ import annotations

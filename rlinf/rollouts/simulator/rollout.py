@@ -115,16 +115,19 @@ class VectorRollout:
             parts[0].problem,
         )
 
-    def demonstrations(self, episodes: int, perturbation: float) -> list[Demonstrations]:
-        """Demonstrations from ``episodes`` start states, or all recorded ones, worker by worker."""
+    def demonstrations(self, episodes: int, perturbation: float, round: int = 0) -> list[Demonstrations]:
+        """Demonstrations from ``episodes`` start states, or all recorded ones, worker by worker.
+
+        Rounds after the first are played together with the policy (`sft.dagger_share`)."""
         seed, dataset = self._config.run.seed, self._config.sft.dataset
         if dataset is not None:
             episodes = count_episodes(dataset)
-        starts = [stream_seed(seed, "demonstration", row) for row in range(episodes)]
-        starts = self._mixture.drawn(starts, numpy_generator(seed, "demonstration task"))
+        key = (round,) if round else ()
+        starts = [stream_seed(seed, "demonstration", *key, row) for row in range(episodes)]
+        starts = self._mixture.drawn(starts, numpy_generator(seed, "demonstration task", *key))
         tasks = [EpisodeTask(row, row, start) for row, start in enumerate(starts)]
         shares = [[tasks[row] for row in rows] for rows in np.array_split(np.arange(episodes), self._workers.size)]
-        return self._workers.call("demonstrate", per_rank=[(share, perturbation) for share in shares])
+        return self._workers.call("demonstrate", per_rank=[(share, perturbation, round) for share in shares])
 
     @property
     def failures(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import SettledConfig, prompted
 from rlinf.interfaces import Learner
 from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics
@@ -55,7 +55,9 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     if facts.acts_in == "sampler":
         envs = _with_samplers(setup, envs, cluster, folder)
     rollout = VectorRollout(envs, config)
-    warm_start = Imitation(rollout, config.sft, seed=config.run.seed)
+    warm_start = Imitation(
+        rollout, config.sft, seed=config.run.seed, folder=folder, send_weights=envs.acting.send_weights
+    )
     learners = cluster.spawn(
         "learner",
         functools.partial(_build_learner, config, devices.learner_device, envs.spaces(), folder),
@@ -96,7 +98,7 @@ def _with_samplers(setup: Setup, envs: EnvPool, cluster: Cluster, folder: Path) 
         n=setup.config.rollout.num_samplers,
         resources=Resources(cpus=devices.cpus, gpus=devices.sampler),
     )
-    return ServedEnvPool(envs.group, samplers, cluster)
+    return ServedEnvPool(envs.group, samplers, cluster, merge=setup.config.rollout.merge_requests)
 
 
 def _build_env(config: SettledConfig, folder: Path, info: RankInfo) -> SimulatorWorker:
@@ -127,7 +129,7 @@ def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
         texts = envs.instructions(_TOKENIZER_STARTS)
         if config.sft.dataset is not None:
             texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]
-        texts = texts or [config.policy.vla.task or ""]
+        texts = [prompted(config.policy.vla.prompt, text) for text in texts or [config.policy.vla.task or ""]]
         return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
 
     kept_tokenizer(folder / "tokenizer", make)

@@ -14,9 +14,9 @@ from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup, WorkerTimeout
 from rlinf.cluster.pool import PolicyPool
-from rlinf.models.policy_requests import PolicyRequest
 from rlinf.rollouts.simulator.pipelined import WorkerMessage
 from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
 from rlinf.types import Metrics
 
 _TRAJECTORIES = ("collect", "evaluate", "demonstrate")
@@ -26,11 +26,13 @@ _TRAJECTORIES = ("collect", "evaluate", "demonstrate")
 class _Call:
     """What is under way, and enough to make it again."""
 
-    worker: int
-    life: int
+    worker: int = 0
+    life: int = 0
     """Of the worker, by :attr:`ResilientPool.lives`."""
-    question: tuple[int, PolicyRequest] | None = None
-    """Set where a server is asked."""
+    stage: int | None = None
+    """Whose answer the worker is told; None: it begins."""
+    questions: Sequence[Question] = ()
+    """Set where a server is asked: of several workers, or of one."""
     server: int = 0
     server_life: int = 0
 
@@ -38,8 +40,10 @@ class _Call:
 class ServedEnvPool(EnvPool):
     """Env workers that ask policy servers. Fits `rollouts.simulator.rollout.Workers`."""
 
-    def __init__(self, envs: WorkerGroup, servers: WorkerGroup, cluster: Cluster) -> None:
+    def __init__(self, envs: WorkerGroup, servers: WorkerGroup, cluster: Cluster, *, merge: bool = False) -> None:
+        """``merge``: questions of several env workers are answered together (:mod:`merged_requests`)."""
         super().__init__(envs)
+        self.merge = merge
         self.cluster = cluster
         self.servers = PolicyPool(servers)
         self.timing: Metrics = {}
@@ -65,20 +69,19 @@ class ServedEnvPool(EnvPool):
         handle = self.group.submit_one(rank, "begin", method, self._facts, self.servers.version, *arguments)
         return handle, _Call(rank, self.lives[rank])
 
-    def ask(self, call: _Call, question: tuple[int, PolicyRequest], server: int) -> tuple[Handle, _Call]:
-        """Puts a worker's question to a server."""
-        handle = self.servers.group.submit_one(server, "answer", question[1])
-        return handle, _Call(call.worker, call.life, question, server, self.servers.lives[server])
+    def ask(self, questions: Sequence[Question], server: int) -> tuple[Handle, _Call]:
+        """Puts workers' questions to a server, as one."""
+        handle = self.servers.group.submit_one(server, "answer", merged([question.ask for question in questions]))
+        return handle, _Call(questions=questions, server=server, server_life=self.servers.lives[server])
 
-    def tell(self, call: _Call, answer: Any) -> tuple[Handle, _Call]:
+    def tell(self, question: Question, answer: Any) -> tuple[Handle, _Call]:
         """Gives a worker the answer to its question."""
-        assert call.question is not None
-        handle = self.group.submit_one(call.worker, "answer", call.question[0], answer)
-        return handle, _Call(call.worker, call.life)
+        handle = self.group.submit_one(question.worker, "answer", question.stage, answer)
+        return handle, _Call(question.worker, question.life, question.stage)
 
-    def is_current(self, call: _Call) -> bool:
-        """Whether the worker that a call is for is still the one that asked."""
-        return call.life == self.lives[call.worker]
+    def is_current(self, asker: _Call | Question) -> bool:
+        """Whether the worker that a call or question is of is still the one that asked."""
+        return asker.life == self.lives[asker.worker]
 
 
 class _Exchange:
@@ -91,6 +94,7 @@ class _Exchange:
         self._asked = [0] * pool.servers.size
         self._env_s = [0.0] * pool.size
         self._policy_s = [0.0] * pool.servers.size
+        self._gathering = Gathering(pool.size) if pool.merge else None
 
     def run(self) -> list[Any]:
         """The results of all workers."""
@@ -100,12 +104,10 @@ class _Exchange:
         while self._calls:
             for handle in self._ready():
                 call = self._calls.pop(handle)
-                if not self._pool.is_current(call):
-                    self._release(call)
-                elif call.question is None:
-                    self._hear_env(handle, call)
-                else:
+                if call.questions:
                     self._hear_server(handle, call)
+                elif self._pool.is_current(call):
+                    self._hear_env(handle, call)
         wall, pool = time.perf_counter() - began, self._pool
         if self._method == "collect":
             env_s, policy_s = sum(self._env_s) / pool.size, sum(self._policy_s) / pool.servers.size
@@ -125,6 +127,8 @@ class _Exchange:
             return [handle for handle in self._calls if (handle.group, handle.rank) == (late.group, late.rank)]
 
     def _begin(self, rank: int) -> None:
+        if self._gathering is not None:
+            self._gathering.forget(rank)
         self._add(*self._pool.begin(rank, self._method, self._rows[rank]))
 
     def _add(self, handle: Handle, call: _Call) -> None:
@@ -140,29 +144,36 @@ class _Exchange:
         self._env_s[call.worker] += reply.busy_s
         if reply.result is not None:
             self._results[call.worker] = reply.result
-        for question in reply.questions:
-            self._ask(call, question)
+        asked = [Question(call.worker, call.life, stage, ask) for stage, ask in reply.questions]
+        if self._gathering is None:
+            together = [[question] for question in asked]
+        else:
+            together = self._gathering.heard(call.worker, call.stage, asked)
+        for questions in together:
+            self._ask(questions)
 
     def _hear_server(self, handle: Handle, call: _Call) -> None:
-        assert call.question is not None
-        self._release(call)
+        self._asked[call.server] -= 1
+        current = [question for question in call.questions if self._pool.is_current(question)]
+        if not current:
+            return
         try:
             answer, seconds = handle.result(timeout=0.0) if not handle.done() else handle.result()
         except WORKER_LOST as error:
             servers = self._pool.servers
             if call.server_life == servers.lives[call.server]:
                 servers.restart(call.server, error)
-            self._ask(call, call.question)
+            self._ask(current)
             return
         self._policy_s[call.server] += seconds
-        self._add(*self._pool.tell(call, answer))
+        asks = [question.ask for question in call.questions]
+        answers = [answer] if len(asks) == 1 else split(answer, asks)
+        for question, own in zip(call.questions, answers, strict=True):
+            if self._pool.is_current(question):
+                self._add(*self._pool.tell(question, own))
 
-    def _ask(self, call: _Call, question: tuple[int, PolicyRequest]) -> None:
+    def _ask(self, questions: Sequence[Question]) -> None:
         """Of the server with the fewest questions open."""
         server = min(range(len(self._asked)), key=self._asked.__getitem__)
         self._asked[server] += 1
-        self._add(*self._pool.ask(call, question, server))
-
-    def _release(self, call: _Call) -> None:
-        if call.question is not None:
-            self._asked[call.server] -= 1
+        self._add(*self._pool.ask(questions, server))

@@ -113,6 +113,7 @@ def test_stages_and_samplers_need_a_policy_that_acts_in_samplers() -> None:
 VLA_REFUSED = [
     ("policy.hidden_sizes", [16], "is read only by simulator policies with policy.name: actor_critic"),
     ("policy.vla.vision.freeze", True, "would keep random weights"),
+    ("policy.vla.prompt", "do it", "has no {instruction}"),
     ("policy.vla.language.architecture", {"hidden_size": 8}, "does not say which architecture"),
     ("policy.vla.image_std", [0.5, 0.5, 0.0], "needs three numbers above 0"),
     ("policy.vla.language.path", "/nowhere/at/all", "does not exist"),

@@ -118,6 +118,14 @@ def test_words_after_the_picture_are_another_policy_that_evaluates_as_it_acts(to
         torch.testing.assert_close(alone.logprobs, other.logprobs[row : row + 1], atol=1e-5, rtol=1e-5)
 
 
+def test_an_instruction_is_read_in_its_prompt(tokenizer: Any) -> None:
+    inputs = observe(3)
+    asked = build(tokenizer, prompt="touch the {instruction}", max_instruction_tokens=24)
+    ids, present = asked.instructions(inputs, 3, torch.device("cpu"))
+    said = tokenizer.decode(ids[0][present[0]][:-1])
+    assert said.split() == ["touch", "the", *WORDS[0].split()]
+
+
 @pytest.mark.parametrize("level", ["action_level", "token_level"])
 def test_finer_positions_add_up_to_the_decision_without_what_was_not_carried_out(tokenizer: Any, level: Any) -> None:
     coarse, inputs = build(tokenizer), as_positions(observe(4))

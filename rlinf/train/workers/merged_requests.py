@@ -1,0 +1,92 @@
+"""Questions of several env workers as one batch: one pass of a large policy decides for all of them.
+
+Which questions are answered together does not depend on who asks first: those of a stage wait until every env worker
+that still plays the stage has asked. So a run can be repeated, though a matrix product may round otherwise than where
+each worker is answered alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlinf.models.policy_requests import Decision, PolicyRequest
+from rlinf.types import Told
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a stage of an env worker asks."""
+
+    worker: int
+    life: int
+    """Of the worker, by `ResilientPool.lives`."""
+    stage: int
+    ask: PolicyRequest
+
+
+class Gathering:
+    """Holds `decide` questions back until their stage is complete."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = range(workers)
+        self._begun: set[int] = set()
+        self._playing: dict[int, set[int]] = defaultdict(set)
+        """Of each worker, the stages that have a question open or an answer on its way."""
+        self._held: dict[int, dict[int, Question]] = defaultdict(dict)
+
+    def forget(self, worker: int) -> None:
+        """It begins again: what it had asked is void."""
+        self._begun.discard(worker)
+        self._playing[worker].clear()
+        for held in self._held.values():
+            held.pop(worker, None)
+
+    def heard(self, worker: int, answered: int | None, asked: Sequence[Question]) -> list[list[Question]]:
+        """A worker's next questions, after the answer to stage ``answered`` (None: it has begun).
+
+        Returns what can be asked now, each list as one batch.
+        """
+        self._begun.add(worker)
+        if answered is not None:
+            self._playing[worker].discard(answered)
+        now = [[question] for question in asked if question.ask.method != "decide"]
+        for question in asked:
+            if question.ask.method == "decide":
+                self._playing[worker].add(question.stage)
+                self._held[question.stage][worker] = question
+        for stage, held in self._held.items():
+            if held and all(self._ready(each, stage) for each in self._workers):
+                now.append([held[each] for each in sorted(held)])
+                held.clear()
+        return now
+
+    def _ready(self, worker: int, stage: int) -> bool:
+        """Whether a worker has asked, or plays this stage no more."""
+        return worker in self._held[stage] or (worker in self._begun and stage not in self._playing[worker])
+
+
+def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:
+    """Several `decide` questions as one, row after row."""
+    if len(asks) == 1:
+        return asks[0]
+    observations, states, noises = zip(*(ask.arguments for ask in asks), strict=True)
+    leaves = {name: np.concatenate([each[name] for each in observations]) for name in observations[0]}
+    noise = None if noises[0] is None else np.concatenate(noises)
+    return PolicyRequest("decide", (leaves, np.concatenate(states), noise))
+
+
+def split(decision: Decision, asks: Sequence[PolicyRequest]) -> list[Decision]:
+    """The part of each question in the answer to all of them."""
+    ends = np.cumsum([len(ask.arguments[1]) for ask in asks]).tolist()
+    return [_rows(decision, slice(end - len(ask.arguments[1]), end)) for ask, end in zip(asks, ends, strict=True)]
+
+
+def _rows(decision: Decision, rows: slice) -> Decision:
+    told = decision.told
+    if told is not None:
+        told = Told(told.logprobs[rows], None if told.values is None else told.values[rows])
+    return Decision(decision.actions[rows], decision.env_actions[rows], decision.state[rows], told)

@@ -1,0 +1,58 @@
+"""Which questions of env workers are answered as one, and that each worker gets its own part."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from rlinf.models.policy_requests import Decision, PolicyRequest
+from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
+from rlinf.types import Told
+
+
+def asks(worker: int, stage: int, method: str = "decide") -> Question:
+    return Question(worker, 0, stage, PolicyRequest(method, ()))  # type: ignore[arg-type]
+
+
+def names(batches: list[list[Question]]) -> list[list[tuple[int, int]]]:
+    return [[(question.worker, question.stage) for question in batch] for batch in batches]
+
+
+def test_a_stage_is_asked_once_all_workers_that_play_it_have_asked() -> None:
+    gathering = Gathering(2)
+    assert gathering.heard(1, None, [asks(1, 0), asks(1, 1)]) == []  # nobody knows what worker 0 will play
+    assert names(gathering.heard(0, None, [asks(0, 0), asks(0, 1)])) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
+    assert gathering.heard(0, 0, [asks(0, 0)]) == []
+    assert names(gathering.heard(1, 0, [asks(1, 0)])) == [[(0, 0), (1, 0)]]
+    # Worker 1 is through with stage 0, and says something else that is not held back.
+    assert gathering.heard(0, 0, [asks(0, 0)]) == []
+    assert names(gathering.heard(1, 0, [asks(1, 2, "evaluate")])) == [[(1, 2)], [(0, 0)]]
+
+
+def test_a_worker_that_begins_again_is_waited_for() -> None:
+    gathering = Gathering(2)
+    gathering.heard(0, None, [asks(0, 0)])
+    gathering.heard(1, None, [asks(1, 0)])
+    assert gathering.heard(0, 0, [asks(0, 0)]) == []
+    gathering.forget(1)
+    gathering.forget(0)
+    assert gathering.heard(1, None, [asks(1, 0)]) == []
+    assert names(gathering.heard(0, None, [asks(0, 0)])) == [[(0, 0), (1, 0)]]
+
+
+def test_everybody_gets_the_rows_of_his_own_question() -> None:
+    def ask(rows: int, start: int) -> PolicyRequest:
+        numbers = np.arange(start, start + rows, dtype=np.float32)[:, None]
+        return PolicyRequest("decide", ({"x": numbers}, numbers, None))
+
+    both = [ask(2, 0), ask(3, 10)]
+    whole = merged(both)
+    observations, state, noise = whole.arguments
+    assert observations["x"][:, 0].tolist() == state[:, 0].tolist() == [0, 1, 10, 11, 12]
+    assert noise is None
+    told = Told(torch.from_numpy(state), torch.from_numpy(state))
+    parts = split(Decision(state, state, state, told), both)
+    assert [part.actions[:, 0].tolist() for part in parts] == [[0, 1], [10, 11, 12]]
+    assert parts[1].told is not None
+    assert parts[1].told.logprobs[:, 0].tolist() == [10, 11, 12]
+    assert merged(both[:1]) is both[0]
