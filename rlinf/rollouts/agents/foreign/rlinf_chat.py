@@ -10,7 +10,7 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
-import httpx
+import aiohttp
 import verifiers.v1 as vf
 from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.harnesses.utils.mcp import call_mcp, connect_mcp
@@ -44,14 +44,15 @@ class ChatHarness(vf.Harness[ChatConfig]):
             messages += [message_to_wire(message) for message in prompt or ()]
         servers = {name: {"url": url} for name, url in mcp_urls.items()}
         async with AsyncExitStack() as stack:
-            http = await stack.enter_async_context(httpx.AsyncClient(timeout=None))
+            limits = aiohttp.ClientTimeout(total=None)  # the run limits an episode: env.step_timeout_s
+            http = await stack.enter_async_context(aiohttp.ClientSession(timeout=limits))
             tools, dispatch, clients = await connect_mcp({"mcpServers": servers}, stack)
             while True:
                 body = {"model": ctx.model, "messages": messages, **({"tools": tools} if tools else {})}
                 headers = {"Authorization": f"Bearer {secret}"}
-                reply = await http.post(f"{endpoint}/chat/completions", headers=headers, json=body)
-                reply.raise_for_status()
-                said = reply.json()["choices"][0]["message"]
+                async with http.post(f"{endpoint}/chat/completions", headers=headers, json=body) as reply:
+                    reply.raise_for_status()
+                    said = (await reply.json())["choices"][0]["message"]
                 messages.append(said)
                 if not said.get("tool_calls"):
                     return ProgramResult(0, "", "")
