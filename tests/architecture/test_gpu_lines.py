@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "gpu.md"
-WORDS = re.compile(r"cuda|(?<![a-z])nccl", re.IGNORECASE)  # not AsyncClient
+WORDS = re.compile(r"cuda|nccl", re.IGNORECASE)
 NOT_OURS = ("rlinf/train/rehearsal/", "rlinf/config/compat/")
 """What pretends that there is a GPU, and the names of other frameworks."""
 HOW = ("rehearsed", "run", "not covered")
