@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rlinf.batch_share import BatchShare
 from rlinf.granularity import Granularity
-from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, Told, WeightUpdate
+from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
 
 
 class Policy(Protocol):
@@ -111,11 +111,14 @@ class ActorCriticPolicy(ActingPolicy, Protocol):
         """The own actions nearest to environment actions [N, K, ...]: what is learned from a demonstration."""
 
 
-class TellingPolicy(Protocol):
-    """An acting policy whose passes are expensive, so that one pass reports everything about a decision."""
+class DecidingPolicy(Protocol):
+    """An acting policy whose passes are expensive, so that one pass gives a decision and its log-probabilities."""
 
-    def decide(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Told]:
-        """As :meth:`ActingPolicy.step`, with what ``evaluate`` would say of the actions, without gradient."""
+    def decide(
+        self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, PolicyOutput]:
+        """As :meth:`ActingPolicy.step`, with the output of ``evaluate`` for these actions but for the entropy, without gradient:
+        logprobs [N, K D] float32 of each number of each action of the chunk, values [N, rewards of a decision]."""
 
 
 class SamplerSession(Protocol):

@@ -294,16 +294,6 @@ class PolicyOutput:
 
 
 @dataclass(frozen=True)
-class Told:
-    """A policy's report on its own decisions from the pass that makes them (`interfaces.TellingPolicy`)."""
-
-    logprobs: Tensor
-    """[N, K D] float32: of each number of each action of the chunk."""
-    values: Tensor | None = None
-    """[N, rewards of a decision], where it has a critic."""
-
-
-@dataclass(frozen=True)
 class Costs:
     """The costs of a batch's rows to a policy."""
 

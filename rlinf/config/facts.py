@@ -172,7 +172,7 @@ def teacher_name(config: Config) -> str | None:
 
 def recomputes_logprobs(config: Config) -> bool:
     """Whether the learner evaluates a batch again though log-probabilities came with its actions."""
-    asked = config.algorithm.recompute_logprobs
+    asked = config.learner.recompute_logprobs
     return not is_vla(config) or (gpu_count() > 0 if asked is None else asked)
 
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from rlinf.granularity import Granularity
-from rlinf.interfaces import ActingPolicy, TellingPolicy
+from rlinf.interfaces import ActingPolicy, DecidingPolicy
 from rlinf.spaces import Arrays
-from rlinf.types import Inputs, PolicyOutput, Told
+from rlinf.types import Inputs, PolicyOutput
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class PolicyFacts:
             policy.action_shape,
             policy.action_dtype,
             getattr(policy, "imitation_noise", 0),  # off-policy networks imitate nothing
-            tells(policy),
+            decides(policy),
         )
 
 
@@ -68,7 +68,7 @@ class Decision:
     """[N, ...], with chunks [N, K, ...], as the environment takes them."""
     state: np.ndarray
     """[N, S] recurrent state afterwards."""
-    told: Told | None = None
+    output: PolicyOutput | None = None
     """Where the policy tells it (:attr:`PolicyFacts.tells`) and was not asked to be greedy."""
 
 
@@ -88,8 +88,8 @@ def drive(asking: RolloutCoroutine[Result], policy: ActingPolicy) -> Result:
         answer = answer_to(policy, ask)
 
 
-def tells(policy: object) -> TypeGuard[TellingPolicy]:
-    """Whether a policy is one that tells all of a decision at once."""
+def decides(policy: object) -> TypeGuard[DecidingPolicy]:
+    """Whether one pass of the policy gives a decision and its log-probabilities."""
     return hasattr(type(policy), "decide")  # of the class: a module without it would search all its parts, every time
 
 
@@ -113,15 +113,15 @@ def _decide(
     """For observations [N, ...], recurrent states [N, S] and noise [N, noise_size]; greedy without noise."""
     inputs = {name: _moved(torch.from_numpy(leaf), device) for name, leaf in observations.items()}
     drawn = None if noise is None else _moved(torch.from_numpy(noise), device)
-    before, told = _moved(torch.from_numpy(state), device), None
+    before, output = _moved(torch.from_numpy(state), device), None
     with torch.inference_mode():
-        if drawn is not None and tells(policy):
-            actions, after, said = policy.decide(inputs, before, drawn)
-            told = Told(said.logprobs.cpu(), None if said.values is None else said.values.cpu())
+        if drawn is not None and decides(policy):
+            actions, after, output = policy.decide(inputs, before, drawn)
+            output = _moved(output, torch.device("cpu"))
         else:
             actions, after = policy.step(inputs, before, drawn)
     own = actions.cpu().numpy()
-    return Decision(own, policy.env_actions(own), after.cpu().numpy(), told)
+    return Decision(own, policy.env_actions(own), after.cpu().numpy(), output)
 
 
 def _moved(value: Any, device: torch.device | None) -> Any:

@@ -30,7 +30,6 @@ _LOOP = {
     "reward_type",
     "logprob_type",
     "entropy_type",
-    "recompute_logprobs",
 }
 
 

@@ -133,7 +133,7 @@ READERS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
     (("causal_lm", "vla", "flow"), "by language models and vla policies", _LANGUAGE),
     (("actor_critic", "vla", "flow", OWN), "by simulator policies", _SIMULATORS),
     (("actor_critic",), "by simulator policies with policy.name: actor_critic", ACTOR_CRITIC),
-    (("vla", "flow"), "by policy.name: vla and flow", ("policy.vla", "algorithm.recompute_logprobs")),
+    (("vla", "flow"), "by policy.name: vla and flow", ("policy.vla", "learner.recompute_logprobs")),
     (("flow",), "by policy.name: flow", ("policy.flow",)),
 )
 """Policies by name, what they are called in a message, and the keys or sections that only they read."""

@@ -112,9 +112,6 @@ class AlgorithmConfig:
     """The KL estimate (`rlinf list kl`), or `module:function` of your own."""
     ref_update_every: int = 0
     """Steps after which the reference becomes a copy of the policy (iterative GRPO); 0 never."""
-    recompute_logprobs: bool | None = None
-    """vla, flow: the learner evaluates each batch before its update, in place of the log-probabilities that came with
-    its actions. null: where there is a GPU, since actors may then compute on another device or with other rounding."""
     ratio_clip_eps: float = 0.2
     """Ratios of new to old policy are clipped to [1 - eps, 1 + eps]."""
     clip_ratio_low: float | None = None

@@ -92,6 +92,9 @@ class LearnerConfig:
     """Text: rows of a micro-batch lie end to end, without padding."""
     weight_bucket_mb: int = 2048
     """Weights travel to samplers and env workers in portions of at most N MiB (one parameter at least)."""
+    recompute_logprobs: bool | None = None
+    """vla, flow: the learner evaluates each batch before its update, in place of the log-probabilities that came with
+    its actions. null: where there is a GPU, since actors may then compute on another device or with other rounding."""
     offload: OffloadConfig = field(default_factory=OffloadConfig)
     megatron: MegatronConfig = field(default_factory=MegatronConfig)
 

@@ -24,7 +24,7 @@ from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.positions import in_place
-from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput, Told
+from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
@@ -48,7 +48,7 @@ class ActionHeadOfContext(DecidingHead, Protocol):
 
 
 class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
-    """An `interfaces.ActorCriticPolicy` and `TellingPolicy`. A subclass makes what is named here, and :meth:`read`."""
+    """An `interfaces.ActorCriticPolicy` and `DecidingPolicy`. A subclass makes what is named here, and :meth:`read`."""
 
     state_size = 0
     positions_independent = True
@@ -99,11 +99,13 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return self.head.mode(decided) if noise is None else self.head.sample(decided, noise), state
 
     @torch.no_grad()
-    def decide(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor) -> tuple[Tensor, Tensor, Told]:
+    def decide(
+        self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor, PolicyOutput]:
         """As :meth:`step`, with log-probabilities and values of the same pass: a large model runs once a decision."""
         context, values = self.read(observations)
         actions = self.head.sample(context, noise)
-        return actions, state, Told(self.head.log_prob(context, actions), values)
+        return actions, state, PolicyOutput(self.head.log_prob(context, actions), values=values)
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""

@@ -55,7 +55,7 @@ class Episode:
     terminated: bool
     record: EpisodeRecord
     logprobs: np.ndarray | None = None
-    """[L, K D], where the policy told them (`rlinf.types.Told`)."""
+    """[L, K D], where they came with the decisions."""
 
 
 @dataclass
@@ -155,7 +155,7 @@ class EpisodeCollector:
             decision: Decision = yield PolicyRequest("decide", (observations, state[now], noise))
             state[now] = decision.state
             rewards, executed, over = self._advance(now, decision.env_actions, busy, len(history), run)
-            logprobs = None if decision.told is None else decision.told.logprobs.numpy()
+            logprobs = None if decision.output is None else decision.output.logprobs.numpy()
             history.append(_Decision(now, observations, decision.actions, rewards, executed, logprobs))
             for env_index, outcome in over.items():
                 timestep = busy.pop(env_index)
@@ -288,11 +288,11 @@ def _cut(
         executed=np.stack([past.executed[at] for at, past in mine]),
         terminated=terminated,
         record=record,
-        logprobs=_told(mine),
+        logprobs=_logprobs(mine),
     )
 
 
-def _told(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
+def _logprobs(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
     """The log-probabilities [L, K D] that came with decisions, at their places; None where none came."""
     found = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
     return np.stack(found) if found else None
@@ -327,9 +327,9 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
     rewards = timesteps.rewards(_padded([episode.rewards for episode in episodes], decisions), executed).to(
         torch.float32
     )
-    told = [episode.logprobs for episode in episodes if episode.logprobs is not None]
+    reported = [episode.logprobs for episode in episodes if episode.logprobs is not None]
     if policy.tells:
-        numbers = _padded(told, decisions).view(rows, decisions, timesteps.actions, timesteps.dimensions)
+        numbers = _padded(reported, decisions).view(rows, decisions, timesteps.actions, timesteps.dimensions)
         logprobs = timesteps.logprobs(numbers, executed)
     else:
         logprobs = yield from _evaluated(inputs, actions, mask, decisions)

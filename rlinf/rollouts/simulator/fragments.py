@@ -25,7 +25,7 @@ from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, RolloutPart
 from rlinf.spaces import Arrays, empty_leaves
 from rlinf.streams import numpy_generator, stream_seed
-from rlinf.types import Batch, ObservationInputs, PolicyOutput, Told
+from rlinf.types import Batch, ObservationInputs, PolicyOutput
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Columns:
     finals: list[tuple[int, int, int, Arrays]] = field(default_factory=list)
     """(decision, sub-environment, action of the chunk, observation after it) of every truncation."""
     next_observations: Arrays | None = None
-    told: list[list[Told]] = field(default_factory=list)
+    outputs: list[list[PolicyOutput]] = field(default_factory=list)
     """Of each stage, decision by decision, where the policy tells it."""
     episodes: list[EpisodeRecord] = field(default_factory=list)
     env_steps: int = 0
@@ -130,7 +130,7 @@ class FragmentCollector:
             mask=np.zeros(parts, dtype=bool),
             starts=np.zeros(lead, dtype=bool),
             next_observations=empty_leaves(space, lead) if self._keep_next else None,
-            told=[[] for _ in self.stages],
+            outputs=[[] for _ in self.stages],
         )
 
     def _decide(self, columns: Columns, timestep: int, stage: int) -> RolloutCoroutine[None]:
@@ -150,8 +150,8 @@ class FragmentCollector:
         self._fresh[mine] = False
         decision: Decision = yield PolicyRequest("decide", (observations, state, columns.noise[timestep, mine]))
         columns.actions[timestep, mine], self._state[mine] = decision.actions, decision.state
-        if decision.told is not None:
-            columns.told[stage].append(decision.told)
+        if decision.output is not None:
+            columns.outputs[stage].append(decision.output)
         actions = decision.env_actions
         self._history.append(stage, actions)
         if self._chunk == 1:
@@ -267,7 +267,7 @@ class FragmentCollector:
         )
         actions, mask = _rows(columns.actions), timesteps.mask(executed)
         if policy.tells:
-            said = _told(timesteps, columns.told, executed)
+            said = _joined(timesteps, columns.outputs, executed)
         else:
             said = yield PolicyRequest("evaluate", (inputs, actions, mask))
         bootstrap = None
@@ -354,13 +354,13 @@ class FragmentCollector:
         self._tally.has_success[:] = state.get("told", state["succeeded"])  # older checkpoints do not say it
 
 
-def _told(timesteps: Granularity, told: Sequence[Sequence[Told]], executed: torch.Tensor) -> PolicyOutput:
+def _joined(timesteps: Granularity, outputs: Sequence[Sequence[PolicyOutput]], executed: torch.Tensor) -> PolicyOutput:
     """The values that came with the stages' decisions, as positions [N, T]; ``executed`` [N, decisions, K]."""
-    logprobs = torch.cat([torch.stack([each.logprobs for each in stage], 1) for stage in told])
+    logprobs = torch.cat([torch.stack([each.logprobs for each in stage], 1) for stage in outputs])
     numbers = logprobs.view(*executed.shape, timesteps.dimensions)
     values = None
-    if told[0][0].values is not None:
-        said = [[each.values for each in stage if each.values is not None] for stage in told]
+    if outputs[0][0].values is not None:
+        said = [[each.values for each in stage if each.values is not None] for stage in outputs]
         values = torch.cat([torch.stack(stage, 1) for stage in said]).flatten(1)
         values = torch.where(timesteps.mask(executed), timesteps.spread(values), 0.0)
     return PolicyOutput(timesteps.logprobs(numbers, executed), values=values)

@@ -2,7 +2,7 @@
 
 While stepping only actions are needed. Log-probabilities and values come afterwards, from one evaluation of all
 timesteps together, which costs a small policy a fraction of asking for them at every step; a large one tells them with
-its actions (`interfaces.TellingPolicy`).
+its actions (`interfaces.DecidingPolicy`).
 """
 
 from __future__ import annotations

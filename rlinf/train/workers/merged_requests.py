@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlinf.models.policy_requests import Decision, PolicyRequest
-from rlinf.types import Told
+from rlinf.types import PolicyOutput
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def split(decision: Decision, asks: Sequence[PolicyRequest]) -> list[Decision]:
 
 
 def _rows(decision: Decision, rows: slice) -> Decision:
-    told = decision.told
-    if told is not None:
-        told = Told(told.logprobs[rows], None if told.values is None else told.values[rows])
-    return Decision(decision.actions[rows], decision.env_actions[rows], decision.state[rows], told)
+    output = decision.output
+    if output is not None:
+        output = PolicyOutput(output.logprobs[rows], values=None if output.values is None else output.values[rows])
+    return Decision(decision.actions[rows], decision.env_actions[rows], decision.state[rows], output)

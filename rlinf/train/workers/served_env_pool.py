@@ -30,7 +30,7 @@ class _Call:
     life: int = 0
     """Of the worker, by :attr:`ResilientPool.lives`."""
     stage: int | None = None
-    """Whose answer the worker is told; None: it begins."""
+    """The request whose answer the worker is given; None: it begins."""
     questions: Sequence[Question] = ()
     """Set where a server is asked: of several workers, or of one."""
     server: int = 0

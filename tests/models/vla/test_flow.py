@@ -157,7 +157,7 @@ def test_a_run_is_imitation_then_reinforcement_and_goes_on_exactly(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "straight" / "metrics.jsonl").read_text().splitlines()]
     assert all(math.isfinite(line["sft/loss"]) for line in lines[:3])
     assert "train/sampler_logprob_gap" not in lines[-1]  # log-probabilities came with the actions
-    played(tmp_path / "again", 1, "sft.steps=3", "algorithm.recompute_logprobs=true")
+    played(tmp_path / "again", 1, "sft.steps=3", "learner.recompute_logprobs=true")
     again = (tmp_path / "again" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(again[-1])["train/sampler_logprob_gap"] <= 1e-6
 

@@ -7,7 +7,7 @@ import torch
 
 from rlinf.models.policy_requests import Decision, PolicyRequest
 from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
-from rlinf.types import Told
+from rlinf.types import PolicyOutput
 
 
 def asks(worker: int, stage: int, method: str = "decide") -> Question:
@@ -50,9 +50,9 @@ def test_everybody_gets_the_rows_of_his_own_question() -> None:
     observations, state, noise = whole.arguments
     assert observations["x"][:, 0].tolist() == state[:, 0].tolist() == [0, 1, 10, 11, 12]
     assert noise is None
-    told = Told(torch.from_numpy(state), torch.from_numpy(state))
-    parts = split(Decision(state, state, state, told), both)
+    output = PolicyOutput(torch.from_numpy(state), values=torch.from_numpy(state))
+    parts = split(Decision(state, state, state, output), both)
     assert [part.actions[:, 0].tolist() for part in parts] == [[0, 1], [10, 11, 12]]
-    assert parts[1].told is not None
-    assert parts[1].told.logprobs[:, 0].tolist() == [10, 11, 12]
+    assert parts[1].output is not None
+    assert parts[1].output.logprobs[:, 0].tolist() == [10, 11, 12]
     assert merged(both[:1]) is both[0]

@@ -138,9 +138,6 @@ def _reasoning(sheet: Sheet) -> None:
         "rollout.max_running_requests",
     )
     sheet.copy_as("actor.model.model_path", "policy.path")
-    # Our key of that name belongs to policies that act in simulators.
-    if sheet.settings.pop("algorithm.recompute_logprobs", None) is not None:
-        sheet.ignore("algorithm.recompute_logprobs", sheet.names["algorithm.recompute_logprobs"].note)
     template = sheet.take("data.apply_chat_template")
     if template is not None:
         sheet.put("data.chat_template", "always" if template else "never", "data.apply_chat_template")

@@ -1,4 +1,4 @@
-"""What a policy tells with its decisions is what it would say of them afterwards, and it is not asked again."""
+"""Log-probabilities that come with decisions are those of an evaluation afterwards, which is left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from simulator_config import Layout, simulator_config
 
 from rlinf.config.facts import recomputes_logprobs
-from rlinf.config.schema import AlgorithmConfig, Config, EnvConfig, PolicyConfig
+from rlinf.config.schema import Config, EnvConfig, LearnerConfig, PolicyConfig
 from rlinf.models.policy_requests import PolicyFacts
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions
@@ -45,10 +45,10 @@ class Counted:
 
     def __call__(self, observation_space: Any, action_space: Any) -> Any:
         torch.manual_seed(0)
-        told = {"action_bins": 5, "num_action_chunks": 2, "logprob_type": "action_level", **self._options}
+        options = {"action_bins": 5, "num_action_chunks": 2, "logprob_type": "action_level", **self._options}
         tokenizer = train_tokenizer(["touch the red disc", "green blue yellow square triangle"], vocab_size=300)
         policy = build_vla(
-            observation_space, action_space, VlaOptions(language=LANGUAGE, vision=VISION, **told), tokenizer
+            observation_space, action_space, VlaOptions(language=LANGUAGE, vision=VISION, **options), tokenizer
         )
         read = policy.read
 
@@ -91,10 +91,10 @@ def test_one_pass_a_decision(layout: Layout, options: dict[str, Any]) -> None:
     worker.close()
 
 
-def test_a_learner_evaluates_again_where_it_is_told_to_and_where_a_policy_tells_nothing() -> None:
+def test_a_learner_evaluates_again_where_that_is_asked_for_and_where_a_policy_gives_no_logprobs() -> None:
     def recomputes(name: str, asked: bool | None) -> bool:
-        policy, algorithm = PolicyConfig(name=name), AlgorithmConfig(recompute_logprobs=asked)
-        return recomputes_logprobs(Config(policy=policy, algorithm=algorithm))
+        policy, learner = PolicyConfig(name=name), LearnerConfig(recompute_logprobs=asked)
+        return recomputes_logprobs(Config(policy=policy, learner=learner))
 
     assert [recomputes("vla", asked) for asked in (False, True)] == [False, True]
     assert recomputes("actor_critic", False)
