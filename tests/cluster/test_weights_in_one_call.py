@@ -138,6 +138,8 @@ class Threads:
 
     def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
         self.calls.append(method)
+        # Another call's handle stands for its value.
+        args = tuple(one.result() if isinstance(one, Call) else one for one in args)
         return Call(self.pools[rank].submit(getattr(self.workers[rank], method), *args, **options))
 
     def submit(self, method: str, /, *args: Any, **options: Any) -> list[Any]:
