@@ -121,10 +121,14 @@ class Ranks:
         self.size = size
         self.sent: list[tuple[Any, ...]] = []
 
-    def call(self, method: Any, *args: Any, per_rank: Any = None, **options: Any) -> list[Any]:
-        if per_rank is None:
-            return [DataPlace(rank, self.size) for rank in range(self.size)]
+    def call(self, method: Any) -> list[DataPlace]:
+        return [DataPlace(rank, self.size) for rank in range(self.size)]
+
+    def submit(self, method: str, *, per_rank: Any, step: int) -> list[Any]:
         self.sent = per_rank
+        return []
+
+    def gather(self, handles: list[Any]) -> list[Any]:
         return [{}] * self.size
 
 

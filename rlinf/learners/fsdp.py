@@ -117,8 +117,8 @@ class FSDPLearner(TorchLearner):
         pieces, blanks = self._pieces(batch.facts, everything)
         outputs: list[PolicyOutput] = []
         with torch.no_grad(), self._as_reference() if reference else nullcontext():
-            for part in [*map(batch.select, pieces), *[batch.blank()] * blanks]:
-                part = part.to(self.device)
+            for piece in [*pieces, *[None] * blanks]:
+                part = (batch.blank() if piece is None else batch.select(piece)).to(self.device)
                 outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
         self._reshard()
         del outputs[len(pieces) :]

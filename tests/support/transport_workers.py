@@ -73,9 +73,9 @@ class WatchedEnd(SamplerWorker):
         self._die()
         return super().load(update)
 
-    def load_segment(self, address: Any) -> Metrics:
+    def load_segments(self, port: int, sending: int, *, timeout_s: float) -> Metrics:
         self._die()
-        return super().load_segment(address)
+        return super().load_segments(port, sending, timeout_s=timeout_s)
 
     def receive_weights(self) -> Metrics | str:
         self._die()

@@ -30,7 +30,8 @@ class Broadcast:
 
     def __init__(self, store: dist.Store, *, rank: int, size: int, device: torch.device, timeout_s: float) -> None:
         self._device = device
-        self._flat = torch.empty(0, dtype=torch.uint8, device=device)
+        self._flats = [torch.empty(0, dtype=torch.uint8, device=device) for _ in range(2)]
+        """The updates before and now."""
         timeout = timedelta(seconds=timeout_s)
         try:
             if device.type == "cuda":
@@ -78,7 +79,7 @@ class Broadcast:
             self._broadcast(flat)
 
     def receive(self) -> WeightUpdate:
-        """The update that is being sent; valid until the next one.
+        """The update that is being sent; valid until the one after the next.
 
         :raises BroadcastError: the sender or another receiver is gone, or late.
         """
@@ -100,10 +101,11 @@ class Broadcast:
         self._group = None
 
     def _memory(self, size: int) -> Tensor:
-        """``size`` bytes, the same from update to update."""
-        if self._flat.numel() < size:
-            self._flat = torch.empty(size, dtype=torch.uint8, device=self._device)
-        return self._flat[:size]
+        """``size`` bytes, the same at every second update."""
+        self._flats.reverse()
+        if self._flats[0].numel() < size:
+            self._flats[0] = torch.empty(size, dtype=torch.uint8, device=self._device)
+        return self._flats[0][:size]
 
     def _broadcast(self, tensor: Tensor) -> None:
         options = dist.BroadcastOptions()

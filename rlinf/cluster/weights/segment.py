@@ -28,6 +28,11 @@ class SegmentAddress:
     parts: int
 
 
+def address_key(sending: int, part: int) -> str:
+    """Under which a reader finds the :class:`SegmentAddress` of a part of the ``sending``-th weights."""
+    return f"{sending}.{part}"
+
+
 def available() -> bool:
     """Whether this system has such memory (Linux)."""
     return hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")

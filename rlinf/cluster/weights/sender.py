@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
-from rlinf.cluster.weights.segment import SegmentAddress, SegmentWriter
+from rlinf.cluster.weights.segment import SegmentWriter, address_key
 from rlinf.types import WeightUpdate
 
 
 class WeightSender(ABC):
-    """Sends :meth:`weights`, part after part.
+    """Sends :meth:`weights`, part after part in one call: the next one is gathered while the last one travels.
 
     Every method is called on all ranks, since all of them gather a sharded model; rank 0 sends.
     """
 
-    _segment: SegmentWriter | None = None
+    _addresses: Any = None
     _store: Any = None
     _group: Broadcast | None = None
     _sent: tuple[WeightUpdate, ...] = ()
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
+        self._segments: list[SegmentWriter] = []
 
     @abstractmethod
     def weight_parts(self) -> int:
@@ -35,14 +38,27 @@ class WeightSender(ABC):
     def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
         """One part of the weights."""
 
-    def write_weights(self, *, version: int, part: int, keep: bool = False) -> SegmentAddress | None:
-        """Writes one part of the weights into shared memory, in the place of the one before; ``keep`` as below."""
-        update = self._taken(version, part, keep)
+    def host_addresses(self, *, timeout_s: float) -> int | None:
+        """Opens the place where readers of shared memory learn what lies where; its port."""
         if self._rank != 0:
             return None
-        if self._segment is None:
-            self._segment = SegmentWriter()
-        return self._segment.write(update)
+        self._addresses = Broadcast.host(timeout_s=timeout_s)
+        return int(self._addresses.port)
+
+    def write_weights(self, *, version: int, sending: int) -> None:
+        """Writes the weights into shared memory, each part to a place of its own, where they stay until the next time.
+
+        Readers learn of a part when it is there. ``sending`` counts these calls; nobody reads what an earlier one
+        wrote any more.
+        """
+        for part in range(self.weight_parts()):
+            update = self.weights(version=version, part=part)
+            if self._rank != 0:
+                continue
+            if part == len(self._segments):
+                self._segments.append(SegmentWriter())
+            self._addresses.delete_key(address_key(sending - 1, part))
+            self._addresses.set(address_key(sending, part), pickle.dumps(self._segments[part].write(update)))
 
     def host_broadcast(self, *, timeout_s: float) -> int | None:
         """Opens the place where receivers meet; its port."""
@@ -62,12 +78,21 @@ class WeightSender(ABC):
                 return str(error)
         return None
 
-    def broadcast_weights(self, *, version: int, part: int, keep: bool) -> str | None:
-        """Sends one part of the weights; what went wrong, or None (an exception would end all ranks of a learner).
+    def broadcast_weights(self, *, version: int, keep: bool) -> str | None:
+        """Sends the weights; what went wrong, or None (an exception would end all ranks of a learner).
 
         ``keep`` holds a copy for :meth:`sent_weights`: the learner's own may have moved on by then.
         """
-        update = self._taken(version, part, keep)
+        problem: str | None = None
+        with ThreadPoolExecutor(1, "send-weights") as thread:
+            under_way: Future[str | None] | None = None
+            for part in range(self.weight_parts()):
+                update = self._taken(version, part, keep)
+                problem = problem or (under_way.result() if under_way is not None else None)
+                under_way = thread.submit(self._send, update)
+            return problem or (under_way.result() if under_way is not None else None)
+
+    def _send(self, update: WeightUpdate) -> str | None:
         if self._group is not None:
             try:
                 self._group.send(update)

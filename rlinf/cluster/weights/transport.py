@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, ClusterError
+from rlinf.cluster.weights.receiver import added
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.config.facts import SettledConfig
@@ -56,7 +57,7 @@ class ObjectStore:
             loads = self.receivers.submit("load", made[0])
             self.learner.wait(made)
             numbers.append(_loaded(loads, restart))
-        return _added(numbers)
+        return added(numbers)
 
     def send_again(self, rank: int) -> None:
         for made in self._made:
@@ -64,34 +65,32 @@ class ObjectStore:
 
 
 class SharedMemory:
-    """Through memory that the learner's rank 0 and all receivers share: they are on one node."""
+    """Through memory that the learner's rank 0 and all receivers share: they are on one node.
+
+    The weights stay there until the next ones: a receiver that is restarted reads them again.
+    """
 
     name = "shared_memory"
 
-    def __init__(self, learner: WorkerGroup, receivers: WorkerGroup, *, keep: bool = False) -> None:
-        """``keep``: as for :class:`Collective`."""
-        self.learner, self.receivers, self._keep = learner, receivers, keep
-        self._version, self._parts = 0, 0
-        self._sent: list[object] = []
-        """Addresses of the parts that this version has so far; only the last still lies there."""
+    def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
+        self.learner, self.receivers = learner, receivers
+        self._port: int | None = None
+        self._sending = 0
 
     def send(self, version: int, restart: Restart) -> Metrics:
-        numbers: list[Metrics] = []
-        self._version, self._sent = version, []
-        self._parts = parts = _parts(self.learner)
-        for part in range(parts):
-            keep = self._keep and parts > 1
-            address = self.learner.call(WeightSender.write_weights, version=version, part=part, keep=keep)[0]
-            self._sent.append(address)
-            numbers.append(_loaded(self.receivers.submit("load_segment", address), restart))
-        return _added(numbers)
+        if self._port is None:
+            self._port = self.learner.call(WeightSender.host_addresses, timeout_s=_LATE_S)[0]
+        self._sending += 1
+        loads = [self._load(rank) for rank in range(self.receivers.size)]
+        self.learner.call(WeightSender.write_weights, version=version, sending=self._sending)
+        return _loaded(loads, restart)
 
     def send_again(self, rank: int) -> None:
-        """One part lies there still; several go past the segment."""
-        if self._sent and self._parts == 1:
-            self.receivers.call_one(rank, "load_segment", self._sent[0])
-        else:
-            _send_again(self.learner, self.receivers, rank, self._version, range(len(self._sent)))
+        if self._sending:
+            self._load(rank).result()
+
+    def _load(self, rank: int) -> Handle:
+        return self.receivers.submit_one(rank, "load_segments", self._port, self._sending, timeout_s=_LATE_S)
 
 
 class Collective:
@@ -120,7 +119,7 @@ class Collective:
             dead: dict[int, Exception] = {}
             problems, numbers = self._broadcast(version, dead)
             if not dead and not problems:
-                return _added(numbers)
+                return numbers
             # The group is of no use without one of its members: a new one, and the same once more.
             self._formed, problem = False, "\n".join([*problems, *map(str, dead.values())])
             _log.warning("weights %d are sent again: %s", version, problem)
@@ -136,19 +135,13 @@ class Collective:
         self._formed = False
         _send_again(self.learner, self.receivers, rank, self._version, range(_parts(self.learner)))
 
-    def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], list[Metrics]]:
-        """(what went wrong, the figures of each part); those that are lost are put into ``dead``."""
-        figures: list[Metrics] = []
-        parts = _parts(self.learner)
-        for part in range(parts):
-            takes = self.receivers.submit("receive_weights")
-            sends = self.learner.submit("broadcast_weights", version=version, part=part, keep=self._keep)
-            numbers = _outcomes(takes, dead)
-            problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
-            if dead or problems:
-                return problems, figures
-            figures.append(_largest(numbers))
-        return [], figures
+    def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
+        """(what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
+        takes = self.receivers.submit("receive_weights")
+        sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep)
+        numbers = _outcomes(takes, dead)
+        problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
+        return problems, {} if dead or problems else _largest(numbers)
 
     def _form(self) -> str | None:
         """Brings the processes together; what went wrong, or None."""
@@ -184,7 +177,7 @@ def choose(config: SettledConfig, learner: WorkerGroup, receivers: WorkerGroup, 
         )
         raise UserError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
     if wanted != "collective" and together:
-        return SharedMemory(learner, receivers, keep=keep)
+        return SharedMemory(learner, receivers)
     return Collective(learner, receivers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
 
 
@@ -199,11 +192,6 @@ def _send_again(learner: WorkerGroup, receivers: WorkerGroup, rank: int, version
         made = learner.submit("sent_weights", version=version, part=part)
         receivers.call_one(rank, "load", made[0])
         learner.wait(made)
-
-
-def _added(parts: Sequence[Metrics]) -> Metrics:
-    """Seconds and bytes of several parts."""
-    return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 
 def _loaded(loads: Sequence[Handle], restart: Restart) -> Metrics:

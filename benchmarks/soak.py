@@ -1,0 +1,147 @@
+"""Kills a random worker of a run again and again.
+
+    python benchmarks/soak.py [--minutes 120] [--every 120] [FILE key=value ...]
+
+Whatever ends the run but the clock, the same command continues it. At the end steps must follow each other without a
+gap or a repetition, and memory, open files and Ray's folder must not have grown after the first quarter: otherwise the
+exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE = "config/math/quickstart.yaml"
+SETTINGS = (
+    "run.max_steps=1000000",
+    "sft.steps=20",
+    "evaluation.every=0",
+    "checkpoint.every=10",
+    "checkpoint.keep=2",
+    "env.num_workers=2",
+    "rollout.num_samplers=2",
+    "cluster.max_restarts=1000",
+    "logging.progress=none",
+)
+LOOK_S = 5.0
+GROWTH = 1.5
+"""Of memory, files and disk over their largest values in the first quarter."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The driver at one moment."""
+
+    memory_mb: float
+    files: int
+    disk_mb: float
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """All processes below ``pid``."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:  # it has ended
+                continue
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    waiting = [pid]
+    while waiting:
+        for child in parents.get(waiting.pop(), []):
+            yield child
+            waiting.append(child)
+
+
+def workers(pid: int) -> list[int]:
+    """Ray workers below ``pid`` that hold an actor."""
+    found = []
+    for child in descendants(pid):
+        try:
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if command.startswith(b"ray::") and b"IDLE" not in command:
+            found.append(child)
+    return found
+
+
+def look(pid: int, folder: Path) -> Look:
+    status = Path(f"/proc/{pid}/status").read_text()
+    memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return Look(memory / 1e3, files, disk / 1e6)
+
+
+def soak(command: list[str], environment: dict[str, str], folder: Path, seconds: float, every: float) -> list[Look]:
+    """Runs the command, and again where it ends; kills a worker ``every`` seconds."""
+    chosen, looks = random.Random(0), list[Look]()
+    until, due = time.monotonic() + seconds, time.monotonic() + every
+    kills = starts = 0
+    while time.monotonic() < until:
+        run = subprocess.Popen(command, env=environment, cwd=ROOT)
+        starts += 1
+        while run.poll() is None and time.monotonic() < until:
+            time.sleep(LOOK_S)
+            alive = workers(run.pid)
+            if time.monotonic() >= due and alive:
+                os.kill(chosen.choice(alive), signal.SIGKILL)
+                kills, due = kills + 1, time.monotonic() + every
+            if run.poll() is None:
+                looks.append(look(run.pid, folder))
+        run.terminate()
+        run.wait(timeout=300)
+    print(f"{kills} workers killed, the command was started {starts} times")
+    return looks
+
+
+def problems(looks: list[Look], run: Path) -> list[str]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    trained = [line["step"] for line in lines if "train/loss" in line]
+    found = [] if trained == list(range(1, len(trained) + 1)) else ["steps are missing or there twice"]
+    first, rest = looks[: max(1, len(looks) // 4)], looks[len(looks) // 4 :]
+    for name in ("memory_mb", "files", "disk_mb"):
+        before, after = (max(getattr(one, name) for one in part) for part in (first, rest))
+        print(f"{name}: at most {before:.0f} in the first quarter, {after:.0f} after it")
+        if after > GROWTH * before:
+            found.append(f"{name} grows")
+    print(f"{len(trained)} steps")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=120.0)
+    parser.add_argument("--every", type=float, default=120.0, help="seconds from one kill to the next")
+    parser.add_argument("settings", nargs="*", help="a file and its settings, instead of the quickstart")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
+        folder = Path(scratch)
+        # Ray's folders go there too, so that what is left behind is seen and removed.
+        environment = {**os.environ, "RAY_TMPDIR": scratch, "TMPDIR": scratch}
+        given = options.settings or [FILE]
+        command = [sys.executable, "-m", "rlinf.cli", "train", given[0], *SETTINGS, *given[1:], f"run.dir={folder}/run"]
+        looks = soak(command, environment, folder, options.minutes * 60, options.every)
+        found = problems(looks, folder / "run")
+        shutil.copy(folder / "run" / "metrics.jsonl", Path.cwd() / "soak_metrics.jsonl")
+    print("\n".join(found) or "no step lost or doubled, nothing grows")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
