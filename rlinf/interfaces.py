@@ -117,7 +117,7 @@ class DecidingPolicy(Protocol):
     def decide(
         self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor
     ) -> tuple[Tensor, Tensor, PolicyOutput]:
-        """As :meth:`ActingPolicy.step`, with the output of ``evaluate`` for these actions, without gradient and entropy.
+        """As :meth:`ActingPolicy.step`, with the output of ``evaluate`` for these actions (no gradient, no entropy).
 
         logprobs [N, K D] float32 of each number of each action of the chunk, values [N, rewards of a decision].
         """

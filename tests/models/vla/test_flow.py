@@ -131,6 +131,7 @@ SMALL = [
     " num_attention_heads: 2, num_key_value_heads: 2}",
     "policy.vla.vision.architecture={model_type: siglip_vision_model, hidden_size: 16, intermediate_size: 16, "
     "num_hidden_layers: 1, num_attention_heads: 2, patch_size: 16, vision_use_head: false}",
+    "learner.optimizer.warmup_steps=1",
     "env.num_envs=4",
     "sft.demonstrations=4",
     "sft.batch_size=8",

@@ -176,6 +176,7 @@ def test_what_does_not_fit_is_said(tokenizer: Any) -> None:
 def test_a_run_imitates_learns_and_goes_on_exactly(tmp_path: Path) -> None:
     small = [
         f"policy.flow.pi0.architecture={json.dumps(TINY)}",
+        "learner.optimizer.warmup_steps=1",
         "policy.flow.steps=2",
         "policy.tokenizer.vocab_size=280",
         "policy.vla.max_instruction_tokens=32",
