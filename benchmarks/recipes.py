@@ -57,12 +57,15 @@ class Measured:
 
 SHARED = ("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false", "checkpoint.every=0")
 
+# As in the measurements so far; the quickstart has since found smaller batches that learn faster.
+WARM_START = ("sft.batch_size=64", "sft.lr=3e-3")
+
 
 def warm_start(steps: int, seed: int, folder: Path) -> Path:
     """The policy that all runs of a seed start from."""
     path = folder / f"warm_{seed}"
     if not (path / "policy").exists():
-        overrides = (f"run.dir={path}", f"run.seed={seed}", f"sft.steps={steps}", *SHARED)
+        overrides = (f"run.dir={path}", f"run.seed={seed}", f"sft.steps={steps}", *WARM_START, *SHARED)
         run_sft(load(RECIPES / "quickstart.yaml", overrides))
     return path / "policy"
 
