@@ -40,7 +40,7 @@ def samples(run: RunRecord) -> dict[str, Any]:
             for number in numbers
         }
         found = {"steps": steps, "texts": list(texts), "left_out": len(run.samples) - len(numbers)}
-        if len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode()) <= MAX_BYTES:
+        if len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")) <= MAX_BYTES:
             break
     return found
 

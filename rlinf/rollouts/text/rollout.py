@@ -122,6 +122,7 @@ class TextRollout:
             [member.weight for member in members],
             seed=self.seed,
             shuffle=config.data.shuffle,
+            max_prompt_length=config.data.max_prompt_length,
             pool=self.pool,
         )
         self.params = SamplingParams.of(config.rollout)

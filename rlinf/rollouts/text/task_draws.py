@@ -29,10 +29,11 @@ class TaskDraws:
         *,
         seed: int,
         shuffle: bool,
+        max_prompt_length: int,
         pool: TaskPool | None = None,
     ) -> None:
-        """``sizes``: how many tasks each environment has, by its name."""
-        self._names, self.pool = list(sizes), pool
+        """``sizes``: how many tasks each environment has, by its name. ``max_prompt_length`` [tokens] is what fits."""
+        self._names, self.pool, self._max_prompt_length = list(sizes), pool, max_prompt_length
         self._shares = Shares(weights)
         alone = len(sizes) == 1
         self._orders = [
@@ -93,8 +94,8 @@ class TaskDraws:
             if since > order.num_tasks:
                 if self.pool is None or not self.pool.wake(member, count):
                     raise UserError(
-                        f"data.max_prompt_length: every prompt of {self._names[member] or 'the dataset'} is longer. "
-                        "Raise it, or shorten the prompts."
+                        f"data.max_prompt_length {self._max_prompt_length}: every prompt of "
+                        f"{self._names[member] or 'the dataset'} is longer. Raise it, or shorten the prompts."
                     )
                 since = 0
         return found, passed, long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from torch import Tensor
 
@@ -108,7 +109,6 @@ class LearnerWorker(WeightSender):
 
 
 def _held(batch: Batch | Tensor, common: CommonFacts | None, rows: Tensor | None) -> Batch | BatchShare:
-    if isinstance(batch, Batch):
-        return batch
-    assert common is not None
-    return BatchShare(common.layout.batch(batch), common.rows, rows)
+    if common is None:
+        return cast("Batch", batch)
+    return BatchShare(common.layout.batch(cast("Tensor", batch)), common.rows, rows)

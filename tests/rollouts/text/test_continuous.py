@@ -16,6 +16,7 @@ from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.types import Completion, SampleRequest
 
@@ -102,9 +103,9 @@ def continuous(sampler: Sampler, staleness: int, folder: Path) -> ContinuousRoll
         rollout=RolloutConfig(batch_size=PROMPTS, max_new_tokens=LONGEST, staleness=staleness),
         algorithm=AlgorithmConfig(group_size=GROUP),
     )
-    renderer, source, envs = PromptRenderer(Letters()), sampler, Envs()
-    given: Any = source
-    return ContinuousRollout(given, envs, renderer, 97, config, open_session=sampler.session, folder=folder)
+    members = [Member("", PromptRenderer(Letters()), 97)]
+    given: Any = sampler
+    return ContinuousRollout(given, Envs(), members, config, open_session=sampler.session, folder=folder)
 
 
 @given(

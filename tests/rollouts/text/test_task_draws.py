@@ -47,7 +47,10 @@ def test_after_any_number_of_groups_a_share_is_less_than_one_off() -> None:
 
 
 def test_one_environment_is_visited_in_its_order() -> None:
-    draws, order = TaskDraws({"": 5}, [1.0], seed=3, shuffle=True), TaskOrder(5, seed=3, shuffle=True)
+    draws, order = (
+        TaskDraws({"": 5}, [1.0], seed=3, shuffle=True, max_prompt_length=64),
+        TaskOrder(5, seed=3, shuffle=True),
+    )
     assert [draws.draw(first, 4, everything)[0] for first in (0, 4, 8)] == [order.tasks(p, 4) for p in (0, 4, 8)]
     assert draws.draw(4, 4, everything, round=2, keep=False)[0] == order.tasks(4, 4, round=2)
 
@@ -56,23 +59,23 @@ def test_what_does_not_fit_costs_no_other_environment_its_share() -> None:
     def fits(tasks: Sequence[int]) -> list[bool]:
         return [task % 2 == 0 or task // 2 % 3 == 0 for task in tasks]  # two thirds of environment 1 are too long
 
-    draws = TaskDraws({"a": 40, "b": 30}, [1, 3], seed=0, shuffle=True)
+    draws = TaskDraws({"a": 40, "b": 30}, [1, 3], seed=0, shuffle=True, max_prompt_length=64)
     drawn = [draws.draw(first, 8, fits) for first in range(0, 400, 8)]
     assert Counter(task % 2 for tasks, _ in drawn for task in tasks) == {0: 100, 1: 300}
     assert all(fits([task]) == [True] for tasks, _ in drawn for task in tasks)
     assert draws.passed == sum(long for _, long in drawn) >= 590
-    again = TaskDraws({"a": 40, "b": 30}, [1, 3], seed=0, shuffle=True)
+    again = TaskDraws({"a": 40, "b": 30}, [1, 3], seed=0, shuffle=True, max_prompt_length=64)
     again.draw(0, 8, fits)
-    resumed = TaskDraws({"a": 40, "b": 30}, [1, 3], seed=0, shuffle=True)
+    resumed = TaskDraws({"a": 40, "b": 30}, [1, 3], seed=0, shuffle=True, max_prompt_length=64)
     resumed.load_state_dict(again.state_dict())
     assert [resumed.draw(first, 8, fits) for first in (8, 16)] == drawn[1:3]
-    with pytest.raises(UserError, match="every prompt of b is longer"):
+    with pytest.raises(UserError, match="max_prompt_length 64: every prompt of b is longer"):
         draws.draw(400, 8, lambda tasks: [task % 2 == 0 for task in tasks])
 
 
 def test_solved_tasks_rest_until_nothing_else_is_left() -> None:
     pool = TaskPool(PoolConfig(solved=1.0))
-    draws = TaskDraws({"": 4}, [1.0], seed=0, shuffle=False, pool=pool)
+    draws = TaskDraws({"": 4}, [1.0], seed=0, shuffle=False, max_prompt_length=64, pool=pool)
     assert draws.draw(0, 4, everything)[0] == [0, 1, 2, 3]
     pool.note([row(task, sample, "correct") for task in (0, 2) for sample in (0, 1)])
     pool.note([row(1, 0, "correct"), row(1, 1, "wrong"), row(3, 0, "wrong"), row(3, 1, "wrong")])
@@ -84,9 +87,11 @@ def test_solved_tasks_rest_until_nothing_else_is_left() -> None:
 
 def test_a_task_rests_for_as_many_visits_as_asked() -> None:
     pool = TaskPool(PoolConfig(unsolved=0.0, rest=2))
-    draws = TaskDraws({"": 2}, [1.0], seed=0, shuffle=False, pool=pool)
+    draws = TaskDraws({"": 2}, [1.0], seed=0, shuffle=False, max_prompt_length=64, pool=pool)
     pool.note([row(0, 0, "wrong"), row(1, 0, "correct")])
-    stored = TaskDraws({"": 2}, [1.0], seed=0, shuffle=False, pool=TaskPool(PoolConfig(unsolved=0.0, rest=2)))
+    stored = TaskDraws(
+        {"": 2}, [1.0], seed=0, shuffle=False, max_prompt_length=64, pool=TaskPool(PoolConfig(unsolved=0.0, rest=2))
+    )
     stored.load_state_dict(draws.state_dict())
     assert draws.draw(0, 5, everything)[0] == [1, 1, 0, 1, 0]
     assert stored.draw(0, 5, everything)[0] == [1, 1, 0, 1, 0]
