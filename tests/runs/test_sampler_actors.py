@@ -133,6 +133,7 @@ def test_whole_runs_are_the_same_and_resume(tmp_path: Path, kind: str) -> None:
     assert "time/policy_waits_s" in (tmp_path / "outside" / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_actors_give_the_same_and_those_that_die_are_replaced(tmp_path: Path) -> None:
     config = settings(tmp_path / "run", "grpo", *SAMPLED, "env.num_workers=1")

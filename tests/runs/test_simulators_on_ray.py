@@ -97,6 +97,7 @@ def build(config: SettledConfig, info: RankInfo) -> SimulatorWorker:
     return Mortal(config, env_indices, partial(make_policy, config))
 
 
+@pytest.mark.slow
 def test_a_dead_env_worker_is_started_again_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
     config = settled(load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2)))
     with ray_session.spawn("env", partial(build, config), n=WORKERS) as group:

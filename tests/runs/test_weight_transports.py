@@ -100,6 +100,7 @@ def test_auto_takes_shared_memory_on_one_node(workers: Workers, monkeypatch: pyt
         workers.pool("shared_memory")
 
 
+@pytest.mark.slow
 def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(workers: Workers) -> None:
     samplers = workers.pool("collective")
     samplers.send_weights(1)
