@@ -68,9 +68,9 @@ class Column(Sequence[Number], Generic[Number]):
         return other + type(other)(self)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (Column, tuple, list)) or len(other) != len(self):
-            return NotImplemented if not isinstance(other, (Column, tuple, list)) else False
-        return bool((self.array == _array(other, self.array.dtype)).all())
+        if not isinstance(other, (Column, tuple, list)):
+            return NotImplemented
+        return len(other) == len(self) and bool((self.array == _array(other, self.array.dtype)).all())
 
     def __hash__(self) -> int:
         return hash(tuple(self))

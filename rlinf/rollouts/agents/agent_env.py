@@ -29,7 +29,26 @@ from rlinf.errors import UserError
 _PROMPTS = ("prompt", "question", "instruction")
 
 
-class AgentEnv:
+class TaskRows:
+    """The tasks of an agent, and which of them each conversation is about."""
+
+    def __init__(self, tasks: Sequence[Mapping[str, Any]]) -> None:
+        self._tasks = tasks
+        self._rows: list[int] = []
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def num_envs(self) -> int:
+        return len(self._rows)
+
+    def resize(self, num_envs: int) -> None:
+        self._rows = [0] * num_envs
+
+
+class AgentEnv(TaskRows):
     """Fits what :class:`rlinf.rollouts.text.env_worker.TextEnvWorker` needs of an environment."""
 
     max_turns = 1
@@ -47,19 +66,8 @@ class AgentEnv:
             UserError: there is no such function, or there are no tasks.
         """
         self._agent = _function(env_id.removeprefix(AGENT), "env.id")
-        self._tasks, self._options = _tasks(tasks), dict(options or {})
-        self._rows: list[int] = []
-
-    @property
-    def num_tasks(self) -> int:
-        return len(self._tasks)
-
-    @property
-    def num_envs(self) -> int:
-        return len(self._rows)
-
-    def resize(self, num_envs: int) -> None:
-        self._rows = [0] * num_envs
+        super().__init__(_tasks(tasks))
+        self._options = dict(options or {})
 
     def prompt(self, task_id: int) -> str:
         """The task, for people."""

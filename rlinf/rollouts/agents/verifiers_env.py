@@ -24,6 +24,7 @@ import numpy as np
 from rlinf.child_process import ChildProcess
 from rlinf.config.facts import VERIFIERS
 from rlinf.errors import UserError
+from rlinf.rollouts.agents.agent_env import TaskRows
 
 _CHILD = Path(__file__).parent / "foreign" / "verifiers_child.py"
 _MOST = 1000
@@ -32,7 +33,7 @@ _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 _END_S = 3.0
 
 
-class VerifiersEnv:
+class VerifiersEnv(TaskRows):
     """Fits what :class:`rlinf.rollouts.text.env_worker.TextEnvWorker` needs of an environment."""
 
     max_turns = 1
@@ -91,7 +92,7 @@ class VerifiersEnv:
             self.close()
             raise UserError(f"env.id {env_id}: its tasks were not there within {start_timeout_s:g} s") from error
         here.settimeout(None)
-        self._tasks: list[dict[str, str]] = answer.get("tasks", [])
+        super().__init__(answer.get("tasks", []))
         if not self._tasks:
             said = answer.get("refused") or f"it has no tasks, or died{self._process.last_words()}"
             self.close()
@@ -99,22 +100,10 @@ class VerifiersEnv:
         # The thread knows nothing of this object, which ends the process when nobody has it any more.
         listener = (lines, self._awaited, str(self._process))
         threading.Thread(target=_listen, args=listener, name=self._name, daemon=True).start()
-        self._rows: list[int] = []
-
-    @property
-    def num_tasks(self) -> int:
-        return len(self._tasks)
-
-    @property
-    def num_envs(self) -> int:
-        return len(self._rows)
-
-    def resize(self, num_envs: int) -> None:
-        self._rows = [0] * num_envs
 
     def prompt(self, task_id: int) -> str:
         """The task, for people."""
-        return self._tasks[task_id]["prompt"]
+        return str(self._tasks[task_id]["prompt"])
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """Tasksets have none."""

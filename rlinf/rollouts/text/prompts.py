@@ -16,7 +16,6 @@ from rlinf.rollouts.text.tool_forms import (
     HERMES,
     ToolForm,
     call_message,
-    canonical,
     described,
     first_call,
     form_of,
@@ -157,10 +156,7 @@ class PromptRenderer:
 
     def said(self, tokens: Sequence[int]) -> str:
         """A response as the environment reads it: its calls of tools are put into the one form that it knows."""
-        plain = self.text(tokens)
-        if not self._tools or self.tool_form is HERMES:
-            return plain
-        return canonical(self.tool_form, self.tokenizer.decode(list(tokens), skip_special_tokens=False), plain)
+        return ResponseText(self.tokenizer, self._form_of_calls()).said(tokens)
 
     def about_tools(self) -> str:
         """How the policy hears of tools, in which form it calls them, and in which role they answer."""
@@ -192,8 +188,11 @@ class PromptRenderer:
         cleans_up = getattr(self.tokenizer, "clean_up_tokenization_spaces", False)
         if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
             return None
-        plain = not self._tools or self.tool_form is HERMES
-        return ResponseText(backend, None if plain else self.tool_form)
+        return ResponseText(backend, self._form_of_calls())
+
+    def _form_of_calls(self) -> ToolForm | None:
+        """The form of the policy's calls, where environments read another one."""
+        return None if not self._tools or self.tool_form is HERMES else self.tool_form
 
     def text(self, tokens: Sequence[int]) -> str:
         """A response's text, without special tokens."""

@@ -20,7 +20,7 @@ class ResponseText:
     """A tokenizer's decoder on its way to the workers that grade."""
 
     tokenizer: Any
-    """``tokenizers.Tokenizer``"""
+    """``tokenizers.Tokenizer``, or the tokenizer of transformers around it"""
     tool_form: ToolForm | None = None
     """How calls of tools are written, where they have to be put into the form that environments read."""
 

@@ -68,6 +68,7 @@ class Row:
     left out), or what else the sampler says."""
     done: bool = False
     lost: bool = False
+    """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
     episode: int | None = None
     """Of an agent's rows: the number of the episode in its group, which rows that are branches of one share."""
     branch: int = 0
@@ -75,7 +76,6 @@ class Row:
     turn_ids: Column[int] = field(default_factory=Column.ints)
     """Of an agent's rows: for each token the number of the policy's turn in its episode, -1 where the policy did not
     speak."""
-    """The environment hung over a response: nothing is known of the conversation, and nothing is learned from it."""
     _turn_start: int = 0
     _undecoded: bool = False
     """The text of the last turn is still to come."""
