@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from rlinf.config.dump import at, to_mapping
+from rlinf.config.dump import at, block_yaml, to_mapping
 from rlinf.config.interpolate import unset
 from rlinf.config.loading import Resolved, resolve_reader
 from rlinf.config.problems import ConfigErrors, Origin
@@ -41,7 +41,7 @@ def stored(config: Config) -> dict[str, Any]:
 
 def stored_yaml(config: Config) -> str:
     """The same as YAML text, in the order of the schema."""
-    return yaml.safe_dump(stored(config), sort_keys=False, allow_unicode=True, width=120)
+    return block_yaml(stored(config))
 
 
 def written(config: Config) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from rlinf.config.context import Context
@@ -154,10 +155,16 @@ def check_kind(context: Context) -> None:
         if name in readers:
             continue
         fix = f"Take it out, or choose policy.name: {readers[0]}."
-        for key in leaves():
-            if any(key == section or key.startswith(f"{section}.") for section in sections):
-                why = f"is read only {words}, and this policy is {context.config.policy.name}."
-                context.unread(key, why, fix, reads=("policy.name",))
+        why = f"is read only {words}, and this policy is {context.config.policy.name}."
+        for key in _keys_of(sections):
+            context.unread(key, why, fix, reads=("policy.name",))
+
+
+@functools.cache
+def _keys_of(sections: tuple[str, ...]) -> list[str]:
+    """The keys that ``sections`` name or hold, in the order of the schema."""
+    within = tuple(f"{section}." for section in sections)
+    return [key for key in leaves() if key in sections or key.startswith(within)]
 
 
 def _check_module(context: Context) -> None:
