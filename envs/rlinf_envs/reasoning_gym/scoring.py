@@ -44,6 +44,15 @@ class FamilySpec:
         # Parameters are plain YAML values; as text they are a key that a cache can hold.
         self.recipe = json.dumps([task, seed, size, dict(params or {}), dict(curriculum or {})], sort_keys=True)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FamilySpec) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, type[Family]]:
+        return self.recipe, type(self.family)
+
 
 class FamilyScorer:
     """Scores answers of several families; None stands for an answer whose scoring did not end in time."""

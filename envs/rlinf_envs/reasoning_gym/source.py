@@ -84,13 +84,12 @@ class GeneratedTasks:
     def __init__(
         self, components: Sequence[Component], *, seed: int, size: int, split: Split, eval_fraction: float
     ) -> None:
-        self._components = list(components)
-        self._weights = [component.weight for component in components]
+        self._components = tuple(components)
         self._seed, self._size, self._split, self._eval_fraction = seed, size, split, eval_fraction
         self._positions = positions(size, split, eval_fraction)
         # Per instance: a cache on the method itself would keep every environment alive.
         self._lazy = lru_cache(maxsize=_CACHE)(self._search)
-        self._fixed = self._distinct() if split == "eval" else None
+        self._fixed = _distinct(self._components, seed, size, eval_fraction) if split == "eval" else None
 
     def __len__(self) -> int:
         return self._size if self._fixed is None else len(self._fixed)
@@ -104,32 +103,37 @@ class GeneratedTasks:
 
     def _search(self, task_id: int) -> Task:
         for position in range(task_id, self._positions, self._size):
-            task = self._generate(position, mixture_key=task_id)
+            task = _generate(self._components, self._seed, position, mixture_key=task_id)
             if in_split(task.question, self._split, self._eval_fraction):
                 return task
         raise SettingError(
             f"found no {self._split} question for task {task_id}: the family has too few different questions"
         )
 
-    def _distinct(self) -> list[Task]:
-        tasks: dict[str, Task] = {}
-        for position in range(self._positions):
-            task = self._generate(position, mixture_key=position)
-            if in_split(task.question, self._split, self._eval_fraction):
-                tasks.setdefault(task.question, task)
-            if len(tasks) == self._size:
-                break
-        if not tasks:
-            raise SettingError("found no eval question: the family has too few questions for this eval_fraction")
-        return list(tasks.values())
 
-    def _generate(self, position: int, *, mixture_key: int) -> Task:
-        component = self._components[0]
-        if len(self._components) > 1:
-            # Keyed by text, because seed + position would give neighbouring seeds the same sequence.
-            choice = random.Random(f"mixture {self._seed} {mixture_key}")
-            component = choice.choices(self._components, weights=self._weights)[0]
-        entry = generate(component.spec.family, f"{self._seed} {position}", position)
-        # Families that accept any of many answers may name none.
-        answer = "" if entry["answer"] is None else str(entry["answer"])
-        return Task(question=str(entry["question"]), answer=answer, domain=component.spec.task, row=entry)
+# One process may make the same environment several times, and 300 evaluation tasks are the best of thousands of draws.
+@lru_cache(maxsize=4)
+def _distinct(components: tuple[Component, ...], seed: int, size: int, eval_fraction: float) -> list[Task]:
+    """Up to ``size`` different evaluation tasks."""
+    tasks: dict[str, Task] = {}
+    for position in range(positions(size, "eval", eval_fraction)):
+        task = _generate(components, seed, position, mixture_key=position)
+        if in_split(task.question, "eval", eval_fraction):
+            tasks.setdefault(task.question, task)
+        if len(tasks) == size:
+            break
+    if not tasks:
+        raise SettingError("found no eval question: the family has too few questions for this eval_fraction")
+    return list(tasks.values())
+
+
+def _generate(components: tuple[Component, ...], seed: int, position: int, *, mixture_key: int) -> Task:
+    component = components[0]
+    if len(components) > 1:
+        # Keyed by text, because seed + position would give neighbouring seeds the same sequence.
+        choice = random.Random(f"mixture {seed} {mixture_key}")
+        component = choice.choices(components, weights=[one.weight for one in components])[0]
+    entry = generate(component.spec.family, f"{seed} {position}", position)
+    # Families that accept any of many answers may name none.
+    answer = "" if entry["answer"] is None else str(entry["answer"])
+    return Task(question=str(entry["question"]), answer=answer, domain=component.spec.task, row=entry)
