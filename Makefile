@@ -5,6 +5,8 @@ BIN := .venv/bin
 VLLM_TESTS ?= tests/samplers tests/runs
 SIM_TESTS ?= tests/sim
 SIM_CHOICE ?=
+FAULT_TESTS := tests/faults $(addprefix tests/,cluster/test_ray_group.py cluster/test_ray_session.py \
+    runs/test_hanging_environments.py runs/test_weight_transports.py runs/test_simulator_runs.py sweep/test_trainable.py)
 EXTRAS := lora,datasets,gguf,megatron,sweep,video,hdf5,serve,onnx,dev,peers
 
 # Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
@@ -43,9 +45,9 @@ test-vllm: .venv/.installed-vllm
 test-browser: .venv/.installed-dev
 	$(PYTEST) -m "browser and not slow" tests/browser
 
-# Damaged files, bad data, bad rewards, bad environments, a killed driver.
+# Damaged files, bad data, bad rewards, environments that hang, workers and drivers that are killed.
 test-faults: .venv/.installed-dev
-	$(PYTEST) $(PARALLEL) --durations 5 -m "faults and not slow" tests/faults
+	$(PYTEST) $(PARALLEL) --durations 5 -m "faults and not slow" $(FAULT_TESTS)
 
 # Metric services in their offline modes.
 test-sinks: venvs/sinks/.installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +52,16 @@ def test_what_several_tests_import_has_a_place_of_its_own() -> None:
     ]
     lost = [str(place) for place in helpers if place.parts[0] not in HELPERS and "peers" not in place.parts]
     assert not lost, "\n".join(lost)
+
+
+def test_every_test_of_faults_is_run_by_the_target_of_its_name() -> None:
+    """`make test` leaves out what is marked `faults`, so that a file which `make test-faults` does not name never runs."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    (words,) = re.findall(r"^FAULT_TESTS := (.*)$", makefile, re.MULTILINE)
+    named = {f"tests/{name}" for name in re.findall(r"[a-z_/]+\.py", words)}
+    marked = {
+        path.relative_to(ROOT).as_posix()
+        for path in TESTS.rglob("test_*.py")
+        if "pytest.mark.faults" in path.read_text(encoding="utf-8") and path != Path(__file__)
+    }
+    assert {path for path in marked if not path.startswith("tests/faults/")} == named

@@ -27,6 +27,8 @@ from rlinf.cluster.death import node_was_lost
 from rlinf.cluster.ray_session import _check_reachable
 from rlinf.cluster.vital_signs import is_alive
 
+pytestmark = pytest.mark.faults
+
 
 def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_cluster: Cluster) -> None:
     with ray_cluster.spawn("sampler", Worker, n=2) as group:

@@ -62,7 +62,10 @@ def _listening(pids: set[int]) -> set[str]:
 
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow)],
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.faults),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
 def test_a_driver_that_is_stopped_leaves_no_process_behind_and_other_clusters_alone(
     tmp_path: Path, ray_pair: WorkerGroup, kind: signal.Signals, code: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 from pathlib import Path
@@ -49,6 +50,7 @@ def _strings(tree: ast.AST) -> set[str]:
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
+@functools.cache
 def _sources() -> dict[Path, ast.AST]:
     files = [*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")]
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files if "report/metrics" not in str(path)}

@@ -13,7 +13,7 @@ from learner_gang import Gang
 from test_megatron_learner import assert_same_metrics, assert_same_weights, expected
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=pytest.mark.slow) for ranks in (1, 3))])
 def test_one_step_is_that_of_the_torch_learner(gang: Gang, ranks: int) -> None:
     stage = make_stage()
     (rows, output), metrics, weights = expected(stage, 1, "qwen2")
@@ -27,7 +27,7 @@ def test_one_step_is_that_of_the_torch_learner(gang: Gang, ranks: int) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
-@pytest.mark.parametrize("family", ["qwen2", "qwen3", "qwen3_moe"])
+@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3", marks=pytest.mark.slow), "qwen3_moe"])
 def test_three_updates_give_the_same_metrics(gang: Gang, family: str) -> None:
     stage = make_stage(minibatches=2, reference=True)
     _, metrics, weights = expected(stage, 3, family)

@@ -21,7 +21,7 @@ EXPERTS = MegatronConfig(expert_parallel=2)
     [
         pytest.param(TENSOR, torch.float32, "qwen2", marks=pytest.mark.slow),
         (TENSOR, torch.bfloat16, "qwen2"),
-        (PLAIN, torch.bfloat16, "qwen2"),
+        pytest.param(PLAIN, torch.bfloat16, "qwen2", marks=pytest.mark.slow),
         pytest.param(EXPERTS, torch.float32, "qwen3_moe", marks=pytest.mark.slow),
         (None, torch.float32, "qwen2"),
     ],

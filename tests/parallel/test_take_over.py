@@ -27,7 +27,7 @@ LEARNERS = {
 @pytest.mark.parametrize("critic", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("fsdp", "megatron, tensor 2"))) for name in LEARNERS],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "fsdp")) for name in LEARNERS],
 )
 def test_another_learning_rate(gang: Gang, tmp_path: Path, name: str, critic: bool) -> None:
     donor = replace(make_stage(critic=critic, minibatches=2), steps=10)

@@ -26,6 +26,8 @@ from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import WeightUpdate
 
+pytestmark = pytest.mark.faults
+
 TIMEOUT_S = 0.5
 
 

@@ -25,6 +25,8 @@ from rlinf.samplers import environment
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.types import SamplingParams
 
+pytestmark = pytest.mark.faults
+
 WAYS = ("shared_memory", "collective", "object_store")
 PARAMS = SamplingParams(max_new_tokens=16, ignore_eos=True)
 

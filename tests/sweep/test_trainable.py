@@ -178,6 +178,7 @@ def wait_for(reached: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.faults
 def test_a_process_that_fails_leaves_its_traceback(tmp_path: Path) -> None:
     sweep = load_sweep(write_sweep_file(tmp_path, ""))
     config = trial_config(sweep, {"env.kwargs": {"task": "no_such_task"}}, seed=0, run_dir=tmp_path / "run")
@@ -187,6 +188,7 @@ def test_a_process_that_fails_leaves_its_traceback(tmp_path: Path) -> None:
     process.stop()
 
 
+@pytest.mark.faults
 def test_a_process_holds_until_it_may_go_on_and_tells_who_killed_it(tmp_path: Path) -> None:
     sweep = load_sweep(write_sweep_file(tmp_path, "budget: {steps: 6}\nset: {checkpoint.every: 2}"))
     config = trial_config(sweep, {}, seed=0, run_dir=tmp_path / "run")
