@@ -55,7 +55,7 @@ def test_what_several_tests_import_has_a_place_of_its_own() -> None:
 
 
 def test_every_test_of_faults_is_run_by_the_target_of_its_name() -> None:
-    """`make test` leaves out what is marked `faults`, so that a file which `make test-faults` does not name never runs."""
+    """`make test` leaves out what is marked `faults`: a file that `make test-faults` does not name would never run."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     (words,) = re.findall(r"^FAULT_TESTS := (.*)$", makefile, re.MULTILINE)
     named = {f"tests/{name}" for name in re.findall(r"[a-z_/]+\.py", words)}
