@@ -136,7 +136,10 @@ class Trial(tune.Trainable):
         if origin["from"] == self.record.folder.name or self.record.lineage[-1:] == [taken]:
             return  # its own run directory is there, and newer
         shutil.rmtree(self.record.run_dir, ignore_errors=True)
-        shutil.copytree(source, self.record.run_dir, ignore=shutil.ignore_patterns(".*", _ORIGIN))
+        for path in source.iterdir():
+            # Tune's own notes begin with a dot; so do files inside of sharded checkpoints, which are kept.
+            if path.name != _ORIGIN and not path.name.startswith("."):
+                _copy(path, self.record.run_dir / path.name)
         self.tail = MetricTail(self.record.run_dir / "metrics.jsonl")
         self.record.lineage.append(taken)
         self.record.write()

@@ -119,12 +119,16 @@ def test_a_sweep_by_a_success_that_no_environment_tells_is_reported_why() -> Non
 def test_a_trial_goes_on_from_another_ones_checkpoint(sweep: Sweep, tmp_path: Path) -> None:
     donor, taker = start(sweep, 0), start(sweep, 1)
     donor.step()
-    saved = tmp_path / "saved"
+    saved, step = tmp_path / "saved", Path("checkpoints") / "step_000003"
     saved.mkdir()
+    (donor.record.run_dir / step / ".metadata").write_text("of a sharded checkpoint")
     donor.save_checkpoint(str(saved))
+    (saved / ".tune_metadata").write_text("of Tune")
     taker.load_checkpoint(str(saved))
-    weights = taker.record.run_dir / "checkpoints" / "step_000003" / "weights"
+    weights = taker.record.run_dir / step / "weights"
     assert weights.read_text() == donor.record.folder.name
+    assert (taker.record.run_dir / step / ".metadata").read_text() == "of a sharded checkpoint"
+    assert not (taker.record.run_dir / ".tune_metadata").exists()
     assert not (taker.record.run_dir / "config.yaml").exists()
     taken = {"from": donor.record.folder.name, "step": 3, "setting": taker.record.setting}
     assert TrialRecord.read(taker.record.folder).lineage == [taken]
