@@ -66,7 +66,7 @@ def simulator(request: pytest.FixtureRequest) -> Simulator:
 
 
 @pytest.fixture
-def env_indices(simulator: Simulator) -> Any:
+def vec_env(simulator: Simulator) -> Any:
     options = EnvConfig(
         simulator.id, simulator.kwargs, simulator.wrappers, vectorization="sync", success_key=simulator.success_key
     )
