@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog, filters
-from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
-from rlinf.algorithms.advantages.inputs import AdvantageColumns
+from rlinf.algorithms.advantages.estimate import AdvantageColumns, clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
