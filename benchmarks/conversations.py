@@ -28,10 +28,10 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.rows import Graded, Pause, Response
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch
 

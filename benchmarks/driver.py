@@ -25,9 +25,9 @@ from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.learners.partition import DataPlace, micro_batches, shares
 from rlinf.learners.stage import Stage
-from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, batch_of
+from rlinf.rollouts.text.rollout import batch_of
+from rlinf.rollouts.text.rows import Graded, Row
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.row_plan import RowPlan
 from rlinf.types import Batch, Completion, Costs
@@ -154,9 +154,10 @@ def send(batch: Batch, size: int) -> tuple[float, str]:
     moving = plan.facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs, batch.advantages)
     needed = sum(column[moving].nbytes for column in read if column is not None)
-    common = ranks.sent[0][1] * -(-size // RANKS_ON_A_NODE)
-    rows = sum(len(pickle.dumps(one[2].numpy())) for one in ranks.sent)
-    return seconds, f"{(sum(one[0] for one in ranks.sent) + common + rows) / needed - 1:+.1%}"
+    sent = [one.parts for (one,) in ranks.sent]
+    common = sent[0][1] * -(-size // RANKS_ON_A_NODE)
+    rows = sum(len(pickle.dumps(one[2].numpy())) for one in sent)
+    return seconds, f"{(sum(one[0] for one in sent) + common + rows) / needed - 1:+.1%}"
 
 
 def repeated(costs: Costs, copies: int) -> Costs:

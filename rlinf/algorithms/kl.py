@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
@@ -14,9 +13,19 @@ LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped to +- this before they are exponentiated."""
 
 
+def exp_clamped(log_ratio: Tensor) -> Tensor:
+    """``exp`` of a log-ratio clamped to +- :data:`LOG_RATIO_LIMIT`.
+
+    >>> import torch
+    >>> exp_clamped(torch.tensor([0.0, float("inf")])).log()
+    tensor([ 0., 20.])
+    """
+    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+
+
 def k3(d: Tensor) -> Tensor:
     """``exp(-d) + d - 1`` of d = logp - ref: unbiased, never negative."""
-    return (torch.exp((-d).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)) + d - 1).clamp(-10.0, 10.0)
+    return (exp_clamped(-d) + d - 1).clamp(-10.0, 10.0)
 
 
 def k1(d: Tensor) -> Tensor:
@@ -37,6 +46,7 @@ def absolute(d: Tensor) -> Tensor:
 def kl_divergence(kl_penalty_type: str, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """Elementwise, same shape as the inputs. Source: Schulman, http://joschu.net/blog/kl-approx.html.
 
+    >>> import torch
     >>> d = torch.tensor(.5)
     >>> [round(float(kl_divergence(name, d, torch.tensor(0.))), 5) for name in ("kl", "abs", "mse", "low_var_kl")]
     [0.5, 0.5, 0.125, 0.10653]

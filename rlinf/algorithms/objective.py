@@ -9,7 +9,9 @@ for rows in micro_batches:
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,13 +19,78 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.aggregation import LossCounts, token_weights
-from rlinf.algorithms.kl import kl_divergence
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, zeroed
+from rlinf.algorithms.kl import exp_clamped, kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, total_of
 from rlinf.algorithms.settings import settings
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Metrics
+
+
+@dataclass(frozen=True)
+class LossInputs:
+    """Columns [B, T] of some whole rows, float32, with 0 wherever ``mask`` is false (see :meth:`clean`)."""
+
+    logprobs: Tensor
+    """Under the current weights, with gradient."""
+    old_logprobs: Tensor
+    """The proximal policy's: what the ratio is taken against."""
+    advantages: Tensor
+    mask: Tensor
+    """bool."""
+    whole: bool = False
+    """Every position is true, so there is nothing to hide: most of the cost of small minibatches is in hiding
+    nothing."""
+    rollout_logprobs: Tensor | None = None
+    """The behaviour policy's, as the sampler reported them."""
+    values: Tensor | None = None
+    """Under the current weights, with gradient."""
+    old_values: Tensor | None = None
+    returns: Tensor | None = None
+    selected: Tensor | None = None
+    """bool: the positions that a covariance loss treats apart."""
+
+    @classmethod
+    def clean(cls, mask: Tensor, **columns: Tensor | None) -> LossInputs:
+        """The same columns with zeros under a false mask, whatever stood there (NaN, -inf), and no gradient into it."""
+        whole = bool(mask.all())
+        hidden = None if whole else mask
+        cleaned: dict[str, Any] = {name: None if c is None else zeroed(c, hidden) for name, c in columns.items()}
+        return cls(mask=mask, whole=whole, **cleaned)
+
+    def only_true(self, column: Tensor) -> Tensor:
+        """``column`` [B, T] with 0 under a false mask; as it is where there is no such position."""
+        return column if self.whole else torch.where(self.mask, column, 0.0)
+
+    @functools.cached_property
+    def log_ratio(self) -> Tensor:
+        """logp - old, not clamped."""
+        return self.logprobs - self.old_logprobs
+
+    @functools.cached_property
+    def ratio(self) -> Tensor:
+        """rho = exp(logp - old)."""
+        return exp_clamped(self.log_ratio)
+
+    def row_mean(self, values: Tensor) -> Tensor:
+        """The mean over the valid positions of each row [B, 1]; 0 for an empty row. ``values`` [B, T] are 0 elsewhere.
+
+        >>> x = LossInputs.clean(torch.tensor([[True, True, False]]), **dict.fromkeys(
+        ...     ["logprobs", "old_logprobs", "advantages"], torch.zeros(1, 3)))
+        >>> x.row_mean(torch.tensor([[1., 3., 0.]]))
+        tensor([[2.]])
+        """
+        return values.sum(dim=1, keepdim=True) / self.mask.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class TokenLoss:
+    """Per-position losses [B, T], before weights and aggregation. What stands under a false mask is not read."""
+
+    policy: Tensor
+    value: Tensor | None = None
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+    """Per-position facts [B, T], reported as their mean over valid positions."""
 
 
 class LossOutput(NamedTuple):
@@ -174,7 +241,7 @@ class Objective:
         """The terms of the loss, position by position."""
         algorithm, policy = self.algorithm, positions.policy
         if self.rollout_correction is not None:
-            policy = policy * correction_weight(x, self.rollout_correction)
+            policy = policy * correction_weight(x.old_logprobs, x.rollout_logprobs, self.rollout_correction)
         terms = {"policy_loss": policy}
         if positions.value is not None:
             terms["value_loss"] = positions.value
@@ -195,7 +262,7 @@ class Objective:
         if x.rollout_logprobs is not None:
             facts["rollout_mismatch_k1"] = x.rollout_logprobs - x.old_logprobs
         if self.rollout_correction is not None:
-            facts["rollout_weight"] = correction_weight(x, self.rollout_correction)
+            facts["rollout_weight"] = correction_weight(x.old_logprobs, x.rollout_logprobs, self.rollout_correction)
         return facts
 
 
@@ -204,6 +271,19 @@ def _ratio_metrics(x: LossInputs) -> dict[str, Tensor]:
     ratio = x.ratio.detach()
     log_ratio = x.log_ratio.detach()
     return {"ratio": ratio, "approx_kl_k1": -log_ratio, "approx_kl_k3": ratio - 1 - log_ratio}
+
+
+def zeroed(column: Tensor, mask: Tensor | None) -> Tensor:
+    """``column`` [B, T] with 0 (False) wherever ``mask`` is false (None: nowhere); floating columns become float32.
+
+    >>> zeroed(torch.tensor([[1.0, float("nan")]]), torch.tensor([[True, False]]))
+    tensor([[1., 0.]])
+    """
+    if mask is None:
+        return column if column.dtype == torch.bool else column.float()
+    if column.dtype == torch.bool:
+        return column & mask
+    return torch.where(mask, column.float(), 0.0)
 
 
 def policy_loss(

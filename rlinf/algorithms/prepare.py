@@ -1,25 +1,29 @@
-"""One call per step, from rewards to advantages: filters, rewards, token rewards, estimator, in this order."""
+"""From a rollout to what the learner trains on: what others say of the batch, then from rewards to advantages.
+
+The second half is one pure call, :func:`prepare_batch`: filters, rewards, token rewards, estimator, in this order.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog, filters
-from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
-from rlinf.algorithms.advantages.inputs import AdvantageColumns
+from rlinf.algorithms.advantages.estimate import AdvantageColumns, clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.kl import KLController, kl_divergence
+from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import group_statistics, masked_mean
+from rlinf.config.facts import SettledConfig
 from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.types import Batch, Metrics
+from rlinf.types import Batch, Metrics, PolicyOutput
 
 
 @dataclass
@@ -46,6 +50,105 @@ class AlgorithmState:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.kl.load_state_dict(state["kl"])
         self.rewards.load_state_dict(state["rewards"])
+
+
+class Preparation(Protocol):
+    """Prepares a batch between rollout and update."""
+
+    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        """The batch that the learner updates on after ``step`` finished iterations."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """The state that the next batch depends on; part of every checkpoint."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+
+
+class AsCollected:
+    """The learner takes batches as they come: off-policy ones keep transitions in a replay buffer."""
+
+    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        return batch, {}
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """There is nothing to restore."""
+
+
+class EvaluatesBatches(Protocol):
+    """The part of a learner that a preparation uses."""
+
+    def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
+        """Log-probabilities and values [B, T] of all rows."""
+
+
+class OnPolicy:
+    """Adds what learner (proximal, reference, critic) and teacher say of the batch; then rewards and advantages."""
+
+    def __init__(
+        self,
+        config: SettledConfig,
+        learner: EvaluatesBatches,
+        teacher: Callable[[Batch], Tensor] | None = None,
+    ) -> None:
+        """``teacher``: gives its log-probabilities [B, T] of a batch's tokens."""
+        options = config.algorithm
+        self._facts, self._learner, self._teacher = config.facts, learner, teacher
+        self._bound = config.rollout.staleness
+        # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
+        self._old_is_current = options.update_epochs * options.num_minibatches == 1
+        self._corrected = "rollout_logprobs" in Objective(options).needs
+        self._options, self._state = options, AlgorithmState.of(options)
+
+    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        batch, metrics = self._with_old(batch, step - batch.policy_version)
+        if self._facts.needs_reference:
+            batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
+        if self._teacher is not None:
+            batch = batch.replace(teacher_logprobs=self._teacher(batch))
+        batch, numbers = prepare_batch(batch, self._options, self._state, fragments=self._facts.holds_fragments)
+        return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
+
+    def _with_old(self, batch: Batch, ages: Tensor) -> tuple[Batch, Metrics]:
+        """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them.
+
+        ``ages`` [B, T] are versions of the weights since a position was sampled: more than 0 one batch ahead, or where
+        responses were continued from an earlier iteration.
+        """
+        stale = bool((ages > 0)[batch.mask].any())
+        metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask)}
+        if self._bound:
+            metrics |= _age_shares(ages[batch.mask], self._bound)
+        if not (self._facts.recomputes_logprobs or self._corrected):
+            # They came with the actions, of the same weights and the same arithmetic.
+            stale = stale or not self._old_is_current
+        elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
+            current = self._learner.evaluate(batch)
+            fresh = batch.mask & (ages == 0)
+            if fresh.any():
+                gap = (current.logprobs - batch.rollout_logprobs).abs()
+                metrics["train/sampler_logprob_gap"] = masked_mean(gap, fresh)
+            values = current.values if batch.old_values is None else batch.old_values
+            batch = batch.replace(old_logprobs=current.logprobs, old_values=values)
+        if stale and not self._corrected:
+            # The policy that answered is not the one that learns: ratios are taken against the one that answered.
+            batch = batch.replace(old_logprobs=batch.rollout_logprobs)
+        return batch, metrics
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return self._state.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._state.load_state_dict(state)
+
+
+def _age_shares(ages: Tensor, bound: int) -> Metrics:
+    """The largest of the ages [N] of tokens, and which share of them has each age up to ``bound``."""
+    counts = torch.bincount(ages.clamp(min=0), minlength=bound + 1).tolist()
+    shares = {f"rollout/age/{age}": count / max(1, len(ages)) for age, count in enumerate(counts)}
+    return {"rollout/staleness_max": float(ages.max()) if len(ages) else 0.0, **shares}
 
 
 def prepare_batch(

@@ -61,6 +61,18 @@ Build = Callable[[RankInfo], object]
 Where the object has a method ``close``, it is called when the group is closed in good order."""
 
 
+@dataclass(frozen=True)
+class Assembled:
+    """An argument of a call that is made in the worker, of parts that may be shared values."""
+
+    make: Callable[..., Any]
+    parts: tuple[Any, ...]
+
+    def of(self, real: Callable[[Any], Any]) -> Any:
+        """The argument, where ``real`` gives the value of a part."""
+        return self.make(*map(real, self.parts))
+
+
 class Handle(ABC):
     """One call under way."""
 

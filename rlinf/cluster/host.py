@@ -19,7 +19,7 @@ from typing import Any
 
 import ray
 
-from rlinf.cluster.api import RankInfo
+from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
 from rlinf.cluster.packing import Packed, pack, unpack
 
@@ -143,6 +143,8 @@ def _arguments(packed: Packed, shared: Sequence[Any]) -> tuple[list[Any], dict[s
     values = [unpack(value, writable=False) for value in shared]
 
     def real(value: Any) -> Any:
+        if isinstance(value, Assembled):
+            return value.of(real)
         return values[value.index] if isinstance(value, SharedArgument) else value
 
     return [real(value) for value in args], {name: real(value) for name, value in options.items()}

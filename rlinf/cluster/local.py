@@ -12,7 +12,18 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rlinf.cluster.api import Build, Cluster, Handle, Pending, RankInfo, Resources, Starting, Stream, WorkerGroup
+from rlinf.cluster.api import (
+    Assembled,
+    Build,
+    Cluster,
+    Handle,
+    Pending,
+    RankInfo,
+    Resources,
+    Starting,
+    Stream,
+    WorkerGroup,
+)
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
 from rlinf.cluster.failure import capture
 from rlinf.cluster.restart_budget import RestartBudget
@@ -188,6 +199,8 @@ class LocalCluster(Cluster):
 
 
 def _value(argument: Any) -> Any:
+    if isinstance(argument, Assembled):
+        return argument.of(_value)
     return argument.result() if isinstance(argument, LocalHandle) else argument
 
 

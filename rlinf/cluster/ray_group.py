@@ -9,14 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from rlinf.cluster import waiting
-from rlinf.cluster.api import Handle, RankInfo, Stream, WorkerGroup
+from rlinf.cluster.api import Assembled, Handle, RankInfo, Stream, WorkerGroup
 from rlinf.cluster.death import describe_death, node_was_lost
 from rlinf.cluster.errors import ClusterError, ClusterLost, WorkerDied, WorkerTimeout
 from rlinf.cluster.host import Place, SharedArgument
@@ -351,6 +351,8 @@ def _with_shared(args: Sequence[Any], options: dict[str, Any]) -> list[Any]:
     refs: list[ray.ObjectRef] = []
 
     def marked(value: Any) -> Any:
+        if isinstance(value, Assembled):
+            return replace(value, parts=tuple(map(marked, value.parts)))
         if not isinstance(value, Shared | RayHandle):
             return value
         refs.append(value.ref)

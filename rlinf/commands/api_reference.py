@@ -23,10 +23,13 @@ GROUPS: Sequence[tuple[str, str, Sequence[str]]] = (
         ("compute_advantages", "process_rewards", "policy_loss", "aggregate", "kl_divergence"),
     ),
     ("Interfaces for plugins", "rlinf.interfaces", ("Sampler", "RewardTerm")),
-    ("What estimators and losses get", "rlinf.algorithms.advantages.inputs", ("AdvantageInputs", "Advantages")),
-    ("", "rlinf.algorithms.losses.inputs", ("LossInputs", "TokenLoss")),
+    (
+        "What estimators and losses get",
+        "rlinf.algorithms",
+        ("AdvantageInputs", "Advantages", "LossInputs", "TokenLoss"),
+    ),
 )
-"""(title, module, names); an empty title goes on with the section before."""
+"""(title, module, names)."""
 # Where a name of a package is both a module and a function.
 _ELSEWHERE = {("rlinf", "train"): "rlinf.api.functions"}
 _LINE = 90
@@ -38,8 +41,7 @@ def api_page() -> str:
     """The page."""
     parts = [_HEAD]
     for title, module, names in GROUPS:
-        if title:
-            parts.append(f"## {title}\n")
+        parts.append(f"## {title}\n")
         for name in names:
             found = getattr(importlib.import_module(_ELSEWHERE.get((module, name), module)), name)
             parts += _entry(f"{module}.{name}", found)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from rlinf.algorithms.prepare import Preparation
 from rlinf.interfaces import ContinuousGeneration, Rollout
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.preparation import Preparation
-from rlinf.train.reward import EnvironmentReward, Reward
+from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
@@ -40,7 +40,8 @@ class Graph:
     evaluate: Callable[[], Evaluation] | None
     film: Callable[[int], Evaluation] | None = None
     """The same evaluation, with a video of the step that is given; None where nothing can be filmed."""
-    reward: Reward = field(default_factory=EnvironmentReward)
+    reward_models: Sequence[LearnedReward] = ()
+    """What scores batches in the environment's place, or beside it."""
     warm_start_batch: Callable[[int], Batch] | None = None
     """The supervised batch of a warm-start step."""
     warm_start_preparation: WarmStartPreparation = imitated

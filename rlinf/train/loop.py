@@ -50,7 +50,7 @@ class Trainer:
         self.batches: Batches = (
             BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
             if graph.continuous is None
-            else ContinuousBatches(self.collect, graph.continuous, concurrent=in_parallel)
+            else ContinuousBatches(graph.continuous, concurrent=in_parallel)
         )
         self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
@@ -84,7 +84,10 @@ class Trainer:
         if state.step == 0 and not state.initial:
             initial = self.evaluate()
             with held():
-                log.write(0, initial | self.graph.reward.begin(self.graph.rollout, self.graph.learner))
+                metrics = dict(initial)
+                for model in self.graph.reward_models:
+                    metrics |= model.begin(self.graph.rollout, self.graph.learner)
+                log.write(0, metrics)
                 state.initial = initial
                 run.mark()
         while state.step < config.run.max_steps or state.unfinished is not None:
@@ -132,7 +135,7 @@ class Trainer:
     def advance(self) -> None:
         """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
-        batch, metrics = self.batches.take(state.step)
+        batch, metrics = self.batches.ready(state.step) or self.collect(state.step)
         if state.step + 1 < self.config.run.max_steps:
             self.batches.begin(state.step + 1)
         with graph.learning():
@@ -140,7 +143,9 @@ class Trainer:
             with held():
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
-                metrics |= graph.hand_over(state.step) | graph.reward.refresh(state.step, graph.rollout)
+                metrics |= graph.hand_over(state.step)
+                for model in graph.reward_models:
+                    metrics |= model.refresh(state.step, graph.rollout)
                 metrics |= rates(metrics, time.perf_counter() - began)
                 metrics |= {name: float(count) for name, count in graph.restarts().items()}
                 self.keep_samples(batch)
@@ -164,7 +169,9 @@ class Trainer:
         """Rewards, and what an on-policy learner trains on beside them; a batch with NaN ends the run."""
         began, step = time.perf_counter(), self.run.progress.step
         require_finite(batch, self.run.folder.path, step)
-        batch, judged = self.graph.reward.score(batch, step)
+        judged: Metrics = {}
+        for model in self.graph.reward_models:
+            batch, judged = model.score(batch, step)
         batch, prepared = self.graph.preparation.prepare(batch, step)
         return batch, {**prepared, **judged, "time/prepare_s": time.perf_counter() - began}
 

@@ -1,4 +1,4 @@
-"""The batches of a run, one after another: collected in turn, one step ahead of the learner, or continuously."""
+"""Batches that are worked on beside the learner: one step ahead of it, or continuously."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Collect = Callable[[int], tuple[Batch, Metrics]]
 
 
 class Batches(Protocol):
-    """Where the loop takes its batches from."""
+    """What works on batches before the loop collects them."""
 
-    def take(self, step: int) -> tuple[Batch, Metrics]:
-        """The batch of ``step``."""
+    def ready(self, step: int) -> tuple[Batch, Metrics] | None:
+        """The batch of ``step``, where it was collected ahead."""
 
     def begin(self, step: int) -> None:
         """Before the learner trains: lets samplers work on the batch of ``step`` meanwhile, where they may."""
@@ -32,11 +32,12 @@ class Batches(Protocol):
 
 
 class BatchPrefetcher:
-    """Hands out the batch of each step.
+    """Collects the batch of the next step beside the learner, where that is asked for.
 
-    On policy, a batch is collected when it is asked for. One step ahead, the batch of step s + 1 is collected with the
-    weights of step s while the learner trains on that of step s: samplers and learner never wait for each other in
-    turn, and a batch is exactly one version old. In one process the two take turns; the numbers are the same.
+    Otherwise none is ever ready, and the loop collects each batch when it needs it. One step ahead, the batch of step
+    s + 1 is collected with the weights of step s while the learner trains on that of step s: samplers and learner never
+    wait for each other in turn, and a batch is exactly one version old. In one process the two take turns; the numbers
+    are the same.
     """
 
     def __init__(self, collect: Collect, *, ahead: bool, concurrent: bool) -> None:
@@ -45,10 +46,10 @@ class BatchPrefetcher:
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
-    def take(self, step: int) -> tuple[Batch, Metrics]:
-        """The batch of ``step``: the one collected ahead, or a fresh one."""
+    def ready(self, step: int) -> tuple[Batch, Metrics] | None:
+        """The batch of ``step``, where it was collected ahead."""
         if self._ready is None:
-            return self._collect(step)
+            return None
         (made_for, batch, metrics), self._ready = self._ready, None
         if made_for != step:
             raise RuntimeError(f"the batch collected ahead is of step {made_for}, not {step}")
@@ -101,16 +102,15 @@ class ContinuousBatches:
     that may be begun with it.
     """
 
-    def __init__(self, collect: Collect, rollout: ContinuousGeneration, *, concurrent: bool) -> None:
-        self._collect, self._rollout, self._concurrent = collect, rollout, concurrent
+    def __init__(self, rollout: ContinuousGeneration, *, concurrent: bool) -> None:
+        self._rollout, self._concurrent = rollout, concurrent
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._metrics: Metrics = {}
 
-    def take(self, step: int) -> tuple[Batch, Metrics]:
-        """The batch of ``step``, when all of its responses are finished."""
-        return self._collect(step)
+    def ready(self, step: int) -> None:
+        """None: a batch is whole when the loop has collected the rest of it."""
 
     def begin(self, step: int) -> None:
         """Lets samplers go on beside the learner."""

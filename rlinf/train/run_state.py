@@ -137,7 +137,8 @@ class RunState:
         """Writes learner, driver and reward into the folder of a checkpoint."""
         self.graph.learner.save(folder)
         save_plain(self._marked, folder / _DRIVER)
-        self.graph.reward.save(folder / _REWARD)
+        for model in self.graph.reward_models:
+            model.save(folder / _REWARD)
 
     def _restore(self, found: Checkpoint) -> None:
         try:
@@ -166,7 +167,8 @@ class RunState:
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.graph.preparation.load_state_dict(driver["algorithm"])
         self.batches.load_state_dict(driver["batches"])
-        self.graph.reward.load(found.folder / _REWARD)
+        for model in self.graph.reward_models:
+            model.load(found.folder / _REWARD)
         self.progress = Progress(
             stage=saved["stage"],
             step=saved["stage_step"],

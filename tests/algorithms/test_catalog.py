@@ -22,7 +22,7 @@ FUNCTIONS = [
     *((entry.selector, entry.selector_options) for entry in catalog.LOSSES.values() if entry.selector),
 ]
 MINE = '''
-from rlinf.algorithms.losses.inputs import TokenLoss
+from rlinf.algorithms.objective import TokenLoss
 
 
 def mine(x, *, strength=1.0, tis_cap=2.0):

@@ -7,6 +7,7 @@ import torch
 from cluster_workers import Worker, broken_on_rank_1
 
 from rlinf.cluster import Cluster, ClusterError, WorkerError, WorkerGroup
+from rlinf.cluster.api import Assembled
 from rlinf.types import WeightUpdate
 
 
@@ -49,6 +50,11 @@ def test_a_shared_value_reaches_every_rank(cluster: Cluster, pair: WorkerGroup) 
     shared = cluster.share(WeightUpdate(1, {"a": torch.ones(40_000), "b": torch.ones(3, dtype=torch.bfloat16)}))
     assert pair.call("total", shared) == [40_003.0, 40_003.0]
     assert pair.call("total", update=shared) == [40_003.0, 40_003.0]
+
+
+def test_an_argument_is_assembled_in_the_worker_of_shared_parts(cluster: Cluster, pair: WorkerGroup) -> None:
+    shared = cluster.share({"a": torch.ones(40_000)})
+    assert pair.call("total", Assembled(WeightUpdate, (1, shared))) == [40_000.0, 40_000.0]
 
 
 def test_submitted_calls_can_be_awaited_one_by_one(cluster: Cluster, pair: WorkerGroup) -> None:

@@ -96,11 +96,11 @@ def test_the_next_batch_is_made_while_the_learner_works() -> None:
         return f"batch {step}", {}
 
     batches = BatchPrefetcher(collect, ahead=True, concurrent=True)
-    assert batches.take(0) == ("batch 0", {})
+    assert batches.ready(0) is None
     batches.begin(1)
     learning.set()
     assert batches.settle()["time/ahead_wait_s"] >= 0
-    assert batches.take(1) == ("batch 1", {})
+    assert batches.ready(1) == ("batch 1", {})
 
 
 def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
@@ -119,4 +119,4 @@ def test_a_batch_of_another_step_is_refused() -> None:
     batches.begin(1)
     batches.settle()
     with pytest.raises(RuntimeError, match="is of step 1, not 2"):
-        batches.take(2)
+        batches.ready(2)

@@ -20,7 +20,7 @@ from rlinf.errors import UserError
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Response
+from rlinf.rollouts.text.rows import Response
 from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.text_env_pool import TextEnvPool

@@ -13,8 +13,8 @@ from rlinf.cluster.ray_cluster import worker_environment
 from rlinf.train import run
 
 MODULE = '''
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def centred(x: AdvantageInputs, *, scale: float = 1.0) -> Advantages:

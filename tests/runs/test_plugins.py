@@ -17,7 +17,7 @@ from rlinf.config.plugins import plugins
 
 PLUGINS_PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
 MODULE = '''
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 import gymnasium
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.scan import discounted_sum, episode_ends, last_true, shift_back
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.grpo import group_normalised
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.turns import Turns
 from rlinf.algorithms.statistics import SingletonGroup
 

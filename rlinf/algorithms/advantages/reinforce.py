@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.scan import discounted_sum, episode_ends
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.reinforce import reinforce
 
 

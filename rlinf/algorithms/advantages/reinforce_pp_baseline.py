@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.advantages.inputs import AdvantageInputs, Advantages
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.reinforce import reward_to_go
 from rlinf.algorithms.scan import last_true
 from rlinf.algorithms.statistics import SingletonGroup, group_statistics

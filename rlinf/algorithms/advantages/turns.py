@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.advantages.inputs import AdvantageInputs
+from rlinf.algorithms.advantages.estimate import AdvantageInputs
 from rlinf.algorithms.scan import discounted_sum, episode_ends, shift_back
 from rlinf.algorithms.statistics import EPS, group_statistics
 

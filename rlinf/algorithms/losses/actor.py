@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def actor(x: LossInputs, *, clip: Clip = PPO_CLIP) -> TokenLoss:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
 from rlinf.algorithms.losses.actor import actor
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
 from rlinf.algorithms.losses.value import value_loss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def actor_critic(

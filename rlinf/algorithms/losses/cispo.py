@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def cispo(

@@ -6,7 +6,7 @@ import torch
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
 from rlinf.algorithms.losses.actor import clipped_surrogate
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def clip_cov(

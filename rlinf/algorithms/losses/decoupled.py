@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
+from rlinf.algorithms.kl import exp_clamped
 from rlinf.algorithms.losses.actor import actor
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def decoupled(

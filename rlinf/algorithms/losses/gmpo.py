@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped, row_mean
+from rlinf.algorithms.kl import exp_clamped
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def gmpo(
@@ -29,6 +30,6 @@ def gmpo(
     """
     log_ratio = x.log_ratio
     clipped = torch.where(x.advantages > 0, log_ratio.clamp(max=clip.high), log_ratio.clamp(min=-clip.low))
-    mean = row_mean(clipped, x.mask)
+    mean = x.row_mean(clipped)
     metrics = {"clip_fraction_low": clipped > log_ratio, "clip_fraction_high": clipped < log_ratio}
     return TokenLoss(-x.advantages * exp_clamped(mean), metrics=metrics)

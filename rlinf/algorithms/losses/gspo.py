@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rlinf.algorithms.clip_range import PPO_CLIP, Clip
+from rlinf.algorithms.kl import exp_clamped
 from rlinf.algorithms.losses.actor import clipped_surrogate
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss, exp_clamped, row_mean
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def gspo(
@@ -26,6 +27,6 @@ def gspo(
     >>> gspo(x).policy
     tensor([[-1.2000,  1.2214]])
     """
-    sequence = row_mean(x.log_ratio.detach(), x.mask)
+    sequence = x.row_mean(x.log_ratio.detach())
     ratio = exp_clamped(sequence + x.logprobs - x.logprobs.detach())
     return clipped_surrogate(ratio, x.advantages, clip)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def kl_cov(x: LossInputs, *, cov_kl_coef: float = 1.0) -> TokenLoss:

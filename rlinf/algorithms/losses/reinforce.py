@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def reinforce(x: LossInputs) -> TokenLoss:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.losses.inputs import LossInputs, exp_clamped
+from rlinf.algorithms.kl import exp_clamped
 from rlinf.config.schema.algorithm import RolloutCorrectionConfig
 
 
@@ -40,23 +40,23 @@ def correction_of(
     return None if option.level == "none" else option
 
 
-def correction_weight(x: LossInputs, correction: RolloutCorrectionConfig) -> Tensor:
-    """The weight of every position [B, T], without gradient. Sequence level: the product over the row's valid
-    positions. Above
-    ``cap`` it is ``cap`` (truncate) or 0 (mask).
+def correction_weight(
+    old_logprobs: Tensor, rollout_logprobs: Tensor | None, correction: RolloutCorrectionConfig
+) -> Tensor:
+    """The weight of every position [B, T], without gradient; the columns are 0 under a false mask.
+
+    Sequence level: the product over the row's valid positions. Above ``cap`` it is ``cap`` (truncate) or 0 (mask).
 
     old - rollout = log 2 and log 1.5, sequence: 3, over the cap of 2:
 
-    >>> x = LossInputs.clean(torch.ones(1, 2).bool(), logprobs=torch.zeros(1, 2), old_logprobs=torch.tensor([[2.,
-    ...     1.5]]).log(),
-    ...                      advantages=torch.ones(1, 2), rollout_logprobs=torch.zeros(1, 2))
+    >>> old, rollout = torch.tensor([[2., 1.5]]).log(), torch.zeros(1, 2)
     >>> masked = correction_of({"level": "sequence", "mode": "mask"})
-    >>> correction_weight(x, correction_of({})), correction_weight(x, masked)
+    >>> correction_weight(old, rollout, correction_of({})), correction_weight(old, rollout, masked)
     (tensor([[2.0000, 1.5000]]), tensor([[0., 0.]]))
     """
-    if x.rollout_logprobs is None:
+    if rollout_logprobs is None:
         raise ValueError("rollout_correction weighs by the sampler's log-probabilities: give rollout_logprobs")
-    difference = (x.old_logprobs - x.rollout_logprobs).detach()
+    difference = (old_logprobs - rollout_logprobs).detach()
     if correction.level == "sequence":
         difference = difference.sum(dim=1, keepdim=True).expand_as(difference)
     weight = exp_clamped(difference)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def sapo(x: LossInputs, *, sapo_tau_positive: float = 1.0, sapo_tau_negative: float = 1.05) -> TokenLoss:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def tis(x: LossInputs, *, tis_cap: float = 2.0) -> TokenLoss:

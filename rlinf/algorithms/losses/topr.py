@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.algorithms.losses.inputs import LossInputs, TokenLoss
+from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def topr(x: LossInputs) -> TokenLoss:

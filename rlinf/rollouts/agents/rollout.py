@@ -11,11 +11,10 @@ from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
-from rlinf.rollouts.text.grading import Graded, Pause, Response
-from rlinf.rollouts.text.members import Member
+from rlinf.rollouts.text.members import Member, summary
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler, summary
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
+from rlinf.rollouts.text.rows import Graded, Pause, Response, Row
 from rlinf.types import SamplingParams
 
 _POLL_S = 0.02

@@ -17,8 +17,7 @@ from typing import Any
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.arrivals import ArrivalLog, Arrivals
-from rlinf.rollouts.text.grading import Response
-from rlinf.rollouts.text.members import Member, metrics_by_member
+from rlinf.rollouts.text.members import Member, metrics_by_member, summary
 from rlinf.rollouts.text.over_sampling import joined
 from rlinf.rollouts.text.rollout import (
     GENERATION,
@@ -27,9 +26,8 @@ from rlinf.rollouts.text.rollout import (
     TextEnvs,
     TextRollout,
     TextSampler,
-    summary,
 )
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.rows import Response, Row
 from rlinf.types import Completion, Metrics, SampleRequest
 
 _POLL_S = 0.1

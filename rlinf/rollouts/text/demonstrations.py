@@ -10,7 +10,8 @@ from rlinf.config.schema import Config
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, imitation_batch
+from rlinf.rollouts.text.rollout import imitation_batch
+from rlinf.rollouts.text.rows import Row
 from rlinf.rollouts.text.shares import Shares
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch

@@ -17,11 +17,11 @@ from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
-from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
 from rlinf.rollouts.text.mixture import MixedTextEnv
-from rlinf.rollouts.text.response_text import ResponseText
+from rlinf.rollouts.text.response_text import ResponseText, step_positions
 from rlinf.rollouts.text.row_threads import RowThreads
+from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
 _TOKENIZER_TASKS = 2000
@@ -120,6 +120,8 @@ class TextEnvWorker:
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
         self._row_timeout_s, self._python = row_timeout_s, python
         self._envs: dict[str, Any] = {}
+        self._first: dict[str, int] = {}
+        """The number of the first conversation here, by split."""
         self._threads: dict[str, RowThreads] = {}
         self._text: ResponseText | None = None
         self._reading: dict[tuple[str, int], tuple[Response, str]] = {}
@@ -135,10 +137,15 @@ class TextEnvWorker:
             return response
         if self._text is None:
             raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
-        return self._text.read(response)
+        return response._replace(said=self._text.said(response.said))
 
     def _about(self, graded: Graded, response: Response, text: str) -> Graded:
-        return graded if self._text is None else self._text.about(graded, response, text)
+        """``graded`` with what only the decoder knows of a ``response`` that came as tokens."""
+        if self._text is None or isinstance(response.said, str):
+            return graded
+        ends = graded.facts.get("step_ends")
+        steps = () if ends is None else step_positions(response.said, ends, self._text.text)
+        return replace(graded, text=text, step_positions=steps)
 
     def facts(self, split: str) -> EnvFacts:
         return EnvFacts.of(self._env(split))
@@ -153,14 +160,17 @@ class TextEnvWorker:
         while self._envs:
             self._envs.popitem()[1].close()
 
-    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    def reset(self, split: str, task_ids: Sequence[int], first: int = 0) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Starts one conversation for each task id; those that ran before are over.
+
+        Their places count from ``first``, where other workers have the conversations before.
 
         An environment that a thread still hangs in is thrown away.
         """
         threads = self._threads.pop(split, None)
         if threads is not None and (threads.hung or threads.open):
             del self._envs[split]
+        self._first[split] = first
         env = self._env(split)
         if env.num_envs != len(task_ids):
             env.resize(len(task_ids))
@@ -176,20 +186,22 @@ class TextEnvWorker:
         began = time.perf_counter()
         env = self._env(split)
         actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * env.num_envs
+        first = self._first[split]
+        rows = [response.place - first for response in responses]
         texts = [str(self._read(response).said) for response in responses]
-        for response, text in zip(responses, texts, strict=True):
-            actions[response.place] = text
+        for row, text in zip(rows, texts, strict=True):
+            actions[row] = text
         if hasattr(env, "mark_cut"):
-            env.mark_cut([response.place for response in responses if response.cut])
+            env.mark_cut([row for row, response in zip(rows, responses, strict=True) if response.cut])
         try:
             with deadline(self._step_timeout_s):
                 result = env.step(tuple(actions))
         except DeadlineExceededError as error:
             del self._envs[split]
             return Hung(account_of(error))
-        rows = graded_rows(result, [response.place for response in responses])
-        rows = [self._about(*one) for one in zip(rows, responses, texts, strict=True)]
-        return Grades(rows, time.perf_counter() - began)
+        graded = graded_rows(result, rows, first=first)
+        graded = [self._about(*one) for one in zip(graded, responses, texts, strict=True)]
+        return Grades(graded, time.perf_counter() - began)
 
     def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Graded]:
         """Hands ``responses`` to an environment that has ``step_row``; returns what it has said since the last call.
@@ -197,7 +209,8 @@ class TextEnvWorker:
         Waits for at most ``wait_s`` seconds for something to return.
         """
         if split not in self._threads:
-            self._threads[split] = RowThreads(self._env(split).step_row, timeout_s=self._row_timeout_s)
+            step_row, first = self._env(split).step_row, self._first[split]
+            self._threads[split] = RowThreads(step_row, timeout_s=self._row_timeout_s, first=first)
         threads = self._threads[split]
         texts = [self._read(response) for response in responses]
         for response, text in zip(responses, texts, strict=True):

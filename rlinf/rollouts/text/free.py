@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.rows import Graded, Pause, Response, Row
 from rlinf.types import SampleRequest, SamplingParams
 
 _POLL_S = 0.02

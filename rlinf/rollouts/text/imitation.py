@@ -8,7 +8,8 @@ from typing import Any
 
 from rlinf.errors import UserError
 from rlinf.rollouts.text.conversation_files import Conversation, ConversationError, Message
-from rlinf.rollouts.text.rows import Row, imitation_batch
+from rlinf.rollouts.text.rollout import imitation_batch
+from rlinf.rollouts.text.rows import Row
 from rlinf.rollouts.text.task_order import TaskOrder
 from rlinf.types import Batch
 

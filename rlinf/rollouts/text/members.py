@@ -1,10 +1,12 @@
-"""The environments of a run, one or a mixture of several, as its rollout knows them."""
+"""The environments of a run, one or a mixture of several, as its rollout knows them; and figures of their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from rlinf.config.facts import text_envs
 from rlinf.config.schema import Config
@@ -89,3 +91,41 @@ def metrics_by_member(members: Sequence[Member], rows: Sequence[Row]) -> Metrics
             f"reward/constant_groups/{member.name}": sum(len(seen) == 1 for seen in groups.values()) / len(groups),
         }
     return metrics
+
+
+def summary(rows: Sequence[Row]) -> Metrics:
+    """Rewards, verdicts and lengths; shares are of all rows that the environment answered."""
+    failures = {
+        "rollout/masked": sum(row.finish_reason == "masked" for row in rows) / max(1, len(rows)),
+        **_sums(rows, "reward_failures/"),
+    }
+    rows = [row for row in rows if not row.lost] or rows
+    count = max(1, len(rows))
+    rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
+    lengths = torch.tensor([len(row.tokens) for row in rows], dtype=torch.float64)
+    verdicts = [row.verdict for row in rows]
+    groups: dict[int, set[float]] = {}
+    for row in rows:
+        groups.setdefault(row.group, set()).add(row.total_reward)
+    return {
+        "reward/mean": float(rewards.mean()),
+        "reward/std": float(rewards.std(correction=0)),
+        "reward/constant_groups": sum(len(values) == 1 for values in groups.values()) / max(1, len(groups)),
+        "rollout/accuracy": verdicts.count("correct") / count,
+        "rollout/response_length": float(lengths.mean()),
+        "rollout/response_length_max": float(lengths.max()),
+        "rollout/cut_by_length": sum(row.cut_by_length for row in rows) / count,
+        "rollout/cut_by_conversation_length": sum(row.finish_reason == "conversation_length" for row in rows) / count,
+        "rollout/cut_by_turns": sum(row.finish_reason == "turns" for row in rows) / count,
+        "rollout/tokens": float(lengths.sum()),
+        **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
+        "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
+        **{f"reward_terms/{n.removeprefix('reward/')}": total / count for n, total in _sums(rows, "reward/").items()},
+        **failures,
+    }
+
+
+def _sums(rows: Sequence[Row], prefix: str) -> Metrics:
+    """Sums over rows of what the environment says under names that begin so."""
+    names = sorted({name for row in rows for name in row.facts if name.startswith(prefix)})
+    return {name: sum(float(row.facts.get(name, 0.0)) for row in rows) for name in names}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf.rollouts.text.demonstrated import Demonstration
-from rlinf.rollouts.text.grading import graded_rows
 from rlinf.rollouts.text.make_env import TextEnvError
+from rlinf.rollouts.text.rows import graded_rows
 
 
 class MixedTextEnv:

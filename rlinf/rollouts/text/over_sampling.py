@@ -15,10 +15,9 @@ from typing import Any, Protocol
 
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.grading import Response
-from rlinf.rollouts.text.members import Member, metrics_by_member
-from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, summary
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.members import Member, metrics_by_member, summary
+from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout
+from rlinf.rollouts.text.rows import Response, Row
 from rlinf.types import Completion, SampleRequest
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rlinf.columns import Column
-from rlinf.rollouts.text.grading import Graded, Response
 from rlinf.rollouts.text.tool_forms import ToolForm, canonical
 
 ToText = Callable[[Sequence[int]], str]
@@ -34,18 +33,6 @@ class ResponseText:
         if self.tool_form is None:
             return plain
         return canonical(self.tool_form, self.tokenizer.decode(list(tokens), skip_special_tokens=False), plain)
-
-    def read(self, response: Response) -> Response:
-        """The response as text."""
-        return response if isinstance(response.said, str) else response._replace(said=self.said(response.said))
-
-    def about(self, graded: Graded, response: Response, text: str) -> Graded:
-        """``graded`` with what only the decoder knows of a ``response`` that came as tokens."""
-        if isinstance(response.said, str):
-            return graded
-        ends = graded.facts.get("step_ends")
-        steps = () if ends is None else step_positions(response.said, ends, self.text)
-        return replace(graded, text=text, step_positions=steps)
 
 
 def step_positions(tokens: Column[int], ends: Sequence[int], to_text: ToText) -> tuple[int, ...]:

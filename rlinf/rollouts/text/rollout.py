@@ -9,9 +9,10 @@ which answers come.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -20,14 +21,13 @@ from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import SettledConfig
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.free import FreeConversations
-from rlinf.rollouts.text.grading import Graded, Pause, Response
-from rlinf.rollouts.text.members import Member, metrics_by_member
+from rlinf.rollouts.text.members import Member, metrics_by_member, summary
 from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of, set_lost_apart
+from rlinf.rollouts.text.rows import Graded, Pause, Response, Row, set_lost_apart
 from rlinf.rollouts.text.task_draws import TaskDraws
 from rlinf.rollouts.text.task_pool import TaskPool
 from rlinf.streams import rollout_key
-from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams
+from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, TextInputs
 
 GENERATION = "time/generation_s"
 
@@ -285,39 +285,94 @@ class TextRollout:
         self.draws.load_state_dict(state["draws"] if "draws" in state else {"passed": [state["prompts_dropped"]]})
 
 
-def summary(rows: Sequence[Row]) -> Metrics:
-    """Rewards, verdicts and lengths; shares are of all rows that the environment answered."""
-    failures = {
-        "rollout/masked": sum(row.finish_reason == "masked" for row in rows) / max(1, len(rows)),
-        **_sums(rows, "reward_failures/"),
-    }
-    rows = [row for row in rows if not row.lost] or rows
-    count = max(1, len(rows))
-    rewards = torch.tensor([row.total_reward for row in rows], dtype=torch.float64)
-    lengths = torch.tensor([len(row.tokens) for row in rows], dtype=torch.float64)
-    verdicts = [row.verdict for row in rows]
-    groups: dict[int, set[float]] = {}
-    for row in rows:
-        groups.setdefault(row.group, set()).add(row.total_reward)
-    return {
-        "reward/mean": float(rewards.mean()),
-        "reward/std": float(rewards.std(correction=0)),
-        "reward/constant_groups": sum(len(values) == 1 for values in groups.values()) / max(1, len(groups)),
-        "rollout/accuracy": verdicts.count("correct") / count,
-        "rollout/response_length": float(lengths.mean()),
-        "rollout/response_length_max": float(lengths.max()),
-        "rollout/cut_by_length": sum(row.cut_by_length for row in rows) / count,
-        "rollout/cut_by_conversation_length": sum(row.finish_reason == "conversation_length" for row in rows) / count,
-        "rollout/cut_by_turns": sum(row.finish_reason == "turns" for row in rows) / count,
-        "rollout/tokens": float(lengths.sum()),
-        **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
-        "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
-        **{f"reward_terms/{n.removeprefix('reward/')}": total / count for n, total in _sums(rows, "reward/").items()},
-        **failures,
-    }
+def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
+    """[B, T] int64: for each position the state that a turn begins from there, or -1."""
+    ids = torch.full((len(rows), positions), -1)
+    for place, row in enumerate(rows):
+        for position, state in row.anchors.items():
+            ids[place, position] = state
+    return ids
 
 
-def _sums(rows: Sequence[Row], prefix: str) -> Metrics:
-    """Sums over rows of what the environment says under names that begin so."""
-    names = sorted({name for row in rows for name in row.facts if name.startswith(prefix)})
-    return {name: sum(float(row.facts.get(name, 0.0)) for row in rows) for name in names}
+def _sparse(entries: Sequence[Mapping[int, float]], positions: int, fill: float) -> torch.Tensor:
+    """[B, T] float32 with each row's numbers at their positions."""
+    column = torch.full((len(entries), positions), fill)
+    for place, row in enumerate(entries):
+        for position, number in row.items():
+            column[place, position] = number
+    return column
+
+
+def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
+    """[B] float32: the sum of each row's rewards."""
+    return torch.tensor([row.total_reward for row in rows], dtype=torch.float32)
+
+
+def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
+    """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
+    count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
+    width = max(1, *(len(row.prompt_ids) for row in rows))
+    prompts = torch.full((count, width), pad_token_id)
+    actions = torch.full((count, positions), pad_token_id)
+    logprobs = torch.zeros(count, positions)
+    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
+    versions = torch.zeros(count, positions, dtype=torch.int32)
+    episodes = [row.episode for row in rows if row.episode is not None]
+    turn_ids = torch.full((count, positions), -1) if episodes else None
+    columns = [(actions, "tokens"), (logprobs, "logprobs"), (mask, "mask"), (versions, "versions")]
+    if turn_ids is not None:
+        columns.append((turn_ids, "turn_ids"))
+    arrays = [(column.numpy(), name) for column, name in columns]
+    of_prompts, ends, cuts = prompts.numpy(), terminated.numpy(), truncated.numpy()
+    for place, row in enumerate(rows):
+        of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
+        for column, name in arrays:
+            column[place, : len(row.tokens)] = getattr(row, name).array
+        acted = row.mask.array
+        if acted.any():
+            # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
+            # the policy acted last: the environment may have spoken after that.
+            last = len(acted) - 1 - int(acted[::-1].argmax())
+            ends[place, last] = True
+            cuts[place, last] = row.cut_by_length
+    rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
+    # By what the environment can do, not by what it found: a batch without one right step has the column too.
+    graded = any("step_ends" in row.facts for row in rows)
+    steps = _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
+    return Batch(
+        inputs=TextInputs(
+            prompts,
+            prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
+            response_lengths=torch.tensor([len(row.tokens) for row in rows]),
+        ),
+        actions=actions,
+        mask=mask,
+        rollout_logprobs=logprobs,
+        rewards=rewards,
+        group_ids=torch.tensor([row.group for row in rows]),
+        policy_version=versions,
+        episode_ids=torch.tensor(episodes) if episodes else None,
+        turn_ids=turn_ids,
+        terminated=terminated,
+        truncated=truncated,
+        step_rewards=steps,
+        correct=torch.tensor([row.verdict == "correct" for row in rows]),
+        domains=[row.domain for row in rows],
+        metadata={
+            "prompt": [row.prompt_text for row in rows],
+            "response": ["\n".join(row.answers) for row in rows],
+            "answer": [row.answer for row in rows],
+            "task_id": [row.task_id for row in rows],
+            "verdict": [row.verdict for row in rows],
+            "extracted": [row.facts.get("extracted") for row in rows],
+            "finish_reason": [row.finish_reason for row in rows],
+            **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
+            **({"episode": episodes, "branch": [row.branch for row in rows]} if episodes else {}),
+        },
+    )
+
+
+def imitation_batch(rows: Sequence[Row], *, pad_token_id: int) -> Batch:
+    """The batch of :meth:`Row.imitated` rows: with advantage 1 the policy loss is the cross-entropy."""
+    batch = batch_of(rows, pad_token_id=pad_token_id, multi_turn=False)
+    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.text.grading import Graded, Response
+from rlinf.rollouts.text.rows import Graded, Response
 
 _MOST = 64
 """Threads at a time; a tool waits far more than it computes."""
@@ -37,9 +37,9 @@ class _Call:
 class RowThreads:
     """Hands responses to :class:`StepRow` and collects what it says. A call that hangs is left behind."""
 
-    def __init__(self, step_row: StepRow, *, timeout_s: float) -> None:
-        """``timeout_s``: a longer call loses its conversation; 0 sets no limit."""
-        self._step_row, self._timeout_s = step_row, timeout_s
+    def __init__(self, step_row: StepRow, *, timeout_s: float, first: int = 0) -> None:
+        """``timeout_s``: a longer call loses its conversation; 0 sets no limit. ``first``: the place of row 0."""
+        self._step_row, self._timeout_s, self._first = step_row, timeout_s, first
         self._waiting: deque[Response] = deque()
         self._running: dict[int, _Call] = {}
         self._answers: queue.SimpleQueue[tuple[_Call, Graded]] = queue.SimpleQueue()
@@ -89,7 +89,7 @@ class RowThreads:
         """In a thread: what the environment says to one response."""
         place, text, cut = call.response
         try:
-            observation, reward, terminated, truncated, info = self._step_row(place, str(text), cut=cut)
+            observation, reward, terminated, truncated, info = self._step_row(place - self._first, str(text), cut=cut)
             graded = Graded(
                 place,
                 observation,

@@ -1,21 +1,117 @@
-"""One conversation while it goes on, and a batch of finished ones."""
+"""A conversation: what the policy says, what its environment answers, and the row that both are written into.
+
+No torch here: the workers that grade import it too.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 
 from rlinf.columns import Column
-from rlinf.rollouts.text.grading import Graded, Response
-from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.response_text import step_positions
-from rlinf.types import Batch, Completion, TextInputs
+
+if TYPE_CHECKING:
+    from rlinf.rollouts.text.prompts import PromptRenderer
+    from rlinf.types import Completion
+
+
+class Response(NamedTuple):
+    """A policy's turn on its way to the environment."""
+
+    place: int
+    """Position of the conversation among those of the last reset."""
+    said: str | Column[int]
+    """Its text, or its tokens, which become text where it is graded."""
+    cut: bool
+    """The length limit ended it, not the policy."""
+
+
+class Pause(NamedTuple):
+    """In a stream of responses: none has come, so that what environments have to say can be heard."""
+
+    wait_s: float
+    """How long environments may be waited for; more than 0 where no response comes before they have answered."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The environment's answer to one response."""
+
+    place: int
+    """Position of the conversation among those of the last reset."""
+    observation: str
+    reward: float
+    ended: bool
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The row's entries of the environment's infos."""
+    truncated: bool = False
+    """The environment ended the conversation before its natural end, at its limit of turns."""
+    lost: bool = False
+    """The environment failed over the response; the rest means nothing."""
+    masked: bool = False
+    """The environment itself wants the conversation left out of the batch."""
+    failure: str = ""
+    """Of a lost one: "timeout" or "error"."""
+    account: str = ""
+    """What happened to a lost one, in words."""
+    seconds: float = 0.0
+    """That the environment took, where it takes conversations one by one."""
+    text: str | None = None
+    """The response as the environment read it, where it was given tokens."""
+    step_positions: tuple[int, ...] = ()
+    """Likewise: the token of the response in which each step of ``facts["step_ends"]`` ends."""
+
+    @classmethod
+    def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Graded:
+        """The answer in place of one that the environment failed to give."""
+        return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
+
+
+@dataclass(frozen=True)
+class Grades:
+    """One worker's answers to the responses that it was given together, in their order."""
+
+    rows: list[Graded]
+    seconds: float
+    """How long it took."""
+
+
+@dataclass(frozen=True)
+class Hung:
+    """A worker's reply in place of grades: the environment's step took longer than `env.step_timeout_s`."""
+
+    account: str
+    """Where it hung, in words."""
+
+
+def graded_rows(
+    result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], rows: Sequence[int], *, first: int = 0
+) -> list[Graded]:
+    """Some rows of what a vector environment's ``step`` returned, whose row 0 is conversation ``first``.
+
+    Infos that are no columns are left out.
+    """
+    observations, rewards, terminated, truncated, infos = result
+    count = len(observations)
+    columns = {name: value for name, value in infos.items() if hasattr(value, "__getitem__") and len(value) == count}
+    return [
+        Graded(
+            first + row,
+            observations[row],
+            float(rewards[row]),
+            bool(terminated[row]) or bool(truncated[row]),
+            {name: column[row] for name, column in columns.items()},
+            truncated=bool(truncated[row]),
+            masked="masked" in columns and bool(columns["masked"][row]),
+        )
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True)
@@ -265,96 +361,3 @@ def set_lost_apart(rows: Sequence[Row]) -> None:
     unused = 1 + max((row.group for row in rows), default=-1)
     for number, row in enumerate([row for row in rows if row.lost]):
         row.group = unused + number
-
-
-def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
-    """[B, T] int64: for each position the state that a turn begins from there, or -1."""
-    ids = torch.full((len(rows), positions), -1)
-    for place, row in enumerate(rows):
-        for position, state in row.anchors.items():
-            ids[place, position] = state
-    return ids
-
-
-def _sparse(entries: Sequence[Mapping[int, float]], positions: int, fill: float) -> torch.Tensor:
-    """[B, T] float32 with each row's numbers at their positions."""
-    column = torch.full((len(entries), positions), fill)
-    for place, row in enumerate(entries):
-        for position, number in row.items():
-            column[place, position] = number
-    return column
-
-
-def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
-    """[B] float32: the sum of each row's rewards."""
-    return torch.tensor([row.total_reward for row in rows], dtype=torch.float32)
-
-
-def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
-    """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
-    count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
-    width = max(1, *(len(row.prompt_ids) for row in rows))
-    prompts = torch.full((count, width), pad_token_id)
-    actions = torch.full((count, positions), pad_token_id)
-    logprobs = torch.zeros(count, positions)
-    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
-    versions = torch.zeros(count, positions, dtype=torch.int32)
-    episodes = [row.episode for row in rows if row.episode is not None]
-    turn_ids = torch.full((count, positions), -1) if episodes else None
-    columns = [(actions, "tokens"), (logprobs, "logprobs"), (mask, "mask"), (versions, "versions")]
-    if turn_ids is not None:
-        columns.append((turn_ids, "turn_ids"))
-    arrays = [(column.numpy(), name) for column, name in columns]
-    of_prompts, ends, cuts = prompts.numpy(), terminated.numpy(), truncated.numpy()
-    for place, row in enumerate(rows):
-        of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
-        for column, name in arrays:
-            column[place, : len(row.tokens)] = getattr(row, name).array
-        acted = row.mask.array
-        if acted.any():
-            # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
-            # the policy acted last: the environment may have spoken after that.
-            last = len(acted) - 1 - int(acted[::-1].argmax())
-            ends[place, last] = True
-            cuts[place, last] = row.cut_by_length
-    rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
-    # By what the environment can do, not by what it found: a batch without one right step has the column too.
-    graded = any("step_ends" in row.facts for row in rows)
-    steps = _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
-    return Batch(
-        inputs=TextInputs(
-            prompts,
-            prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
-            response_lengths=torch.tensor([len(row.tokens) for row in rows]),
-        ),
-        actions=actions,
-        mask=mask,
-        rollout_logprobs=logprobs,
-        rewards=rewards,
-        group_ids=torch.tensor([row.group for row in rows]),
-        policy_version=versions,
-        episode_ids=torch.tensor(episodes) if episodes else None,
-        turn_ids=turn_ids,
-        terminated=terminated,
-        truncated=truncated,
-        step_rewards=steps,
-        correct=torch.tensor([row.verdict == "correct" for row in rows]),
-        domains=[row.domain for row in rows],
-        metadata={
-            "prompt": [row.prompt_text for row in rows],
-            "response": ["\n".join(row.answers) for row in rows],
-            "answer": [row.answer for row in rows],
-            "task_id": [row.task_id for row in rows],
-            "verdict": [row.verdict for row in rows],
-            "extracted": [row.facts.get("extracted") for row in rows],
-            "finish_reason": [row.finish_reason for row in rows],
-            **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
-            **({"episode": episodes, "branch": [row.branch for row in rows]} if episodes else {}),
-        },
-    )
-
-
-def imitation_batch(rows: Sequence[Row], *, pad_token_id: int) -> Batch:
-    """The batch of :meth:`Row.imitated` rows: with advantage 1 the policy loss is the cross-entropy."""
-    batch = batch_of(rows, pad_token_id=pad_token_id, multi_turn=False)
-    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.config import Config
 from rlinf.streams import stream_seed
-from rlinf.train.reward import EnvironmentReward, Reward
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.reward_worker import RewardWorker
 
 
-def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Reward:
-    """The environment's where that is the only one. ``policy_model`` makes the language model of the policy."""
+def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
+    """None where the environment's reward stands. ``policy_model`` makes the language model of the policy."""
     if config.reward_model.supervision == "none":
-        return EnvironmentReward()
+        return ()
     group = cluster.spawn(
         "reward_model",
         functools.partial(_build, config, policy_model),
         n=1,
         resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=config.reward_model.gpus),
     )
-    return LearnedReward(LearnerPool(group, cluster), config.reward_model, seed=stream_seed(config.run.seed, "reward"))
+    seed = stream_seed(config.run.seed, "reward")
+    return (LearnedReward(LearnerPool(group, cluster), config.reward_model, seed=seed),)
 
 
 def _build(config: Config, policy_model: Callable[[], Any], info: RankInfo) -> RewardWorker:

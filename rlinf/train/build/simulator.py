@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlinf.algorithms.prepare import AsCollected, OnPolicy
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config.facts import SettledConfig, prompted
@@ -23,7 +24,6 @@ from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.graph import Graph
 from rlinf.train.imitation import Imitation
 from rlinf.train.init_from import carried_tokenizer
-from rlinf.train.preparation import OffPolicy, OnPolicy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -75,7 +75,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OffPolicy() if facts.off_policy else OnPolicy(config, learner),
+        preparation=AsCollected() if facts.off_policy else OnPolicy(config, learner),
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,

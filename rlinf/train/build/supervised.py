@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.dpo import Preferences, dpo
+from rlinf.algorithms.prepare import AsCollected
 from rlinf.cluster import Cluster
 from rlinf.config import Config
 from rlinf.config.schema.learner import SftConfig
@@ -25,7 +26,6 @@ from rlinf.train.build.text_learner import start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
-from rlinf.train.preparation import OffPolicy
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
 
@@ -190,7 +190,7 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
     return Graph(
         rollout=NoRollout(),
         learner=learner,
-        preparation=OffPolicy(),
+        preparation=AsCollected(),
         send_weights=lambda version: {},
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,

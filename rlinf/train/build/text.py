@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.algorithms.prepare import OnPolicy
 from rlinf.cluster import Cluster, RankInfo, Resources, Starting
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
@@ -28,7 +29,6 @@ from rlinf.train.build.text_learner import begin_learner, language_model, learne
 from rlinf.train.build.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, imitated, nothing
-from rlinf.train.preparation import OnPolicy
 from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_session import SLICE_S
@@ -83,7 +83,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         evaluate=evaluate,
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
-        reward=learned_reward(config, cluster, functools.partial(language_model, config, path)),
+        reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_tokenizer, tokenizer),
         overlaps=config.facts.overlaps,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
-from rlinf.rollouts.text.grading import Graded, Pause, Response
+from rlinf.rollouts.text.rows import Graded, Pause, Response
 
 _GATHER_S = 0.01
 _SLICE_S = 0.02
@@ -31,9 +31,8 @@ class EnvWorkers(Protocol):
 
 @dataclass
 class _Worker:
-    """The requests of one worker: places are its own."""
+    """The requests of one worker."""
 
-    offset: int
     waiting: list[Response] = field(default_factory=list)
     given: dict[int, Response] = field(default_factory=dict)
     again: set[int] = field(default_factory=set)
@@ -51,7 +50,7 @@ class RowAnswers:
 
     def __init__(self, pool: EnvWorkers, slices: Sequence[slice], split: str, timeout_s: float | None) -> None:
         self._pool, self._split, self._slices, self._timeout_s = pool, split, slices, timeout_s
-        self._workers = [_Worker(part.start) for part in slices]
+        self._workers = [_Worker() for _ in slices]
 
     def grade(self, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
         """Answers to each of ``responses``, as they come."""
@@ -62,8 +61,7 @@ class RowAnswers:
                 wait_s = response.wait_s
             else:
                 rank = next(rank for rank, part in enumerate(self._slices) if response.place < part.stop)
-                worker = self._workers[rank]
-                worker.waiting.append(response._replace(place=response.place - worker.offset))
+                self._workers[rank].waiting.append(response)
             if isinstance(response, Pause) or time.monotonic() - heard >= _GATHER_S:
                 yield from self._exchange(wait_s)
                 heard = time.monotonic()
@@ -111,22 +109,19 @@ class RowAnswers:
             worker.again = set(worker.given)
             worker.waiting = [*worker.given.values(), *worker.waiting]
             return lost
-        heard = []
         for graded in said:
             response = worker.given.pop(graded.place)
             worker.again.discard(graded.place)
-            here = replace(graded, place=worker.offset + graded.place)
             if graded.lost:
-                self._pool.lost(here)
+                self._pool.lost(graded)
             else:
                 self._pool.remember(rank, [response])
-            heard.append(here)
-        return heard
+        return said
 
     def _lose(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Graded]:
         lost = []
         for place in places:
             del worker.given[place]
             worker.again.discard(place)
-            lost.append(self._pool.lost(Graded.lost_row(worker.offset + place, failure, account)))
+            lost.append(self._pool.lost(Graded.lost_row(place, failure, account)))
         return lost

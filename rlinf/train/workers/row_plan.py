@@ -15,6 +15,13 @@ from rlinf.learners.stage import Stage
 from rlinf.models.packing import text_costs
 from rlinf.types import Batch, TextInputs
 
+EVALUATED = ("actions", "mask")
+"""The columns that ranks read of a batch that they evaluate ..."""
+LEARNED = (*EVALUATED, "rollout_logprobs", "old_logprobs", "ref_logprobs", "advantages")
+"""... of one that they learn from ..."""
+OF_A_CRITIC = ("old_values", "returns")
+"""... and with a critic."""
+
 
 @dataclass(frozen=True)
 class RowPlan:
@@ -37,7 +44,7 @@ class RowPlan:
 
     def updated(self, facts: RowFacts, size: int, *, stage: str, step: int) -> list[Tensor] | None:
         """The rows that each of ``size`` shares has in any optimiser step of an iteration; None: every row."""
-        now = next(one for one in self.stages if one.name == stage)
+        now = self._stage(stage)
         if "selected" in now.objective.needs:
             return None  # what is treated apart is chosen among all rows of a step
         cuts = []
@@ -46,6 +53,13 @@ class RowPlan:
                 if len(rows):
                     cuts.append(self._cut(moving_rows(rows, facts, now), facts, size))
         return self._held(cuts, facts)
+
+    def columns(self, stage: str) -> tuple[str, ...]:
+        """The columns of a batch that ranks learn from."""
+        return (*LEARNED, *OF_A_CRITIC) if "returns" in self._stage(stage).objective.needs else LEARNED
+
+    def _stage(self, name: str) -> Stage:
+        return next(one for one in self.stages if one.name == name)
 
     def _cut(self, rows: Tensor, facts: RowFacts, size: int) -> list[Tensor]:
         if self.skips_unanswered:

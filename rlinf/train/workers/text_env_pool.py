@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
@@ -18,8 +18,8 @@ from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import Graded, Grades, Hung, Pause, Response
 from rlinf.rollouts.text.response_text import ResponseText
+from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response
 from rlinf.train.workers.row_answers import RowAnswers
 
 _GATHER_S = 0.01
@@ -43,7 +43,7 @@ class TextEnvPool(ResilientPool):
         self._facts: dict[str, EnvFacts] = {}
         self._busy_s = [0.0] * group.size
         self._open: dict[int, tuple[str, list[int], list[list[Response]]]] = {}
-        """Rank -> split, task ids and all responses since the last reset (by the worker's own rows): for replay."""
+        """Rank -> split, task ids and all responses since the last reset: for replay."""
         self._slices: list[slice] = []
         self._text: ResponseText | None = None
 
@@ -73,7 +73,10 @@ class TextEnvPool(ResilientPool):
         self._slices = shares(len(task_ids), self.group.size)
         parts = [list(task_ids[part]) for part in self._slices]
         self._open = {rank: (split, part, []) for rank, part in enumerate(parts) if part}
-        handles = {rank: self.group.submit_one(rank, "reset", split, parts[rank]) for rank in self._open}
+        handles = {
+            rank: self.group.submit_one(rank, "reset", split, parts[rank], self._slices[rank].start)
+            for rank in self._open
+        }
         results = []
         for rank, handle in handles.items():
             try:
@@ -101,7 +104,7 @@ class TextEnvPool(ResilientPool):
                     yield from self._meanwhile(pending, response.wait_s)
                 continue
             rank = next(rank for rank in pending if response.place < self._slices[rank].stop)
-            pending[rank].add(response._replace(place=response.place - self._slices[rank].start))
+            pending[rank].add(response)
             if in_part:
                 for rank in [rank for rank in pending if pending[rank].due()]:
                     yield from self._collect(rank, pending[rank])
@@ -177,8 +180,7 @@ class TextEnvPool(ResilientPool):
             if alone:
                 graded = self._result(rank, self._submit(rank, [response]), [response], 0.0)
             if isinstance(graded, Hung):
-                place = self._slices[rank].start + response.place
-                yield self.lost(Graded.lost_row(place, "timeout", graded.account))
+                yield self.lost(Graded.lost_row(response.place, "timeout", graded.account))
             else:
                 yield from self._entered(rank, [response], graded)
 
@@ -203,15 +205,14 @@ class TextEnvPool(ResilientPool):
     def _entered(self, rank: int, given: list[Response], graded: Grades) -> Iterator[Graded]:
         self.remember(rank, given)
         self._busy_s[rank] += graded.seconds
-        start = self._slices[rank].start
-        yield from (replace(row, place=start + row.place) for row in graded.rows)
+        yield from graded.rows
 
     def recover(self, rank: int) -> Any:
         """Starts the worker's conversations again and repeats all answers since; returns their reset."""
         if self._text is not None:
             self.group.call_one(rank, "read_tokens", self._text)
         split, task_ids, past = self._open[rank]
-        started = self.group.call_one(rank, "reset", split, task_ids)
+        started = self.group.call_one(rank, "reset", split, task_ids, self._slices[rank].start)
         if self._facts_of(split).steps_rows and past:
             self.group.call_one(rank, "replay", split, [response for given in past for response in given])
             return started

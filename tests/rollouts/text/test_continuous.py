@@ -15,9 +15,9 @@ from letters import Letters
 from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
 from rlinf.rollouts.text.continuous import ContinuousRollout
-from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rows import Graded, Pause, Response
 from rlinf.types import Completion, SampleRequest
 
 STEPS, PROMPTS, GROUP, LONGEST = 6, 2, 2, 40

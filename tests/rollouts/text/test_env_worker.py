@@ -10,7 +10,7 @@ import text_envs
 from rlinf.errors import UserError
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Grades, Response
+from rlinf.rollouts.text.rows import Grades, Response
 
 
 def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutC
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
-from rlinf.rollouts.text.grading import Pause, Response
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.rows import Pause, Response
 from rlinf.samplers.hf import HFSampler
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import ChatTemplateError, PromptRenderer
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.rows import Graded, Row
 from rlinf.types import Completion
 
 MARKS = ["<start>", "<end>", "<return>", "<message>", "<user>", "<assistant>", "[INST]", "[/INST]", "<bos>"]

@@ -20,10 +20,10 @@ from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutC
 from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.rows import Graded, Pause, Response
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
 

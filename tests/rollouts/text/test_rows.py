@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from rlinf.algorithms import compute_advantages
-from rlinf.rollouts.text.grading import Graded
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.response_text import _first_true
-from rlinf.rollouts.text.rows import Row, anchor_ids, batch_of
+from rlinf.rollouts.text.rollout import anchor_ids, batch_of
+from rlinf.rollouts.text.rows import Graded, Row
 from rlinf.types import Completion
 
 NAN = math.nan

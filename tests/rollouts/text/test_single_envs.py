@@ -7,7 +7,7 @@ import pytest
 from rlinf.errors import UserError
 from rlinf.rollouts.text.demonstrated import Observation
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.grading import Graded, Grades, Response
+from rlinf.rollouts.text.rows import Graded, Grades, Response
 
 MODULE = "ordinary_text_envs"
 

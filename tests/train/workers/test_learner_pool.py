@@ -12,7 +12,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
 from rlinf.portions import shares
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.grading import Graded, Grades, Response
+from rlinf.rollouts.text.rows import Graded, Grades, Response
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
@@ -121,9 +121,9 @@ class Counter:
     def facts(self, split: str) -> EnvFacts:
         return EnvFacts(num_tasks=100, system_prompt=None, max_turns=2, notes={}, steps_in_part=True)
 
-    def reset(self, split: str, task_ids: list[int]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        self.turns = [0] * len(task_ids)
-        self.tasks = task_ids
+    def reset(self, split: str, task_ids: list[int], first: int) -> tuple[tuple[str, ...], dict[str, Any]]:
+        self.turns = dict.fromkeys(range(first, first + len(task_ids)), 0)
+        self.tasks = dict(zip(self.turns, task_ids, strict=True))
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
     def answer(self, split: str, responses: list[Response]) -> Grades:

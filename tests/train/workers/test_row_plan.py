@@ -113,7 +113,7 @@ class Ranks:
         self.size, self.sharers, self.sent = size, sharers, []
 
     def call(self, method: Any) -> list[Any]:
-        assert method.__name__ == "data_place"
+        assert method == "data_place"
         return [DataPlace(rank // self.sharers, self.size // self.sharers) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
@@ -135,12 +135,13 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
     ranks: Any = Ranks(4, sharers)
     pool = LearnerPool(ranks, InPlace(), plan=plan_of(stage))  # type: ignore[arg-type]
     pool.update(batch, step=0)
-    sizes = [len(one[0]) for one in ranks.sent[::sharers]]
+    sent = [one.parts for (one,) in ranks.sent]
+    sizes = [len(one[0]) for one in sent[::sharers]]
     # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
     assert sum(sizes) == 11
-    pairs = zip(ranks.sent[::sharers], ranks.sent[sharers - 1 :: sharers], strict=True)
+    pairs = zip(sent[::sharers], sent[sharers - 1 :: sharers], strict=True)
     assert all(one[2].equal(other[2]) for one, other in pairs)
-    for records, common, rows in ranks.sent:
+    for records, common, rows in sent:
         held = common.layout.batch(records)
         assert held.advantages is not None
         assert held.advantages.equal(batch.select(rows).advantages)  # type: ignore[arg-type]
