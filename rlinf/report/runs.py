@@ -58,8 +58,12 @@ class RunRecord:
         return value
 
 
+_NO_RUN = ("sweep.json", "trial.json")
+"""Files of a sweep and of a trial, whose run is in a folder below it: they have a config.yaml too."""
+
+
 def is_run(path: Path) -> bool:
-    return (path / "config.yaml").exists() and not (path / "sweep.json").exists()
+    return (path / "config.yaml").exists() and not any((path / name).exists() for name in _NO_RUN)
 
 
 def read_run(path: Path) -> RunRecord:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from report_runs import healthy, write_run
+from synthetic import METRIC, write_sweep
 
 pytest.importorskip("httpx", reason="needs httpx (extra dev)")
 from starlette.testclient import TestClient
@@ -97,6 +98,22 @@ def test_runs_are_compared_and_others_are_not_there(client: TestClient, tmp_path
     for name in ("../etc", "/etc", "third", ""):
         assert client.get("/run", params={"id": name}).status_code == 404
     assert client.get("/sweep", params={"id": "first"}).status_code == 404
+
+
+def test_the_runs_of_a_sweep_are_listed_and_its_page_follows_them(client: TestClient, runs: Path) -> None:
+    sweep = write_sweep(runs / "mine" / "sweep", [{"lr": 0.1}], seeds=2, result=lambda _: 0.5)
+    trials = sorted((sweep / "trials").iterdir())
+    for folder in (one for trial in trials for one in (trial, trial / "run")):  # the trial has a copy of it
+        (folder / "config.yaml").write_text("run: {name: trial}\n")
+    index = client.get("/api/index").json()
+    rows = {row["id"]: row for row in index["runs"]}
+    assert {f"mine/sweep/trials/{trial.name}/run" for trial in trials} == set(rows) - {"first", "group/second"}
+    assert rows["mine/sweep/trials/0000/run"]["step"] == 20
+    assert [one["id"] for one in index["sweeps"]] == ["mine/sweep"]
+    live = data(client.get("/sweep?id=mine/sweep").text)["live"]
+    with (trials[0] / "run" / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 21, METRIC: 0.5}) + "\n")
+    assert client.get(live["url"], params={"id": "mine/sweep", "stamp": live["stamp"]}).status_code == 200
 
 
 def test_a_lock_that_nobody_touches_is_no_running_run(client: TestClient, runs: Path) -> None:

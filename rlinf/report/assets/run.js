@@ -45,7 +45,7 @@ function timePanel(section, runs) {
       type: "waterfall", orientation: "h", y: [...names, "whole step"], x: [...seconds, whole], measure: [...names.map(() => "relative"), "total"],
       text: [...seconds, whole].map((value) => `${number(value, 3)} s (${((100 * value) / whole).toFixed(0)}%)`), textposition: "auto",
       connector: { line: { color: css("--dim"), width: 1 } }, increasing: { marker: { color: PALETTE[0] } }, totals: { marker: { color: PALETTE[8] } },
-    }], { height: 90 + 42 * (names.length + 1), yaxis: { autorange: "reversed" }, xaxis: { title: { text: "seconds" } }, margin: { l: 150, r: 20, t: 10, b: 40 } });
+    }], { height: 90 + 42 * (names.length + 1), yaxis: { autorange: "reversed" }, xaxis: { title: { text: "seconds" }, range: [0, 1.15 * whole] }, margin: { l: 150, r: 20, t: 10, b: 40 } });
   }
 }
 

@@ -16,8 +16,9 @@ from rlinf.report.sweep_page import sweep_payload
 from rlinf.train.run_lock import NAME as LOCK
 from rlinf.train.run_lock import SILENCE_S, Holder
 
-_DEPTH = 4
-"""Folders below the root that are looked into."""
+_DEPTH = 6
+"""Levels of folders below the root that are looked into: the runs of a sweep are three below the sweep."""
+_TRIALS_DEPTH = 3
 _LINE_POINTS = 60
 _WATCHED = ("metrics.jsonl", "summary.json", "config.yaml", "samples", "episodes", "evaluations", "videos")
 
@@ -84,7 +85,7 @@ class Library:
     def sweep_stamp(self, name: str) -> str:
         """Changes whenever a trial of the sweep logs."""
         path = _found(self.sweeps(), name)
-        return "|".join(_stamp(one) for one in [path, *self._walk(path, 2)])
+        return "|".join(_stamp(one) for one in [path, *self._walk(path, _TRIALS_DEPTH)])
 
     def _cached(
         self, what: str, name: str, path: Path | None, make: Callable[[], Any], stamp: str | None = None
