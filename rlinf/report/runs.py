@@ -66,6 +66,13 @@ def is_run(path: Path) -> bool:
     return (path / "config.yaml").exists() and not any((path / name).exists() for name in _NO_RUN)
 
 
+def _title(path: Path, config: Mapping[str, Any]) -> str:
+    """A trial's run is named after its trial: all of a sweep have the same `run.name`."""
+    if (path.parent / "trial.json").exists():
+        return path.parent.name
+    return str((config.get("run") or {}).get("name") or path.name)
+
+
 def read_run(path: Path) -> RunRecord:
     """A run, finished or not. Raises :class:`ReportError` where the folder is none."""
     if not is_run(path):
@@ -75,7 +82,7 @@ def read_run(path: Path) -> RunRecord:
     notes = [note]
     return RunRecord(
         path=path,
-        name=str((config.get("run") or {}).get("name") or path.name),
+        name=_title(path, config),
         config=config,
         machine=read_json_file(path / "machine.json") or {},
         series=series,

@@ -148,7 +148,7 @@ def test_a_sweep_of_a_thousand_trials_builds_and_opens_soon(browser: Any, tmp_pa
     browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     page = Page(browser, path)
     assert len(page.find("tbody tr")) == 334
-    # CPU seconds of the page's thread: what a quiet machine takes, however loaded this one is.
+    # CPU seconds of the page's thread, twice what they are on a quiet machine: two busy threads share a core's units.
     numbers = {one["name"]: one["value"] for one in browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]}
-    assert 0 < numbers["TaskDuration"] < 3
+    assert 0 < numbers["TaskDuration"] < 6
     click_through(browser, path)

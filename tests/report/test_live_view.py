@@ -110,6 +110,7 @@ def test_the_runs_of_a_sweep_are_listed_and_its_page_follows_them(client: TestCl
     assert {f"mine/sweep/trials/{trial.name}/run" for trial in trials} == set(rows) - {"first", "group/second"}
     assert rows["mine/sweep/trials/0000/run"]["step"] == 20
     assert [one["id"] for one in index["sweeps"]] == ["mine/sweep"]
+    assert data(client.get("/run?id=mine/sweep/trials/0000/run").text)["runs"][0]["name"] == "0000"
     live = data(client.get("/sweep?id=mine/sweep").text)["live"]
     with (trials[0] / "run" / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 21, METRIC: 0.5}) + "\n")
