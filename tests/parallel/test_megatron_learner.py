@@ -183,7 +183,7 @@ def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, sa
     assert_same_weights(ends, weights, 0.0 if saved == loaded else 1e-4)
 
 
-@layouts("tensor 2")
+@layouts("tensor 2", "pipeline 2 x 2")
 def test_a_critic_goes_on_bit_for_bit(gang: Gang, tmp_path: Path, name: str) -> None:
     """Two groups of parameters, each with its own learning rate and moments."""
     layout, ranks = LAYOUTS[name]

@@ -20,7 +20,7 @@ from rlinf.learners.megatron.critic import take_values
 from rlinf.learners.megatron.experts import collect_load, load_metrics, remember_load
 from rlinf.learners.megatron.gather import Gatherer
 from rlinf.learners.megatron.layout import arrange
-from rlinf.learners.megatron.optimizer import gradient_buffers, gradient_norm, make_optimizer, take_step
+from rlinf.learners.megatron.optimizer import count_padding, gradient_buffers, gradient_norm, make_optimizer, take_step
 from rlinf.learners.megatron.schedule import (
     MicroBatch,
     Packer,
@@ -104,7 +104,9 @@ class MegatronLearner(Offloadable):
         options = DistributedDataParallelConfig(
             grad_reduce_in_fp32=True, use_distributed_optimizer=self.layout.distributed_optimizer
         )
-        return [DistributedDataParallel(self.config, options, chunk) for chunk in chunks]
+        wrapped = [DistributedDataParallel(self.config, options, chunk) for chunk in chunks]
+        count_padding(wrapped)
+        return wrapped
 
     def start(self, stage: str) -> None:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""

@@ -57,6 +57,20 @@ def take_step(optimizer: MegatronOptimizer, *, factor: float, norm: float, clip:
     optimizer.step_with_ready_grads()
 
 
+def count_padding(chunks: Sequence[Any]) -> None:
+    """Counts the padding between the buckets of a buffer as part of it; call this before an optimizer is made.
+
+    megatron writes a buffer's state without that padding, and then looks parameters up at their places with it: tied
+    embeddings of several pipeline stages, whose bucket is the second, would be saved shifted and end in zeros (a comment in
+    its `distrib_optimizer` calls that a bug). Padding after the last bucket moves nothing and is left out.
+    """
+    for chunk in chunks:
+        for buffer in [*chunk.buffers, *chunk.expert_parallel_buffers]:
+            for bucket in buffer.buckets[:-1]:
+                bucket.numel_unpadded = bucket.grad_data.numel()
+            buffer.numel_unpadded = sum(bucket.numel_unpadded for bucket in buffer.buckets)
+
+
 def gradient_buffers(chunks: Sequence[Any]) -> list[Tensor]:
     """The flat buffers that all gradients of this rank lie in, of chunks in their gradient wrappers."""
     return [buffer.grad_data for chunk in chunks for buffer in [*chunk.buffers, *chunk.expert_parallel_buffers]]
