@@ -61,8 +61,8 @@ def count_padding(chunks: Sequence[Any]) -> None:
     """Counts the padding between the buckets of a buffer as part of it; call this before an optimizer is made.
 
     megatron writes a buffer's state without that padding, and then looks parameters up at their places with it: tied
-    embeddings of several pipeline stages, whose bucket is the second, would be saved shifted and end in zeros (a comment in
-    its `distrib_optimizer` calls that a bug). Padding after the last bucket moves nothing and is left out.
+    embeddings of several pipeline stages, whose bucket is the second, would be saved shifted and end in zeros (its
+    `distrib_optimizer` calls that a bug in a comment). Padding after the last bucket moves nothing and is left out.
     """
     for chunk in chunks:
         for buffer in [*chunk.buffers, *chunk.expert_parallel_buffers]:
