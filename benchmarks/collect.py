@@ -22,6 +22,7 @@ ORDER = (
     "learner_parity",
     "robots",
     "tabletop_words",
+    "tabletop_flow",
     "libero_steps",
     "isolation",
     "robot_data",
