@@ -52,25 +52,15 @@ class AlgorithmState:
         self.rewards.load_state_dict(state["rewards"])
 
 
-class Preparation(Protocol):
-    """Prepares a batch between rollout and update."""
+class Preparation:
+    """Between rollout and update. This one hands batches on as they are: off-policy learners keep them for replay."""
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         """The batch that the learner updates on after ``step`` finished iterations."""
-
-    def state_dict(self) -> Mapping[str, Any]:
-        """The state that the next batch depends on; part of every checkpoint."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-
-class AsCollected:
-    """The learner takes batches as they come: off-policy ones keep transitions in a replay buffer."""
-
-    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         return batch, {}
 
     def state_dict(self) -> Mapping[str, Any]:
+        """The state that the next batch depends on; part of every checkpoint."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -84,7 +74,7 @@ class EvaluatesBatches(Protocol):
         """Log-probabilities and values [B, T] of all rows."""
 
 
-class OnPolicy:
+class OnPolicy(Preparation):
     """Adds what learner (proximal, reference, critic) and teacher say of the batch; then rewards and advantages."""
 
     def __init__(

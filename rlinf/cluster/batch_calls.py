@@ -29,13 +29,19 @@ class BatchCalls:
         self._facts_of = facts_of if group.size > 1 else None
 
     def submit(
-        self, method: str, batch: Batch, cut: Cut | None = None, *, columns: Collection[str] = (), **options: Any
+        self,
+        method: Callable[..., Any],
+        batch: Batch,
+        cut: Cut | None = None,
+        *,
+        columns: Collection[str] = (),
+        **options: Any,
     ) -> list[Handle]:
-        """``method(batch, **options)`` on every rank, without waiting.
+        """``method(batch, **options)``, a method of the workers' class, on every rank, without waiting.
 
         A rank is given a :class:`BatchShare`, the ``columns`` of the rows that ``cut`` gives it, or the whole batch.
         """
-        return self._group.submit(method, per_rank=self._sent(batch, cut, columns), **options)
+        return self._group.submit(method.__name__, per_rank=self._sent(batch, cut, columns), **options)
 
     def _sent(self, batch: Batch, cut: Cut | None, columns: Collection[str]) -> list[tuple[Any]]:
         facts = None if self._facts_of is None or cut is None else self._facts_of(batch)

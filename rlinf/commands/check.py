@@ -59,10 +59,11 @@ def _source(config: Config, lines: list[str]) -> list[Finding]:
     from rlinf.train.init_from import source_of
     from rlinf.train.run_dir import RunDirectory
 
-    if config.run.init_from is None or RunDirectory(Path(run_directory(config))).steps():
+    folder = Path(run_directory(config))
+    if config.run.init_from is None or RunDirectory(folder).steps():
         return []
     try:
-        source = source_of(config)
+        source = source_of(config, folder)
     except UserError as error:
         return [Finding(True, str(error), subject="run.init_from")]
     lines += source.lines(config) if source is not None else []

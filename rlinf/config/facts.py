@@ -309,6 +309,7 @@ def run_kind(config: Config) -> RunKind:
 class Facts:
     """The facts of a run; the functions of the same names say what each one means."""
 
+    run_kind: RunKind
     vla: bool
     off_policy: bool
     collects_episodes: bool
@@ -324,11 +325,13 @@ class Facts:
     evaluation_env: EnvConfig
     acts_in: Literal["worker", "sampler"]
     overlaps: bool
+    shares_gpus: bool
 
     @classmethod
     def of(cls, config: Config) -> Facts:
         """Those of a configuration that passed its checks."""
         return cls(
+            run_kind=run_kind(config),
             vla=is_vla(config),
             off_policy=is_off_policy(config),
             collects_episodes=collects_episodes(config),
@@ -344,6 +347,7 @@ class Facts:
             evaluation_env=evaluation_env(config),
             acts_in=acts_in(config),
             overlaps=overlaps(config),
+            shares_gpus=shares_gpus(config),
         )
 
 

@@ -7,7 +7,7 @@ micro-batches: a rank that has fewer adds some in which nothing counts.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from torch.distributed.tensor import DTensor
 
 from rlinf.batch_share import BatchShare, RowFacts
 from rlinf.config.schema.learner import OffloadConfig
-from rlinf.learners.host_reference import moved_towards
+from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.minibatch import Minibatch, require_finite
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
@@ -86,16 +86,9 @@ class FSDPLearner(TorchLearner):
         for name, parameter in self.policy.named_parameters():
             yield name, (parameter.to_local() if isinstance(parameter, DTensor) else parameter).detach()
 
-    @contextmanager
-    def _as_reference(self) -> Iterator[None]:
+    def _as_reference(self) -> AbstractContextManager[None]:
         """The reference weights in the policy's place, for a while."""
-        if self._host_reference is None:
-            raise ValueError(f"stage {self.stage.name!r} keeps no reference policy")
-        self._exchange(self._host_reference)
-        try:
-            yield
-        finally:
-            self._exchange(self._host_reference)
+        return in_place(self._host_reference, self._exchange, stage=self.stage.name)
 
     def _exchange(self, others: dict[str, Tensor]) -> None:
         self._reshard()

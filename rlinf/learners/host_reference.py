@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -21,3 +22,17 @@ def moved_towards(
     if not keep or reference is None:
         return {name: part.detach().to("cpu", copy=True) for name, part in current}
     return {name: reference[name].lerp(part.detach().to("cpu"), 1 - keep) for name, part in current}
+
+
+@contextmanager
+def in_place(
+    reference: dict[str, Tensor] | None, exchange: Callable[[dict[str, Tensor]], None], *, stage: str
+) -> Iterator[None]:
+    """The reference weights in the policy's place, for a while; ``exchange`` swaps the two. ValueError without any."""
+    if reference is None:
+        raise ValueError(f"stage {stage!r} keeps no reference policy")
+    exchange(reference)
+    try:
+        yield
+    finally:
+        exchange(reference)

@@ -14,7 +14,6 @@ inside a trusted network.
 from __future__ import annotations
 
 import base64
-import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +23,7 @@ from torch import Tensor
 from rlinf.config.schema.rollout import ServerConfig
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.portions import portions
-from rlinf.samplers.requests import in_request_order, limit_of
+from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.server_answers import OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
 from rlinf.samplers.server_session import ServerSession
@@ -91,13 +90,7 @@ class ServerSampler:
             ServerError: a request failed, nothing came for ``timeout_s``, or the server has lost the weights of the
                 last :meth:`load`.
         """
-        session = self.session()
-        try:
-            session.submit(requests)
-            while session.open:
-                yield from session.poll(math.inf)
-        finally:
-            session.close()
+        yield from answered(self.session(), requests)
 
     def session(self) -> ServerSession:
         """A session; :meth:`load` is refused until it is closed. The server's own prefix cache serves conversations.

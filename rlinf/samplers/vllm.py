@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import math
 import os
 import sys
 import time
@@ -26,7 +25,7 @@ from rlinf.config.facts import Precision, activation_dtype
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
-from rlinf.samplers.requests import in_request_order, limit_of
+from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.vllm_cache import cpu_cache_mb
 from rlinf.samplers.vllm_session import VllmSession
@@ -125,13 +124,7 @@ class VllmSampler:
             RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
             EngineDiedError: the engine failed, and failed again after its restart.
         """
-        session = self.session()
-        try:
-            session.submit(requests)
-            while session.open:
-                yield from session.poll(math.inf)
-        finally:
-            session.close()
+        yield from answered(self.session(), requests)
 
     def session(self) -> VllmSession:
         """A session, in which :meth:`load` may be called at any time.

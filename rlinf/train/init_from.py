@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.config import Config, diff, flat
-from rlinf.config.facts import is_off_policy, run_directory
+from rlinf.config.facts import is_off_policy
 from rlinf.config.stored import load_stored
 from rlinf.durable import write_atomically
 from rlinf.errors import UserError
@@ -108,8 +108,10 @@ def carried_tokenizer(config: Config) -> Path | None:
     return None if found is None or not (found[0] / "tokenizer").exists() else found[0] / "tokenizer"
 
 
-def source_of(config: Config) -> Source | None:
+def source_of(config: Config, folder: Path) -> Source | None:
     """The checkpoint of `run.init_from`, whole and of the same network; None where the run begins from nothing.
+
+    ``folder``: this run's own directory.
 
     Raises:
         UserError: there is no such run or checkpoint, or it is of another network; the message has the fix.
@@ -118,7 +120,7 @@ def source_of(config: Config) -> Source | None:
     if found is None:
         return None
     run, step = found
-    if run.resolve() == Path(run_directory(config)).resolve():
+    if run.resolve() == folder.resolve():
         raise UserError(f"{_KEY}: {run} is this run's own directory: choose another run.dir")
     try:
         checkpoint = stored_run(run, step).latest()

@@ -47,11 +47,11 @@ class Trainer:
         self.callbacks = callbacks
         self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
-        self.batches: Batches = (
-            BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
-            if graph.continuous is None
-            else ContinuousBatches(graph.continuous, concurrent=in_parallel)
-        )
+        self.batches = Batches()
+        if graph.continuous is not None:
+            self.batches = ContinuousBatches(graph.continuous, concurrent=in_parallel)
+        elif graph.overlaps:
+            self.batches = BatchPrefetcher(self.collect, concurrent=in_parallel)
         self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
 

@@ -107,7 +107,7 @@ def _run(
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
-        source = source_of(config) if not folder.steps() else None
+        source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         setup = Setup.of(config)
         with _resumable(folder), connect(setup.cluster) as cluster:
@@ -206,7 +206,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 
 def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of run."""
-    match setup.kind:
+    match setup.config.facts.run_kind:
         case "supervised":
             from rlinf.train.build.supervised import build_supervised_graph as build
         case "text":

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rlinf.config.facts import Facts
+from rlinf.rollouts.text.rows import Graded
+from rlinf.types import Batch
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
@@ -61,6 +63,8 @@ OPEN_LAYERS = {0}
 # Leaves that every layer may read: components receive their options as classes of the schema, and ask the facts for
 # what follows from them. Neither imports torch, or more than the algorithms' catalog.
 ANYWHERE = {"rlinf.config.schema", "rlinf.config.facts"}
+# Of an answer: whose it is, and why there is none.
+CARRIED = {"place", "lost", "failure", "account", "seconds", "facts", "text"}
 HEAVY = ("torch", "ray", "vllm", "megatron", "transformers", "gymnasium")
 
 
@@ -150,6 +154,18 @@ def test_a_run_derives_its_facts_once() -> None:
     alone = "rlinf/train/build/simulator_policy.py"
     built = [path for path in FILES if _relative(path).startswith(parts) and _relative(path) != alone]
     assert [f"{_relative(path)}: {name}" for path in built for name in _imports(path) if name in derived] == []
+
+
+def test_what_carries_rewards_does_not_open_them() -> None:
+    """Pools of environments and learners hand on answers and batches: no reward, no column is read on the way."""
+    columns = {field.name for field in fields(Batch)} | {field.name for field in fields(Graded)} - CARRIED
+    opened = []
+    for name in ("text_env_pool", "learner_pool", "learner_worker"):
+        path = ROOT / "rlinf" / "train" / "workers" / f"{name}.py"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and node.attr in columns:
+                opened.append(f"{name} reads {node.attr}")
+    assert opened == []
 
 
 def test_every_package_has_a_layer() -> None:

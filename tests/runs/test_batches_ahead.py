@@ -95,7 +95,7 @@ def test_the_next_batch_is_made_while_the_learner_works() -> None:
             assert learning.wait(timeout=10)
         return f"batch {step}", {}
 
-    batches = BatchPrefetcher(collect, ahead=True, concurrent=True)
+    batches = BatchPrefetcher(collect, concurrent=True)
     assert batches.ready(0) is None
     batches.begin(1)
     learning.set()
@@ -107,7 +107,7 @@ def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
     def collect(step: int) -> Any:
         raise OSError(f"no simulator at step {step}")
 
-    batches = BatchPrefetcher(collect, ahead=True, concurrent=True)
+    batches = BatchPrefetcher(collect, concurrent=True)
     batches.begin(3)
     with pytest.raises(OSError, match="no simulator at step 3"):
         batches.settle()
@@ -115,7 +115,7 @@ def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
 
 
 def test_a_batch_of_another_step_is_refused() -> None:
-    batches = BatchPrefetcher(lambda step: (step, {}), ahead=True, concurrent=False)  # type: ignore[return-value,arg-type]
+    batches = BatchPrefetcher(lambda step: (step, {}), concurrent=False)  # type: ignore[return-value,arg-type]
     batches.begin(1)
     batches.settle()
     with pytest.raises(RuntimeError, match="is of step 1, not 2"):

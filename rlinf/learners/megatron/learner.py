@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rlinf.learners.host_reference import moved_towards
+from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
 from rlinf.learners.megatron.convert import Read, WeightMap, load_weights, mark_split, named_parameters
@@ -127,16 +127,9 @@ class MegatronLearner(Offloadable):
         """The reference becomes what the policy is now; it waits on the host until it is asked."""
         self._reference = moved_towards(named_parameters(self.chunks), self._reference, keep=keep)
 
-    @contextmanager
-    def _as_reference(self) -> Iterator[None]:
+    def _as_reference(self) -> AbstractContextManager[None]:
         """The reference weights in the policy's place, for a while."""
-        if self._reference is None:
-            raise ValueError(f"stage {self.stage.name!r} keeps no reference policy")
-        self._exchange(self._reference)
-        try:
-            yield
-        finally:
-            self._exchange(self._reference)
+        return in_place(self._reference, self._exchange, stage=self.stage.name)
 
     @torch.no_grad()
     def _exchange(self, others: dict[str, Tensor]) -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rlinf.cluster import Resources
-from rlinf.config.facts import RunKind, SettledConfig, gpus_per_learner, shares_gpus
+from rlinf.config.facts import SettledConfig, gpus_per_learner
 from rlinf.config.schema import Config
 
 
@@ -21,17 +21,17 @@ class Devices:
     """CPUs of any worker."""
 
     @classmethod
-    def of(cls, config: Config, kind: RunKind) -> Devices:
+    def of(cls, config: SettledConfig) -> Devices:
         """Those that the configuration asks for, or that come of what this process sees."""
         import torch
 
-        available, shared = torch.cuda.is_available(), shares_gpus(config)
+        available, shared = torch.cuda.is_available(), config.facts.shares_gpus
         learner = gpus_per_learner(config, on_gpus=available)
         sampler = config.cluster.gpus_per_sampler
         if config.rollout.sampler == "server":
             sampler = 0.0
         elif sampler is None:
-            wide = _engine_gpus(config, "cuda" if available else "cpu") if kind == "text" else 1
+            wide = _engine_gpus(config, "cuda" if available else "cpu") if config.facts.run_kind == "text" else 1
             if shared and learner:
                 learner, sampler = learner / 2, learner / 2 if wide == 1 else float(wide)
             else:

@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlinf.algorithms.prepare import AsCollected, OnPolicy
+from rlinf.algorithms.prepare import OnPolicy, Preparation
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config.facts import SettledConfig, prompted
@@ -75,7 +75,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=AsCollected() if facts.off_policy else OnPolicy(config, learner),
+        preparation=Preparation() if facts.off_policy else OnPolicy(config, learner),
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,

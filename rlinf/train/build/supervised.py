@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.dpo import Preferences, dpo
-from rlinf.algorithms.prepare import AsCollected
+from rlinf.algorithms.prepare import Preparation
 from rlinf.cluster import Cluster
 from rlinf.config import Config
 from rlinf.config.schema.learner import SftConfig
@@ -190,7 +190,7 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
     return Graph(
         rollout=NoRollout(),
         learner=learner,
-        preparation=AsCollected(),
+        preparation=Preparation(),
         send_weights=lambda version: {},
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.algorithms.prepare import OnPolicy
-from rlinf.cluster import Cluster, RankInfo, Resources, Starting
+from rlinf.cluster import Cluster, Resources, Starting
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import SettledConfig, is_agent
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
-from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
+from rlinf.rollouts.text.env_worker import text_env_worker, tokenizer_texts
 from rlinf.rollouts.text.members import Member, members_of
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.rollout import TextRollout
@@ -118,8 +118,8 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
 
 
 def _begin_environments(config: Config, cluster: Cluster) -> Starting:
-    build = functools.partial(_build_env, config)
-    return cluster.begin("env", build, n=config.env.num_workers, resources=_cpu(config))
+    resources = Resources(cpus=config.cluster.cpus_per_worker, spread=True)
+    return cluster.begin("env", lambda _info: text_env_worker(config), n=config.env.num_workers, resources=resources)
 
 
 def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEnvPool) -> None:
@@ -138,7 +138,7 @@ def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starti
     config, devices = setup.config, setup.devices
     return cluster.begin(
         "sampler",
-        functools.partial(_build_sampler, config, spec),
+        lambda _info: SamplerWorker(build_sampler(config.rollout, spec)),
         n=config.rollout.num_samplers,
         resources=devices.resources(devices.sampler),
     )
@@ -162,19 +162,7 @@ def _rollout(config: Config, cluster: Cluster) -> Callable[..., TextRollout]:
     return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config, cluster.address)
 
 
-def _cpu(config: Config) -> Resources:
-    return Resources(cpus=config.cluster.cpus_per_worker, spread=True)
-
-
-def _build_env(config: Config, _info: RankInfo) -> TextEnvWorker:
-    return text_env_worker(config)
-
-
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
     texts = functools.partial(tokenizer_texts, envs, num_tasks, config.data.max_prompt_length)
     return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))
-
-
-def _build_sampler(config: Config, spec: SamplerSpec, _info: RankInfo) -> SamplerWorker:
-    return SamplerWorker(build_sampler(config.rollout, spec))

@@ -62,12 +62,12 @@ class LearnerPool:
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
         cut = None if self._plan is None else self._plan.evaluated
-        sent = self._calls.submit("evaluate", batch, cut, columns=EVALUATED, reference=reference)
+        sent = self._calls.submit(LearnerWorker.evaluate, batch, cut, columns=EVALUATED, reference=reference)
         return self._calls.outputs(batch, sent)
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""
-        return self._calls.outputs(batch, self._calls.submit("teach", batch)).logprobs
+        return self._calls.outputs(batch, self._calls.submit(LearnerWorker.teach, batch)).logprobs
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All optimiser steps of one batch, on every rank."""
@@ -77,10 +77,10 @@ class LearnerPool:
         """The same without waiting: what is returned waits for it."""
         plan, stage = self._plan, self._stage
         if plan is None:
-            sent = self._calls.submit("update", batch, step=step)
+            sent = self._calls.submit(LearnerWorker.update, batch, step=step)
         else:
             cut = functools.partial(plan.updated, stage=stage, step=step)
-            sent = self._calls.submit("update", batch, cut, columns=plan.columns(stage), step=step)
+            sent = self._calls.submit(LearnerWorker.update, batch, cut, columns=plan.columns(stage), step=step)
         return lambda: self.group.gather(sent)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:

@@ -58,9 +58,9 @@ class TextEnvPool(ResilientPool):
         return max(self._busy_s)
 
     def facts(self, split: str) -> EnvFacts:
-        facts: EnvFacts = self.group.call_one(0, "facts", split)
-        self._facts[split] = facts
-        return facts
+        if split not in self._facts:
+            self._facts[split] = self.group.call_one(0, "facts", split)
+        return self._facts[split]
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
         return self.group.call_one(0, "demonstrations", split, list(task_ids))
@@ -93,10 +93,10 @@ class TextEnvPool(ResilientPool):
         come within :data:`_GATHER_S` go together. Environments that cannot step in part get all that there are when
         nothing more comes without an answer of theirs.
         """
-        if self._facts_of(split).steps_rows:
+        if self.facts(split).steps_rows:
             yield from RowAnswers(self, self._slices, split, self._timeout_s).grade(responses)
             return
-        in_part = self._facts_of(split).steps_in_part
+        in_part = self.facts(split).steps_in_part
         pending = {rank: _PendingGrades() for rank in self._open}
         for response in responses:
             if isinstance(response, Pause):
@@ -129,9 +129,6 @@ class TextEnvPool(ResilientPool):
             if heard or time.monotonic() >= until:
                 return
             time.sleep(_LOOK_S)
-
-    def _facts_of(self, split: str) -> EnvFacts:
-        return self._facts[split] if split in self._facts else self.facts(split)
 
     def _hand_in(self, rank: int, pending: _PendingGrades) -> None:
         if pending.waiting:
@@ -174,7 +171,7 @@ class TextEnvPool(ResilientPool):
 
         An environment that cannot step in part loses all of them.
         """
-        alone = len(given) > 1 and self._facts_of(self._open[rank][0]).steps_in_part
+        alone = len(given) > 1 and self.facts(self._open[rank][0]).steps_in_part
         for response in given:
             graded: Grades | Hung = hung
             if alone:
@@ -213,7 +210,7 @@ class TextEnvPool(ResilientPool):
             self.group.call_one(rank, "read_tokens", self._text)
         split, task_ids, past = self._open[rank]
         started = self.group.call_one(rank, "reset", split, task_ids, self._slices[rank].start)
-        if self._facts_of(split).steps_rows and past:
+        if self.facts(split).steps_rows and past:
             self.group.call_one(rank, "replay", split, [response for given in past for response in given])
             return started
         for given in past:
