@@ -139,13 +139,18 @@ class TimedSession:
             self.seconds += time.thread_time() - began
 
 
-class TimedSampler(HFSampler):
+class TimedSampler:
     """A sampler whose session is timed."""
 
-    timed: TimedSession
+    def __init__(self, sampler: HFSampler) -> None:
+        self._sampler = sampler
+        self.timed: TimedSession | None = None
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        return self._sampler.stream(requests)
 
     def session(self) -> SamplerSession:
-        self.timed = TimedSession(super().session())
+        self.timed = TimedSession(self._sampler.session())
         return self.timed
 
 
@@ -184,9 +189,16 @@ class Cost:
 def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
     tokenizer = train_tokenizer([_PROMPT, "".join(map(chr, range(32, 127)))], vocab_size=VOCABULARY)
     torch.manual_seed(0)
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 4}
-    sizes = {"hidden_size": width, "intermediate_size": 8 * width // 3, "num_hidden_layers": layers}
-    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=len(tokenizer), tie_word_embeddings=True, **sizes, **heads)).eval()
+    sizes = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=8 * width // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        tie_word_embeddings=True,
+    )
+    model = Qwen2ForCausalLM(sizes).eval()
     config = SettledConfig(
         env=EnvConfig("agent:endpoint:agent", max_turns=calls),
         data=DataConfig(max_prompt_length=200),
@@ -196,7 +208,7 @@ def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
         algorithm=AlgorithmConfig(group_size=GROUP),
     )
     end = tokenizer.eos_token_id
-    sampler = TimedSampler(
+    plain = HFSampler(
         model,
         eos_token_ids=[end],
         pad_token_id=tokenizer.pad_token_id,
@@ -204,7 +216,8 @@ def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
         generation_batch_size=sessions,
         max_model_len=config.facts.row_tokens,
     )
-    sampler.session().close()  # tries the shapes of steps, once for a sampler
+    plain.session().close()  # tries the shapes of steps, once for a sampler
+    sampler = TimedSampler(plain)
     rollout = AgentRollout(sampler, Elsewhere(calls), [Member("", PromptRenderer(tokenizer), 1000, calls)], config)
     rollout.gateway = gateway = TimedGateway(max_model_len=config.facts.row_tokens, max_calls=calls)
     endpoint = rollout.endpoint
@@ -216,6 +229,7 @@ def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
     endpoint.close()
     asked = round(metrics["rollout/calls_per_episode"] * sessions)
     assert asked == sessions * calls, metrics
+    assert sampler.timed is not None
     inside = sampler.timed.seconds
     parameters = sum(weight.numel() for weight in model.parameters())
     return Cost(parameters, asked, int(batch.mask.sum()), inside, gateway.seconds - inside, served)
