@@ -32,9 +32,9 @@ from rlinf.interfaces import SamplerSession
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.gateway import Gateway
 from rlinf.rollouts.agents.rollout import AgentRollout
-from rlinf.rollouts.text.grading import Graded, Pause, Response
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.rows import Graded, Pause, Response
 from rlinf.samplers.hf import HFSampler
 from rlinf.types import Completion, SampleRequest
 
