@@ -362,6 +362,8 @@ class Completion:
     finish_reason: str
     policy_version: Column[int]
     """One version per token: a response that was continued under newer weights has several."""
+    cached_tokens: int = field(default=0, compare=False)
+    """Of its context, which a prefix cache still had: they were not computed again."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "token_ids", Column.ints(self.token_ids))

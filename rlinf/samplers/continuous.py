@@ -51,6 +51,8 @@ class _Live:
     versions: list[int] = field(default_factory=list)
     fed: int = 0
     """How many of ``ids`` have their keys and values in the slot."""
+    kept: int = 0
+    """How many of them the turn before had left."""
     leader: _Live | None = None
     """A row of the same context, which computes it for both."""
     seen: Tensor | None = None
@@ -66,7 +68,7 @@ class _Live:
         return None if group is None else (group, self.row.sample_index)
 
     def completion(self, reason: str) -> Completion:
-        return self.row.completion(self.tokens, self.logprobs, self.versions, reason)
+        return self.row.completion(self.tokens, self.logprobs, self.versions, reason, self.kept)
 
 
 class SlotRows:
@@ -129,7 +131,7 @@ class SlotRows:
         if live.ids[: len(ids)] == ids and len(ids) < len(live.ids):
             self._cache.make_room(len(self._rows), len(live.ids))
             self._cache.put(len(self._rows) - 1, states)
-            live.fed = len(ids)
+            live.fed = live.kept = len(ids)
 
     def _keep(self, live: _Live, slot: int) -> None:
         if live.conversation is None or not live.fed:

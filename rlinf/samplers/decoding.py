@@ -51,7 +51,12 @@ class Row:
         return (*self.request.prompt_ids, *self.request.prefix)
 
     def completion(
-        self, token_ids: Sequence[int], logprobs: Sequence[float], versions: Sequence[int], finish_reason: str
+        self,
+        token_ids: Sequence[int],
+        logprobs: Sequence[float],
+        versions: Sequence[int],
+        finish_reason: str,
+        cached_tokens: int = 0,
     ) -> Completion:
         return Completion(
             request_id=self.request.request_id,
@@ -60,6 +65,7 @@ class Row:
             logprobs=Column.floats(logprobs),
             finish_reason=finish_reason,
             policy_version=Column.ints(versions),
+            cached_tokens=cached_tokens,
         )
 
 

@@ -159,7 +159,7 @@ class VllmSampler:
             self._restart(error)
             return []
         return [
-            self._completion(output.request_id, output.outputs[0])
+            self._completion(output.request_id, output.outputs[0], output.num_cached_tokens or 0)
             for output in outputs
             if output.finished and output.request_id in self._running
         ]
@@ -354,7 +354,7 @@ class VllmSampler:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
-    def _completion(self, name: str, output: CompletionOutput) -> Completion:
+    def _completion(self, name: str, output: CompletionOutput, cached_tokens: int = 0) -> Completion:
         request, sample_index = self._running.pop(name)
         versions: list[int] = []
         for span in output.weight_versions or ():
@@ -367,6 +367,7 @@ class VllmSampler:
             logprobs=Column.floats(output.logprobs.logprobs if output.logprobs else ()),
             finish_reason=output.finish_reason or "stop",
             policy_version=Column.ints(versions),
+            cached_tokens=cached_tokens,
         )
 
 

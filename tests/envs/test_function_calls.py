@@ -77,6 +77,20 @@ def test_several_calls_may_come_in_any_order_and_none_may_be_wanted() -> None:
     assert matches([example(ACCEPTED)], [ACCEPTED], [AREA])
 
 
+def test_calls_that_python_calls_equal_are_told_apart() -> None:
+    twice = [{"area": {"base": [3]}}] * 2
+    assert matches([call(base=3), call(base=3)], twice, [AREA])
+    assert not matches([call(base=3), call(base=3.0)], twice, [AREA])
+
+
+def test_what_the_data_hold_beside_ordinary_values() -> None:
+    """A required argument that may be left out, null for a text, and an argument without any accepted value."""
+    accepted = {"area": {"base": ["", 10], "unit": [None, ""], "height": []}}
+    assert example(accepted, [AREA]) == call(base=10)
+    assert matches([example(accepted, [AREA])], [{"area": {**accepted["area"], "height": [""]}}], [AREA])
+    assert matches([call(base=10, unit=None)], [{"area": {"base": [10], "unit": [None]}}], [AREA])
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rows = [

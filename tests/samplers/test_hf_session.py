@@ -112,3 +112,4 @@ def test_a_conversations_next_turn_computes_only_what_is_new(make_sampler: Make,
         done += session.poll(1.0)
     session.close()
     assert done in ([alone], [])
+    assert all(one.cached_tokens == len(first.prompt_ids) + len(said.token_ids) - 1 for one in done)

@@ -202,10 +202,11 @@ def test_the_next_turn_of_a_conversation_computes_only_what_is_new(
     (first,) = sampler.sample([SampleRequest(0, LONG_PROMPT, 1, params, (0, 0))])
     said = (*LONG_PROMPT, *first.token_ids)
     cached.clear()
-    sampler.sample([SampleRequest(0, (*said, 5, 6, 7), 1, SamplingParams(max_new_tokens=4), (0, 1))])
+    (second,) = sampler.sample([SampleRequest(0, (*said, 5, 6, 7), 1, SamplingParams(max_new_tokens=4), (0, 1))])
     # Whole blocks of 32 tokens; the response's last token was drawn but never computed with.
     assert cached == [(len(said) - 1) // 32 * 32]
     assert cached[0] > len(LONG_PROMPT)
+    assert second.cached_tokens == cached[0]
 
 
 def test_abort_and_continue_under_new_weights(sampler: VllmSampler, model: PreTrainedModel) -> None:

@@ -126,7 +126,7 @@ def _rows(file: Path) -> list[dict[str, Any]]:
 def _task(row: Mapping[str, Any], accepted: Sequence[Any], category: str) -> Task:
     functions = "\n".join(json.dumps(function) for function in row["function"])
     said = "\n\n".join(message["content"] for message in row["question"][0])
-    calls = [example(one) for one in accepted]
+    calls = [example(one, row["function"]) for one in accepted]
     response = "".join(written(call.name, call.arguments) for call in calls) or NO_CALL
     return Task(
         f"Functions:\n{functions}\n\n{_ASKS}\n\n{said}",

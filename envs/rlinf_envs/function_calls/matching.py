@@ -37,21 +37,30 @@ def matches(calls: Sequence[ToolCall], accepted: Sequence[Accepted], functions: 
     described = {function["name"]: function["parameters"] for function in functions}
     left = list(calls)
     for one in accepted:
-        found = next((call for call in left if _fits(call, one, described)), None)
+        # By place: calls that Python calls equal (3 and 3.0) need not both fit.
+        found = next((place for place, call in enumerate(left) if _fits(call, one, described)), None)
         if found is None:
             return False
-        left.remove(found)
+        del left[found]
     return True
 
 
-def example(accepted: Accepted) -> ToolCall:
-    """A call that is accepted: the first value of each argument that can't be left out.
+def example(accepted: Accepted, functions: Sequence[Mapping[str, Any]] = ()) -> ToolCall:
+    """A call that is accepted: the first value of each argument that can't be left out, as the task or its function
+    says.
 
     >>> example({"area": {"base": [10, 10.0], "unit": ["", "cm"]}})
     ToolCall(name='area', arguments={'base': 10}, problem='')
     """
     ((name, arguments),) = accepted.items()
-    return ToolCall(name, {key: _plain(values[0]) for key, values in arguments.items() if OPTIONAL not in values})
+    required = {key for one in functions if one["name"] == name for key in one["parameters"].get("required", ())}
+    named = {key: values for key, values in arguments.items() if values and (key in required or OPTIONAL not in values)}
+    return ToolCall(name, {key: _plain(_first(values)) for key, values in named.items()})
+
+
+def _first(values: Sequence[Any]) -> Any:
+    """The first value that is one; nothing but the mark of what may be left out stands for an empty text."""
+    return next((value for value in values if value != OPTIONAL), OPTIONAL)
 
 
 def _plain(value: Any) -> Any:
@@ -82,8 +91,8 @@ def _accepts(value: Any, choices: Sequence[Any], described: Mapping[str, Any]) -
     if kind is float and type(value) is int:
         value = float(value)
     if kind is not None and type(value) is not kind:
-        # A name that stands for a value is accepted as text where the task accepts text in its place.
-        return isinstance(value, str) and any(value == choice for choice in choices if choice != OPTIONAL)
+        # A name that stands for a value, or null, is accepted where the task accepts just that in its place.
+        return any(type(value) is type(choice) and value == choice for choice in choices if choice != OPTIONAL)
     if isinstance(value, dict):
         return any(_same_mapping(value, choice) for choice in choices if isinstance(choice, Mapping))
     if isinstance(value, list) and any(isinstance(one, dict) for one in value):

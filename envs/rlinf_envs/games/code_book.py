@@ -13,18 +13,21 @@ _WORDS = (
 class CodeBook(Dialogue):
     """Every word has a number, which nobody says: the reward of each right answer is its share of the conversation."""
 
-    def __init__(self, words: int = 8, turns: int = 5) -> None:
+    def __init__(self, words: int = 8, turns: int = 5, known: float = 0.0) -> None:
         """
         Args:
             words: how many there are, at most 12; their numbers lie between 1 and this. turns: questions of a
                 conversation.
+            known: share of demonstrated answers that are right; the others are numbers at random.
         """
+        if not 0.0 <= known <= 1.0:
+            raise SettingError(f"known must lie between 0 and 1, got {known}")
         if not 2 <= words <= len(_WORDS) or turns < 1:
             raise SettingError(
                 f"words must lie between 2 and {len(_WORDS)} and turns be positive, got {words} and {turns}"
             )
         self.max_turns = turns
-        self._words = _WORDS[:words]
+        self._words, self._known = _WORDS[:words], known
         self._asked: list[int] = []
         self._guesses: list[int] = []
         self._place = self._right = 0
@@ -32,7 +35,12 @@ class CodeBook(Dialogue):
     def begin(self) -> str:
         count = len(self._words)
         self._asked = self.np_random.integers(count, size=self.max_turns).tolist()
-        self._guesses = self.np_random.integers(1, count + 1, size=self.max_turns).tolist()
+        guesses = self.np_random.integers(1, count + 1, size=self.max_turns).tolist()
+        knows = (self.np_random.random(self.max_turns) < self._known).tolist()
+        self._guesses = [
+            self._number(asked) if sure else guess
+            for asked, guess, sure in zip(self._asked, guesses, knows, strict=True)
+        ]
         self._place = self._right = 0
         return self._question()
 
@@ -46,7 +54,7 @@ class CodeBook(Dialogue):
         return End(reward, success=self._right == self.max_turns)
 
     def demonstrate(self, observation: str) -> str:
-        """A number at random: what an answer looks like, and nothing of which one is right."""
+        """A number: now and then the right one."""
         return str(self._guesses[self._place])
 
     def _question(self) -> str:

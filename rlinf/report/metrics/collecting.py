@@ -342,6 +342,13 @@ MACHINE: Mapping[str, Metric] = {
     "failures/responses_redone": Metric(
         "responses that were lost with them and made again", "number since the start", COUNT, "0", "docs: reliability"
     ),
+    "speed/context_cached": Metric(
+        "context tokens of responses that the sampler's prefix cache still had",
+        "cached / all, once a turn",
+        SHARE,
+        "high with several turns",
+        "docs: agents, a sampler for life",
+    ),
     "speed/steps_per_s": Metric(
         "environment steps per second, all phases included", "env_steps / step time", "1/s", ANY, INFORMS
     ),

@@ -25,7 +25,7 @@ from aiohttp import web
 from rlinf.rollouts.agents.episodes import Episode
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
 from rlinf.rollouts.agents.messages import BadRequest, answer_of, context_of, remember
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.prompts import ChatTemplateError, PromptRenderer
 from rlinf.types import Completion
 
 _START_S = 30.0
@@ -93,6 +93,8 @@ class Endpoint:
                 return _error(401, "the token is wrong: send it as Authorization: Bearer TOKEN", "invalid_api_key")
             try:
                 return await answer(request, session or request.headers.get("X-Session-ID"))
+            except ChatTemplateError as error:
+                return _error(400, str(error), "invalid_request_error")
             except BadRequest as error:
                 return _error(404 if error.code == "unknown_session" else 400, str(error), error.code)
 
@@ -130,7 +132,7 @@ class Endpoint:
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         done = await self._answered(episode, context, limit, body.get("stop"))
         name = _identity(episode, done)
-        text = self._renderer.text(done.token_ids)
+        text = self._renderer.said(done.token_ids, with_tools=bool(tools))
         message = answer_of(text, with_tools=bool(tools), name=name)
         remember(episode, messages, tools, message, (*context, *done.token_ids))
         reason = "tool_calls" if "tool_calls" in message else _REASONS.get(done.finish_reason, done.finish_reason)

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlinf.rollouts.agents.episodes import Episode
 from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.tool_forms import tool_message
 
 _TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
@@ -41,7 +42,8 @@ def context_of(
     if spoken and spoken[-1] + 1 < len(messages):
         known = episode.histories.get(tuple(names[: spoken[-1] + 1]))
         if known is not None:
-            rest = [_plain(message) for message in messages[spoken[-1] + 1 :]]
+            called = {call.get("id"): call["function"]["name"] for call in messages[spoken[-1]].get("tool_calls") or ()}
+            rest = [_answering(_plain(message), called) for message in messages[spoken[-1] + 1 :]]
             return known + renderer.continuation_of(rest, after=known[-1])
     return renderer.conversation([_plain(message) for message in messages], tools=tools)
 
@@ -75,6 +77,13 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
     if calls:
         message |= {"content": _TOOL_CALL.sub("", text).strip() or None, "tool_calls": calls}
     return message
+
+
+def _answering(message: dict[str, Any], called: Mapping[Any, str]) -> dict[str, Any]:
+    """A tool's message as templates take it; ``called`` has the names of the tools by the ids of their calls."""
+    if message["role"] != "tool":
+        return message
+    return tool_message(message["content"], message.get("name") or called.get(message.get("tool_call_id"), "tool"))
 
 
 def _name(message: Mapping[str, Any]) -> str:

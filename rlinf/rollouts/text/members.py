@@ -118,6 +118,7 @@ def summary(rows: Sequence[Row]) -> Metrics:
         "rollout/cut_by_conversation_length": sum(row.finish_reason == "conversation_length" for row in rows) / count,
         "rollout/cut_by_turns": sum(row.finish_reason == "turns" for row in rows) / count,
         "rollout/tokens": float(lengths.sum()),
+        "speed/context_cached": sum(row.cached for row in rows) / max(1, sum(row.contexts for row in rows)),
         **{f"verdict/{name}": verdicts.count(name) / count for name in ("correct", "wrong", "unparsable", "timeout")},
         "verdict/quarantined": float(sum(bool(row.facts.get("quarantined", False)) for row in rows)),
         **{f"reward_terms/{n.removeprefix('reward/')}": total / count for n, total in _sums(rows, "reward/").items()},

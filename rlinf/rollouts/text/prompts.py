@@ -13,12 +13,15 @@ from rlinf.config.schema import Config
 from rlinf.errors import UserError
 from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.tool_forms import (
+    ANY_TOOL,
     HERMES,
     ToolForm,
     call_message,
+    called_turns,
     described,
     first_call,
     form_of,
+    said_turns,
     tool_message,
 )
 from rlinf.types import Completion
@@ -113,36 +116,41 @@ class PromptRenderer:
         Raises:
             ChatTemplateError: the template can't render a second turn.
         """
-        role = self._role_of(role) if self.chat else "user"
-        if role != "tool":
-            return self.continuation_of([_message(role, observation)], after=after)
-        tokens = self._behind_call(self.encode(self._second_turn(observation, role, tool=first_call(said))), role)
-        if after in self._end_marks(role):
-            return tokens[self._closing(role) :]
-        return tokens[1:] if tokens and tokens[0] == after else tokens
+        tool = role == "tool"
+        return self.continuation_of(
+            [tool_message(observation, first_call(said)) if tool else _message(role, observation)], after=after
+        )
 
     def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
-        """The same for any messages that follow the policy's turn."""
+        """The same for any messages that follow the policy's turn; those of tools name the tool."""
         if not self.chat:
             words = "\n".join(str(message["content"]) for message in messages)
             tokens = self.encode(f"\n{words}\n")
         else:
-            tokens = self.encode(self._following(messages))
-            if after in self._end_marks("user"):
-                return tokens[self._closing("user") :]
+            known = self._known_roles(messages)
+            role = "tool" if known[0]["role"] == "tool" else "user"
+            tokens = self._behind_call(self.encode(self._following(known)), role)
+            if after in self._end_marks(role):
+                return tokens[self._closing(role) :]
         return tokens[1:] if tokens and tokens[0] == after else tokens
 
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> tuple[int, ...]:
-        """Token ids of a whole conversation, up to where the policy speaks; ``tools`` as the template describes them.
+        """Token ids of a whole conversation, up to where the policy speaks.
+
+        ``tools`` are described by the template, or in words before the first answer (as ``instruction`` says).
 
         Raises:
             ChatTemplateError: the template can't render these messages.
         """
+        if tools and self._asks and not self._takes_tools:
+            place = next((at for at, one in enumerate(messages) if one["role"] == "assistant"), len(messages)) - 1
+            asked = {**messages[place], "content": f"{messages[place]['content']}\n\n{described(tools)}"}
+            messages = [*messages[:place], asked, *messages[place + 1 :]]
         if not self.chat:
             return self.encode("\n".join(str(message["content"]) for message in messages))
-        return self.encode(self._apply(messages, prompt=True, tools=tools))
+        return self.encode(self._apply(self._known_roles(messages), prompt=True, tools=tools))
 
     def require_turns(self) -> None:
         """Raises ChatTemplateError where the template can't render a second turn."""
@@ -154,9 +162,12 @@ class PromptRenderer:
             return None
         return "assistant" if speaker == "policy" else self._role_of(role)
 
-    def said(self, tokens: Sequence[int]) -> str:
-        """A response as the environment reads it: its calls of tools are put into the one form that it knows."""
-        return ResponseText(self.tokenizer, self._form_of_calls()).said(tokens)
+    def said(self, tokens: Sequence[int], *, with_tools: bool = False) -> str:
+        """A response as the environment reads it: its calls of tools are put into the one form that it knows.
+
+        ``with_tools``: the policy had some that are not the environment's.
+        """
+        return ResponseText(self.tokenizer, self._form_of_calls(with_tools=with_tools)).said(tokens)
 
     def about_tools(self) -> str:
         """How the policy hears of tools, in which form it calls them, and in which role they answer."""
@@ -190,9 +201,9 @@ class PromptRenderer:
             return None
         return ResponseText(backend, self._form_of_calls())
 
-    def _form_of_calls(self) -> ToolForm | None:
+    def _form_of_calls(self, *, with_tools: bool = False) -> ToolForm | None:
         """The form of the policy's calls, where environments read another one."""
-        return None if not self._tools or self.tool_form is HERMES else self.tool_form
+        return None if not (self._tools or with_tools) or self.tool_form is HERMES else self.tool_form
 
     def text(self, tokens: Sequence[int]) -> str:
         """A response's text, without special tokens."""
@@ -222,6 +233,10 @@ class PromptRenderer:
         text = self.text(tokens)
         return any(stop in text for stop in stops)
 
+    def _known_roles(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The messages, each in a role that the template has."""
+        return [{**message, "role": self._role_of(message["role"])} for message in messages]
+
     def _role_of(self, role: str) -> str:
         """``role``, or user where the template has no such role."""
         return role if role != "tool" or self._tool_turn is not None else "user"
@@ -234,13 +249,13 @@ class PromptRenderer:
         role at all and does not know of tools otherwise.
         """
         with contextlib.suppress(ChatTemplateError):
-            made_up = self._apply(_said_turns(_message(_ROLE, _OBSERVATION)), prompt=True)
-            tool = self._apply(_said_turns(_message("tool", _OBSERVATION)), prompt=True)
+            made_up = self._apply(said_turns(_ANSWER, [_message(_ROLE, _OBSERVATION)]), prompt=True)
+            tool = self._apply(said_turns(_ANSWER, [_message("tool", _OBSERVATION)]), prompt=True)
             if not self._takes_tools and made_up.replace(_ROLE, "tool") == tool:
                 return None
-        for kind, turns in (("said", _said_turns), ("called", _called_turns)):
+        for kind, turns in (("said", said_turns), ("called", called_turns)):
             with contextlib.suppress(ChatTemplateError):
-                written = self._apply(turns(tool_message(_OBSERVATION)), prompt=True)
+                written = self._apply(turns(_ANSWER, [tool_message(_OBSERVATION)]), prompt=True)
                 if 0 <= written.find(_ANSWER) < written.rfind(_OBSERVATION):
                     return kind
         return None
@@ -252,24 +267,22 @@ class PromptRenderer:
             return False
         asked = [_message("user", "question")]
         try:
-            return self._apply(asked, prompt=True, tools=self._tools) != self._apply(asked, prompt=True)
+            return self._apply(asked, prompt=True, tools=self._tools or [ANY_TOOL]) != self._apply(asked, prompt=True)
         except ChatTemplateError:
             return False
 
-    def _second_turn(self, observation: str, role: str, *, tool: str = "tool") -> str:
+    def _second_turn(self, role: str) -> str:
+        """What the template writes between the policy's answer and its next one, about some observation."""
+        return self._following([tool_message(_OBSERVATION) if role == "tool" else _message(role, _OBSERVATION)])
+
+    def _following(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The text that a template writes between the policy's answer and its next one.
 
         The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
         The system prompt is left out, since some templates repeat it in the newest message.
         """
-        if role == "tool":
-            turns = _called_turns if self._tool_turn == "called" else _said_turns
-            return self._after_answer(turns(tool_message(observation, tool)), prompt=True)
-        return self._following([_message(role, observation)])
-
-    def _following(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        question, answer = _message("user", "question"), _message("assistant", _ANSWER)
-        return self._after_answer([question, answer, *messages], prompt=True)
+        called = messages[0]["role"] == "tool" and self._tool_turn == "called"
+        return self._after_answer((called_turns if called else said_turns)(_ANSWER, messages), prompt=True)
 
     def _behind_call(self, tokens: tuple[int, ...], role: str) -> tuple[int, ...]:
         """Without the end of a call that the template wrote and the policy has said: up to the mark that closes it.
@@ -307,7 +320,7 @@ class PromptRenderer:
         What follows an answer that is the conversation's last message tells closing from what opens the next turn. The
         mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
         """
-        whole = self._behind_call(self.encode(self._second_turn(_OBSERVATION, role)), role)
+        whole = self._behind_call(self.encode(self._second_turn(role)), role)
         marks = [place for place, token in enumerate(whole) if token in self._marks]
         if not marks:
             return 0
@@ -315,7 +328,7 @@ class PromptRenderer:
             return marks[0] + 1
         if self._last_mark is None:
             return 0
-        opened = self.encode(self._second_turn(_OBSERVATION, role).partition(_OBSERVATION)[0])
+        opened = self.encode(self._second_turn(role).partition(_OBSERVATION)[0])
         own_and_header = marks[0] == 0 and sum(token in self._marks for token in opened) > 1
         return marks[0] + 1 if opened[marks[0]] == self._last_mark or own_and_header else 0
 
@@ -328,7 +341,7 @@ class PromptRenderer:
     @functools.cache  # noqa: B019  (as long as the renderer lives)
     def _end_marks(self, role: str) -> frozenset[int]:
         """Tokens that end the policy's turn, sampled or written by the template."""
-        between = self._behind_call(self.encode(self._second_turn(_OBSERVATION, role)), role)
+        between = self._behind_call(self.encode(self._second_turn(role)), role)
         closing = self._closing(role)
         written = {self._last_mark, *between[max(0, closing - 1) : closing]}
         return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
@@ -399,13 +412,3 @@ def prompt_renderer(
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
-
-
-def _said_turns(last: Message) -> list[Message]:
-    """A question, an answer, and what comes after it."""
-    return [_message("user", "question"), _message("assistant", _ANSWER), last]
-
-
-def _called_turns(last: Message) -> list[Message]:
-    """A question, a call, and what comes after it."""
-    return [_message("user", "question"), call_message(_ANSWER, last["name"]), last]

@@ -172,6 +172,9 @@ class Row:
     turn_ids: Column[int] = field(default_factory=Column.ints)
     """Of an agent's rows: for each token the number of the policy's turn in its episode, -1 where the policy did not
     speak."""
+    contexts: int = 0
+    """Tokens that its turns were drawn after, each counted for every turn; ``cached`` of them a prefix cache had."""
+    cached: int = 0
     _turn_start: int = 0
     _undecoded: bool = False
     """The text of the last turn is still to come."""
@@ -240,6 +243,8 @@ class Row:
         completion = renderer.until_stop(completion)
         said = completion.token_ids
         self._turn_start = len(self.tokens)
+        self.contexts += len(self.prompt_ids) + len(self.tokens)
+        self.cached += completion.cached_tokens
         if self.episode is not None:
             self.turn_ids += said.like(len(self.answers) if number is None else number)
         self.tokens += said

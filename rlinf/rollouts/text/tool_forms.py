@@ -127,6 +127,12 @@ def _objects(content: Any) -> Calls:
     ]
 
 
+ANY_TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {"name": "tool", "description": "A tool.", "parameters": {"type": "object", "properties": {}}},
+}
+_QUESTION: Mapping[str, Any] = {"role": "user", "content": "question"}
+
 HERMES = ToolForm("hermes", '<tool_call>\n{"name"', lambda text: [])
 FORMS: Sequence[ToolForm] = (
     HERMES,
@@ -198,3 +204,13 @@ def call_message(argument: str, name: str = "tool", *, as_text: bool = False) ->
 
 def tool_message(observation: str, name: str = "tool") -> dict[str, Any]:
     return {"role": "tool", "name": name, "tool_call_id": "000000000", "content": observation}
+
+
+def said_turns(answer: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A question, an answer of the policy, and what comes after it."""
+    return [_QUESTION, {"role": "assistant", "content": answer}, *rest]
+
+
+def called_turns(argument: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """A question, a call of the tool that the first of ``rest`` names, and what comes after it."""
+    return [_QUESTION, call_message(argument, rest[0]["name"]), *rest]

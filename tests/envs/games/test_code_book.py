@@ -28,12 +28,18 @@ def test_every_right_answer_earns_its_share() -> None:
     assert env.step("none")[1:3] == (0.0, False)
 
 
-def test_demonstrations_show_the_form_alone() -> None:
-    env = CodeBook(words=8, turns=1)
+@pytest.mark.parametrize(("known", "least", "most"), [(0.0, 20, 85), (0.25, 100, 180), (1.0, 400, 400)])
+def test_demonstrations_are_right_as_often_as_asked(known: float, least: int, most: int) -> None:
+    env = CodeBook(words=8, turns=1, known=known)
     right = 0
     for seed in range(400):
         question, _ = env.reset(seed=seed)
         right += env.step(env.demonstrate(question))[1] > 0
-    assert 20 <= right <= 85, "as often as by chance"
+    assert least <= right <= most
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
     with pytest.raises(SettingError, match="between 2 and 12"):
         CodeBook(words=13)
+    with pytest.raises(SettingError, match="between 0 and 1"):
+        CodeBook(known=1.5)

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from rlinf.models.tokenizer import train_tokenizer
+from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.messages import answer_of, context_of, remember
 from rlinf.rollouts.text.prompts import PromptRenderer
 
 trl = pytest.importorskip("trl")
@@ -104,3 +106,35 @@ def test_templates_without_tools_hear_of_them_in_words(name: str) -> None:
     assert renderer.role("environment", "tool") == "user"
     assert renderer.continuation("seven", "tool") == renderer.continuation("seven", "user")
     assert renderer.said(renderer.encode("plain")) == "plain"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(name: str) -> None:
+    """It sends messages and gets calls with ids; the tokens are those of the template, the sampled ones kept."""
+    tokens = tokenizer(name)
+    renderer, golden = PromptRenderer(tokens), json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    episode, asked = Episode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
+    context = context_of(episode, asked, [SCHEMA], renderer)
+    assert tokens.decode(context) == golden["opening"]
+    said = renderer.encode(golden["said"])
+    answer = answer_of(renderer.said(said, with_tools=True), with_tools=True, name="x")
+    assert answer["tool_calls"] == [
+        {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
+    ]
+    remember(episode, asked, [SCHEMA], answer, (*context, *said))
+    told = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
+    further = context_of(episode, [*asked, answer, told], [SCHEMA], renderer)
+    assert further[: len(context) + len(said)] == (*context, *said)
+    assert tokens.decode(further[len(context) + len(said) :]) == golden["added"]
+
+
+def test_a_client_of_the_endpoint_has_its_tools_described_in_words_where_the_template_has_no_place_for_them() -> None:
+    renderer = PromptRenderer(tokenizer("phi3"), instruction="auto")
+    asked = [{"role": "user", "content": "How much?"}]
+    told = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
+    text = renderer.tokenizer.decode(
+        renderer.conversation([*asked, {"role": "assistant", "content": "?"}, told], tools=[SCHEMA])
+    )
+    assert text.count("- add: Adds two numbers. Arguments:") == 1
+    assert text.index("How much?") < text.index("- add:") < text.index("seven")
+    assert renderer.continuation_of([told]) == renderer.continuation("seven", "user")
