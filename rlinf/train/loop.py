@@ -48,7 +48,12 @@ class Trainer:
         self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
         self.batches: Batches = (
-            BatchPrefetcher(self.collect, ahead=graph.overlaps, concurrent=in_parallel)
+            BatchPrefetcher(
+                self.collect,
+                staleness=config.rollout.staleness,
+                last=config.run.max_steps - 1,
+                concurrent=in_parallel,
+            )
             if graph.continuous is None
             else ContinuousBatches(graph.continuous, concurrent=in_parallel)
         )

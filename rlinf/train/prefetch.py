@@ -1,4 +1,4 @@
-"""Batches that are worked on beside the learner: one step ahead of it, or continuously."""
+"""Batches that are worked on beside the learner: whole ones ahead of it, or continuously."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from rlinf.interfaces import ContinuousGeneration
 from rlinf.types import Batch, Metrics
 
 Collect = Callable[[int], tuple[Batch, Metrics]]
+
+LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
+"""Who waits for whom where both work at the same time: the learner for samples, samplers for newer weights."""
 
 
 class Batches(Protocol):
@@ -32,38 +35,44 @@ class Batches(Protocol):
 
 
 class BatchPrefetcher:
-    """Collects the batch of the next step beside the learner, where that is asked for.
+    """Collects whole batches beside the learner, where that is asked for.
 
-    Otherwise none is ever ready, and the loop collects each batch when it needs it. One step ahead, the batch of step
-    s + 1 is collected with the weights of step s while the learner trains on that of step s: samplers and learner never
-    wait for each other in turn, and a batch is exactly one version old. In one process the two take turns; the numbers
+    On policy none is ever ready, and the loop collects each batch when it needs it. With staleness S, the batch of step
+    s + S is collected with the weights of step s while the learner trains on that of step s: samplers and learner never
+    wait for each other in turn, and a batch is exactly S versions old. In one process the two take turns; the numbers
     are the same.
     """
 
-    def __init__(self, collect: Collect, *, ahead: bool, concurrent: bool) -> None:
-        self._collect, self.ahead, self._concurrent = collect, ahead, concurrent
-        self._ready: tuple[int, Batch, Metrics] | None = None
+    def __init__(self, collect: Collect, *, staleness: int, last: int, concurrent: bool) -> None:
+        """``last``: the step that the last batch is for."""
+        self._collect, self.staleness, self.last, self._concurrent = collect, staleness, last, concurrent
+        self._ready: list[tuple[int, Batch, Metrics]] = []
+        """Oldest first."""
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
+        self._ended = 0.0
 
     def ready(self, step: int) -> tuple[Batch, Metrics] | None:
         """The batch of ``step``, where it was collected ahead."""
-        if self._ready is None:
+        if not self._ready:
             return None
-        (made_for, batch, metrics), self._ready = self._ready, None
+        made_for, batch, metrics = self._ready.pop(0)
         if made_for != step:
             raise RuntimeError(f"the batch collected ahead is of step {made_for}, not {step}")
         return batch, metrics
 
     def begin(self, step: int) -> None:
-        """Starts on the batch of ``step`` with the weights that the samplers hold now. Nothing when on policy."""
-        if not self.ahead:
+        """Starts on the batches up to S steps ahead, of which ``step`` comes next, with the weights that the samplers
+        hold now. Nothing when on policy."""
+        first = self._ready[-1][0] + 1 if self._ready else step
+        steps = range(first, min(step - 1 + self.staleness, self.last) + 1)
+        if not steps:
             return
         if not self._concurrent:
             # Here, in the main thread: environments that hang are interrupted by a timer that works nowhere else.
-            self._ready = (step, *self._collect(step))
+            self._fill(steps)
             return
-        self._thread = threading.Thread(target=self._run, args=(step,), name="collect-ahead", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(steps,), name="collect-ahead", daemon=True)
         self._thread.start()
 
     def settle(self) -> Metrics:
@@ -79,20 +88,28 @@ class BatchPrefetcher:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        return {"time/ahead_wait_s": time.perf_counter() - began}
+        waited = time.perf_counter() - began
+        return {LEARNER_IDLE: waited, SAMPLERS_IDLE: max(0.0, began - self._ended)}
 
-    def _run(self, step: int) -> None:
+    def _run(self, steps: range) -> None:
         try:
-            self._ready = (step, *self._collect(step))
+            self._fill(steps)
         except BaseException as failure:
             self._failure = failure
+        self._ended = time.perf_counter()
+
+    def _fill(self, steps: range) -> None:
+        for step in steps:
+            self._ready.append((step, *self._collect(step)))
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The batch that waits, so that a resumed run trains on the same one."""
-        return {"ready": self._ready}
+        """The batches that wait, so that a resumed run trains on the same ones."""
+        return {"ready": list(self._ready)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._ready = state["ready"]
+        """Earlier versions had one batch at most, or None."""
+        ready = state["ready"]
+        self._ready = [ready] if isinstance(ready, tuple) else list(ready or ())
 
 
 class ContinuousBatches:
