@@ -115,5 +115,5 @@ def test_where_weights_lie_is_said_in_json() -> None:
     address = SegmentAddress("/proc/1/fd/3", layout, 7, 1, 2, partial=True)
     assert SegmentAddress.of_message(address.message()) == address
     assert json.loads(address.message())["path"] == "/proc/1/fd/3"
-    with pytest.raises(ValueError, match="Expecting value"):
+    with pytest.raises(ValueError, match="utf-8"):
         SegmentAddress.of_message(b"\x80\x04.")
