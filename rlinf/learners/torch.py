@@ -277,7 +277,7 @@ class TorchLearner(Offloadable):
         return len(self._weight_runs(bucket_bytes, form))
 
     def _named_weights(self, form: WeightForm) -> list[list[tuple[str, Tensor]]]:
-        """What travels, in sections whose parts don't mix; what training changes comes last."""
+        """The weights that travel, in sections whose parts don't mix; those that training changes come last."""
         if form == "merged":
             return [list(self.policy.weights())]
         policy: Any = self.policy

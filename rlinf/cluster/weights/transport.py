@@ -39,7 +39,8 @@ class WeightTransport(Protocol):
 
 
 class Travelling:
-    """What a transport has to send: everything at first, and later what training changes, where the rest stays.
+    """Decides the form of a transport's sendings: everything at first, later what training changes, where the rest
+    stays.
 
     That is so for low-rank adapters, where all receivers can put them together with their layers.
     """
@@ -50,12 +51,12 @@ class Travelling:
         self._whole_sent = False
 
     def next(self) -> WeightForm:
-        """Of the next sending."""
+        """The form of the next sending."""
         whole = self.whole()
         return "changing" if whole == "apart" and self._whole_sent else whole
 
     def whole(self) -> WeightForm:
-        """Of a sending to a receiver that has nothing yet."""
+        """The form of a sending to a receiver that has nothing yet."""
         if self._apart is None:
             able = all(self._receivers.call("takes_adapters"))
             self._apart = able and bool(self._learner.call(WeightSender.has_adapters)[0])

@@ -39,16 +39,16 @@ _TURN_POLL_S = 0.02
 _WAIT_S = 0.05
 
 
-class LaneEnvs(TextEnvs, Protocol):
-    """Environments in which several rounds of conversations are open at a time, each in a lane of its own."""
+class ChannelEnvs(TextEnvs, Protocol):
+    """Environments in which several rounds of conversations are open at a time, each in a channel of its own."""
 
-    def open_lane(self, lane: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
+    def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
-    def continue_lane(self, lane: int, task_ids: Sequence[int], said: Iterable[Response]) -> None: ...
+    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None: ...
 
-    def close_lane(self, lane: int) -> None: ...
+    def close_channel(self, channel: int) -> None: ...
 
-    def answers(self, lane: int) -> Answers: ...
+    def answers(self, channel: int) -> Answers: ...
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,12 @@ class ContinuousRollout(TextRollout):
     to a log, by which the run can be repeated.
     """
 
-    envs: LaneEnvs
+    envs: ChannelEnvs
 
     def __init__(
         self,
         sampler: TextSampler,
-        envs: LaneEnvs,
+        envs: ChannelEnvs,
         members: Sequence[Member],
         config: SettledConfig,
         *,
@@ -109,8 +109,8 @@ class ContinuousRollout(TextRollout):
         self._session: SamplerSession | None = None
         self._asked: dict[int, _Asked] = {}
         self._next_request = 0
-        self._lanes: dict[int, Answers] = {}
-        """By lane, of conversations of several turns."""
+        self._channels: dict[int, Answers] = {}
+        """By channel, of conversations of several turns."""
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The batch of ``step``, of conversations that were begun at most `staleness` iterations ago.
@@ -156,17 +156,17 @@ class ContinuousRollout(TextRollout):
         """Conversations about the next ``count`` tasks."""
         tasks, dropped = self.draws.draw(self.position, count, self._fits)
         self.position += count
-        lane = 0
+        channel = 0
         if self.max_turns == 1:
             rows = self.open_rows("train", tasks, self.group_size)
         else:
-            lane, repeated = self._free_lane(), [task for task in tasks for _ in range(self.group_size)]
-            rows = self.rows_of(repeated, self.envs.open_lane(lane, repeated), self.group_size)
-            self._lanes[lane] = self.envs.answers(lane)
-        return OpenBatch(step, rows, dropped, round=round, first_group=self.begun, lane=lane)
+            channel, repeated = self._free_channel(), [task for task in tasks for _ in range(self.group_size)]
+            rows = self.rows_of(repeated, self.envs.open_channel(channel, repeated), self.group_size)
+            self._channels[channel] = self.envs.answers(channel)
+        return OpenBatch(step, rows, dropped, round=round, first_group=self.begun, channel=channel)
 
-    def _free_lane(self) -> int:
-        return next(lane for lane in itertools.count(1) if lane not in self._lanes)
+    def _free_channel(self) -> int:
+        return next(channel for channel in itertools.count(1) if channel not in self._channels)
 
     def _await_batch(self, step: int, round: int) -> Groups:
         """Waits until the groups of the next batch are complete."""
@@ -202,9 +202,9 @@ class ContinuousRollout(TextRollout):
             dropped, batch.dropped = dropped + batch.dropped, 0
         for batch in [batch for batch in self.open if not batch.groups(self.group_size)]:
             self.open.remove(batch)
-            if batch.lane:
-                del self._lanes[batch.lane]
-                self.envs.close_lane(batch.lane)
+            if batch.channel:
+                del self._channels[batch.channel]
+                self.envs.close_channel(batch.channel)
         return rows, dropped
 
     def generate(self, until: threading.Event) -> Metrics:
@@ -227,7 +227,7 @@ class ContinuousRollout(TextRollout):
     @property
     def _busy(self) -> bool:
         """Whether a sampler or an environment works on something."""
-        return bool(self._asked) or any(answers.open for answers in self._lanes.values())
+        return bool(self._asked) or any(answers.open for answers in self._channels.values())
 
     def interrupt(self) -> None:
         """Ends what samplers do, before they get new weights or other work; responses are kept as far as they are."""
@@ -243,19 +243,19 @@ class ContinuousRollout(TextRollout):
         if self._session is None:
             self._session = self._open_session()
         if self.max_turns > 1:
-            self._reopen_lanes()
+            self._reopen_channels()
         asked = {(id(one.batch), place) for one in self._asked.values() for place in one.places}
         for batch in self.open:
             waiting = [place for place in range(len(batch.rows)) if batch.waits(place)]
             self._ask(batch, [place for place in waiting if (id(batch), place) not in asked])
 
-    def _reopen_lanes(self) -> None:
+    def _reopen_channels(self) -> None:
         """Tells environments what was said in the conversations of an earlier session."""
         for batch in self.open:
-            if not batch.lane:
-                batch.lane = self._free_lane()
-                self.envs.continue_lane(batch.lane, [row.task_id for row in batch.rows], batch.answered())
-                answers = self._lanes[batch.lane] = self.envs.answers(batch.lane)
+            if not batch.channel:
+                batch.channel = self._free_channel()
+                self.envs.continue_channel(batch.channel, [row.task_id for row in batch.rows], batch.answered())
+                answers = self._channels[batch.channel] = self.envs.answers(batch.channel)
                 answers.give([batch.rows[place].response(place) for place in batch.reading])
 
     def _turns(self, batch: OpenBatch) -> Turns:
@@ -290,9 +290,9 @@ class ContinuousRollout(TextRollout):
 
     def _advance(self) -> None:
         """Takes what samplers and environments have finished meanwhile, and goes on with it."""
-        self._take(_TURN_POLL_S if any(answers.open for answers in self._lanes.values()) else _POLL_S)
+        self._take(_TURN_POLL_S if any(answers.open for answers in self._channels.values()) else _POLL_S)
         for batch in self.open:
-            if batch.lane and self._lanes[batch.lane].open:
+            if batch.channel and self._channels[batch.channel].open:
                 self._hear(batch)
 
     def _take(self, wait_s: float) -> None:
@@ -312,9 +312,9 @@ class ContinuousRollout(TextRollout):
                 continue
             seconds = time.monotonic() - asked.since
             response = self._turns(batch).say(place, whole, room=asked.room, seconds=seconds)
-            if batch.lane:
+            if batch.channel:
                 batch.reading.append(place)
-                self._lanes[batch.lane].give([response])
+                self._channels[batch.channel].give([response])
             else:
                 batch.finish(place)
 
@@ -326,8 +326,8 @@ class ContinuousRollout(TextRollout):
         return self._replayed.tokens(*at, self._version) is not None
 
     def _hear(self, batch: OpenBatch) -> None:
-        """What the environments of a batch have said meanwhile; their conversations go on."""
-        answers = self._lanes[batch.lane]
+        """Takes in what the environments of a batch have said meanwhile; their conversations go on."""
+        answers = self._channels[batch.channel]
         complete = all(one.batch is not batch for one in self._asked.values())
         heard = answers.take(0.0 if self._asked else _WAIT_S, complete=complete)
         if not self._concurrent:
@@ -358,7 +358,7 @@ class ContinuousRollout(TextRollout):
         super().load_state_dict(state)
         self.open = state["open"]
         for batch in self.open:
-            batch.lane = 0
+            batch.channel = 0
         # Earlier versions counted batches, and what was dropped as drawn.
         self.begun = state["groups_begun"] if "groups_begun" in state else state["begun"] * self.prompts
         self.position = state["position"] - state.get("prompts_dropped", 0)

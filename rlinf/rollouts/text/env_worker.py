@@ -27,7 +27,7 @@ from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 _TOKENIZER_TASKS = 2000
 """Tasks that a tokenizer is trained on: enough to meet every word of a template."""
 _WAIT_S = 0.05
-LANE_MARK = "#"
+CHANNEL_MARK = "#"
 """Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 
 
@@ -87,7 +87,7 @@ def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int
 
 
 class TextEnvWorker:
-    """Environments of one id, or a mixture of several, one per split and one per lane of it (:data:`LANE_MARK`)."""
+    """Environments of one id, or a mixture of several, one per split and channel (:data:`CHANNEL_MARK`)."""
 
     busy_s = 0.0
     """Seconds of :meth:`grade` so far."""
@@ -278,7 +278,7 @@ class TextEnvWorker:
         return self._envs[split]
 
     def _make(self, name: str) -> Any:
-        split = name.partition(LANE_MARK)[0]
+        split = name.partition(CHANNEL_MARK)[0]
         limit = self._start_timeout_s if can_interrupt() else 0.0
         first_seed = EVALUATION_SEEDS if split == "eval" else 0
         conversations = replace(self._conversations, first_seed=first_seed)

@@ -34,7 +34,7 @@ class OpenBatch:
     """Groups that were handed out."""
     first_group: int = 0
     """How many groups the run had begun before."""
-    lane: int = 0
+    channel: int = 0
     """Where its environments are, which an earlier session's are not."""
 
     def __post_init__(self) -> None:

@@ -237,7 +237,7 @@ class TextRollout:
         ]
 
     def turn_limits(self, params: SamplingParams) -> TurnLimits:
-        """What a conversation of several turns may have, or the one response of a conversation of one."""
+        """The limits of a conversation of several turns, or of the one response of a conversation of one."""
         return TurnLimits(params, self.max_conversation_tokens if self.max_turns > 1 else params.max_new_tokens)
 
     def _fits(self, task_ids: Sequence[int]) -> list[bool]:

@@ -87,7 +87,7 @@ class Answers(Protocol):
     def give(self, responses: Sequence[Response]) -> None: ...
 
     def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
-        """What was said since the last call; waits for ``wait_s`` seconds at most.
+        """The answers since the last call; waits for ``wait_s`` seconds at most.
 
         ``complete``: no response follows until environments have answered."""
 

@@ -12,7 +12,7 @@ from rlinf.types import Completion, SampleRequest, SamplingParams
 
 @dataclass(frozen=True)
 class TurnLimits:
-    """What holds for each turn of each conversation of a run."""
+    """The limits of each turn of each conversation of a run."""
 
     params: SamplingParams
     """``max_new_tokens`` limits one turn."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rlinf.cluster import WorkerGroup
 from rlinf.portions import shares
-from rlinf.rollouts.text.env_worker import LANE_MARK
+from rlinf.rollouts.text.env_worker import CHANNEL_MARK
 from rlinf.rollouts.text.rows import Graded, Response
 
 
@@ -27,10 +27,10 @@ class Round:
     """Of each worker: responses since the start that it has answered, as it was given them."""
 
     @classmethod
-    def of(cls, split: str, lane: int, task_ids: Sequence[int], workers: int) -> Round:
-        """Lane 0 has the split's own environment, any other one of its own."""
+    def of(cls, split: str, channel: int, task_ids: Sequence[int], workers: int) -> Round:
+        """Channel 0 has the split's own environment, any other one of its own."""
         slices = shares(len(task_ids), workers)
-        name = f"{split}{LANE_MARK}{lane}" if lane else split
+        name = f"{split}{CHANNEL_MARK}{channel}" if channel else split
         return cls(split, name, slices, [list(task_ids[part]) for part in slices], [[] for _ in slices])
 
     @property
@@ -39,7 +39,7 @@ class Round:
         return [rank for rank, tasks in enumerate(self.tasks) if tasks]
 
     def start(self, rank: int) -> tuple[str, list[int], int]:
-        """What a worker needs to start its part: the environment, its tasks, and its first place."""
+        """The arguments that start a worker's part: the environment, its tasks, and its first place."""
         return self.name, self.tasks[rank], self.slices[rank].start
 
     def rank(self, response: Response) -> int:

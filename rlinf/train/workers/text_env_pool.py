@@ -40,9 +40,9 @@ class TextEnvPool(ResilientPool):
         self._facts: dict[str, EnvFacts] = {}
         self._busy_s = [0.0] * group.size
         self._rounds: dict[int, Round] = {}
-        """By lane; 0 is that of the last :meth:`reset`."""
+        """By channel; 0 is that of the last :meth:`reset`."""
         self._started: dict[int, Any] = {}
-        """Of the worker that was restarted last: the resets of its lanes."""
+        """Of the worker that was restarted last: the resets of its channels."""
         self._text: ResponseText | None = None
 
     def read_tokens(self, text: ResponseText) -> None:
@@ -71,37 +71,37 @@ class TextEnvPool(ResilientPool):
         """Starts conversations; those of the last call are over."""
         return self._start(Round.of(split, 0, task_ids, self.size), 0)
 
-    def open_lane(self, lane: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
-        """Starts conversations of training that go on beside all others, until :meth:`close_lane`.
+    def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
+        """Starts conversations of training that go on beside all others, until :meth:`close_channel`.
 
-        Each ``lane`` above 0 has environments of its own in every worker, which the next round of the lane uses again.
+        Each ``channel`` above 0 has environments of its own in every worker; the next round of it uses them again.
         """
-        return self._start(Round.of("train", lane, task_ids, self.size), lane)
+        return self._start(Round.of("train", channel, task_ids, self.size), channel)
 
-    def close_lane(self, lane: int) -> None:
-        """Ends the conversations of a lane."""
-        del self._rounds[lane]
+    def close_channel(self, channel: int) -> None:
+        """Ends the conversations of a channel."""
+        del self._rounds[channel]
 
-    def continue_lane(self, lane: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
-        """As :meth:`open_lane`, for conversations in which ``said`` was answered already, by an earlier session.
+    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
+        """As :meth:`open_channel`, for conversations in which ``said`` was answered already, by an earlier session.
 
         Environments hear it again. Responses of a conversation are in their order.
         """
-        round = self._rounds[lane] = Round.of("train", lane, task_ids, self.size)
+        round = self._rounds[channel] = Round.of("train", channel, task_ids, self.size)
         round.remember(said)
         for rank in round.ranks:
             self.play_back(rank, round)
 
-    def answers(self, lane: int) -> Answers:
-        """The environments of a lane, for what is said in its conversations."""
-        round = self._rounds[lane]
+    def answers(self, channel: int) -> Answers:
+        """The environments of a channel, for what is said in its conversations."""
+        round = self._rounds[channel]
         facts = self._facts_of(round.split)
         if facts.steps_rows:
             return RowAnswers(self, round, self._timeout_s)
         return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part)
 
-    def _start(self, round: Round, lane: int) -> tuple[Sequence[str], dict[str, Any]]:
-        self._rounds[lane] = round
+    def _start(self, round: Round, channel: int) -> tuple[Sequence[str], dict[str, Any]]:
+        self._rounds[channel] = round
         lives = list(self.lives)
         handles = {rank: self.group.submit_one(rank, "reset", *round.start(rank)) for rank in round.ranks}
         results = []
@@ -111,7 +111,7 @@ class TextEnvPool(ResilientPool):
             except WORKER_LOST as error:
                 if lives[rank] == self.lives[rank]:
                     self.restart(rank, error)
-                results.append(self._started.pop(lane))
+                results.append(self._started.pop(channel))
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
@@ -157,7 +157,7 @@ class TextEnvPool(ResilientPool):
         if self._text is not None:
             self.group.call_one(rank, "read_tokens", self._text)
         self._started = {
-            lane: self.play_back(rank, round) for lane, round in self._rounds.items() if rank in round.ranks
+            channel: self.play_back(rank, round) for channel, round in self._rounds.items() if rank in round.ranks
         }
 
     def play_back(self, rank: int, round: Round) -> Any:

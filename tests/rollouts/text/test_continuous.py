@@ -89,7 +89,7 @@ class Envs:
 
     def __init__(self, turns: Callable[[int], int] = lambda task: 1, delay: int = 0) -> None:
         self.turns, self.delay = turns, delay
-        self.lanes: dict[int, Lane] = {}
+        self.channels: dict[int, Channel] = {}
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         return [f"task {task}" for task in task_ids]
@@ -102,26 +102,26 @@ class Envs:
             assert isinstance(response, Response)
             yield Graded(response.place, "", 1.0, True)
 
-    def open_lane(self, lane: int, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
-        assert lane not in self.lanes
-        self.lanes[lane] = Lane(self, list(task_ids))
+    def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
+        assert channel not in self.channels
+        self.channels[channel] = Channel(self, list(task_ids))
         return self.reset("train", task_ids)
 
-    def continue_lane(self, lane: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
-        self.open_lane(lane, task_ids)
+    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
+        self.open_channel(channel, task_ids)
         for response in said:
-            self.lanes[lane].heard[response.place] += 1
+            self.channels[channel].heard[response.place] += 1
 
-    def close_lane(self, lane: int) -> None:
-        assert not self.lanes.pop(lane).waiting
+    def close_channel(self, channel: int) -> None:
+        assert not self.channels.pop(channel).waiting
 
-    def answers(self, lane: int) -> Lane:
-        return self.lanes[lane]
+    def answers(self, channel: int) -> Channel:
+        return self.channels[channel]
 
 
 @dataclass
-class Lane:
-    """The environments of a lane: an answer comes ``delay`` looks after the response."""
+class Channel:
+    """The environments of a channel: an answer comes ``delay`` looks after the response."""
 
     envs: Envs
     tasks: list[int]
