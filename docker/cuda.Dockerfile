@@ -16,6 +16,8 @@ COPY . /src
 ARG EXTRAS=math,vllm,sweep
 RUN pip install --no-cache-dir uv==0.13.9 \
     && uv pip install --no-cache --torch-backend=cu128 "/src[${EXTRAS}]"
+# KubeRay starts pods in a login shell, whose PATH is the system's own.
+RUN ln -s /opt/rlinf/bin/ray /opt/rlinf/bin/rlinf /usr/local/bin/
 
 RUN useradd --create-home rlinf && mkdir -p /work && chown rlinf /work
 USER rlinf

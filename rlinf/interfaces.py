@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rlinf.batch_share import BatchShare
 from rlinf.granularity import Granularity
-from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightUpdate
+from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
 
 
 class Policy(Protocol):
@@ -228,10 +228,15 @@ class Learner(Protocol):
     def refresh_reference(self, *, keep: float = 0.0) -> None:
         """Makes the current policy the reference policy; with ``keep``, keep * reference + (1 - keep) * policy."""
 
-    def weight_parts(self, bucket_bytes: int) -> int:
+    def has_adapters(self) -> bool:
+        """Whether the policy has low-rank adapters that :meth:`weights` can give apart from their layers."""
+
+    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
         """The number of parts of at most ``bucket_bytes`` (one parameter at least) that :meth:`weights` cuts into."""
 
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+    def weights(
+        self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
+    ) -> WeightUpdate:
         """The policy's weights, or one part of them, on the CPU; complete on rank 0, empty on the others."""
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:

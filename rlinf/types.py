@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -376,6 +376,11 @@ class Completion:
         return cls(request_id, sample_index, Column.ints(), Column.floats(), reason, Column.ints())
 
 
+WeightForm = Literal["merged", "apart", "changing"]
+"""How weights travel: low-rank adapters added to their layers, everything with adapters apart from their layers, or of
+that alone what training changes."""
+
+
 @dataclass(frozen=True)
 class WeightUpdate:
     """A named set of weights on its way from learner to sampler, Hugging Face names, with the version they make."""
@@ -385,6 +390,8 @@ class WeightUpdate:
     part: int = 0
     """Large models travel in several updates of one version, part 0 first; samplers answer again after the last."""
     parts: int = 1
+    partial: bool = False
+    """Weights that are not in any of the parts stay as they are; otherwise none may be missing."""
 
     @property
     def is_last(self) -> bool:

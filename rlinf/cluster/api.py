@@ -190,6 +190,11 @@ class WorkerGroup(ABC):
         :raises WorkerError: when that number is used up, or the group has a rendezvous (spawn such a group again).
         """
 
+    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+        """As :meth:`restart` for several workers, which come up at the same time where they have processes."""
+        for rank in ranks:
+            self.restart(rank, counted=counted)
+
     @abstractmethod
     def close(self) -> None:
         """Ends the workers and gives back what they held. May be called again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster.api import Handle, WorkerGroup
@@ -41,15 +41,25 @@ class ResilientPool:
 
         :raises WorkerError: the budget is used up. Without ``counted`` the first restart takes nothing of it.
         """
-        while True:
-            _log.warning("%s rank %d is restarted: %s", self.group.name, rank, error)
-            self.group.restart(rank, counted=counted)
-            self.restarts += 1
-            self.lives[rank] += 1
-            try:
-                return self.recover(rank)
-            except WORKER_LOST as again:
-                error, counted = again, True
+        return self._restart_together({rank: error}, counted=counted)[rank]
+
+    def _restart_together(self, lost: Mapping[int, Exception], *, counted: bool = True) -> dict[int, Any]:
+        """Restarts several workers, which come up at the same time; what :meth:`recover` returns of each."""
+        recovered: dict[int, Any] = {}
+        while lost:
+            for rank, error in lost.items():
+                _log.warning("%s rank %d is restarted: %s", self.group.name, rank, error)
+            self.group.restart_together(list(lost), counted=counted)
+            self.restarts += len(lost)
+            again: dict[int, Exception] = {}
+            for rank in lost:
+                self.lives[rank] += 1
+                try:
+                    recovered[rank] = self.recover(rank)
+                except WORKER_LOST as error:
+                    again[rank] = error
+            lost, counted = again, True
+        return recovered
 
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Runs ``method`` on every rank, with ``args`` or each rank's own; results are in rank order."""
@@ -59,21 +69,52 @@ class ResilientPool:
         def again(rank: int) -> Handle:
             return self.group.submit_one(rank, method, *rows[rank])
 
-        return [self.result(rank, handle, again) for rank, handle in enumerate(handles)]
+        values: dict[int, Any] = {}
+        lost: dict[int, Exception] = {}
+        for rank, handle in enumerate(handles):
+            if rank in values or rank in lost:
+                continue
+            self._look(rank, handle, values, lost)
+            if rank in lost:
+                # What else is lost by now comes back at the same time; workers that still work are not waited for.
+                for other in range(rank + 1, self.size):
+                    if other not in values and handles[other].done():
+                        self._look(other, handles[other], values, lost)
+                handles = self._asked_again(handles, lost, again)
+                for other in sorted(lost):
+                    values[other] = self._last(handles[other])
+                lost.clear()
+        return [values[rank] for rank in range(self.size)]
 
-    def result(self, rank: int, handle: Handle, again: Callable[[int], Handle]) -> Any:
-        """The value of a call; where its worker is lost, that of the same call to the worker that takes its place."""
+    def _look(self, rank: int, handle: Handle, values: dict[int, Any], lost: dict[int, Exception]) -> None:
+        """The value of a call, or that its worker was lost."""
+        try:
+            values[rank] = handle.result()
+        except WORKER_LOST as error:
+            lost[rank] = error
+
+    def _asked_again(
+        self, handles: list[Handle], lost: Mapping[int, Exception], again: Callable[[int], Handle]
+    ) -> list[Handle]:
+        """The calls, those of lost workers made again to the ones that take their places."""
+        try:
+            self._restart_together(lost)
+        except WorkerError as error:
+            raise self._advised(error) from error
+        return [again(rank) if rank in lost else handle for rank, handle in enumerate(handles)]
+
+    def _last(self, handle: Handle) -> Any:
+        """The value of a call that was made again already."""
         try:
             return handle.result()
-        except WORKER_LOST as error:
-            lost = error
-        try:
-            self.restart(rank, lost)
-            return again(rank).result()
         except WorkerError as error:
-            if not self.advice or not (isinstance(error, WorkerDied) or error.method == "restart"):
-                raise  # it lives, and its words say what is wrong
-            raise UserError(f"{error}\n{self.advice}") from error
+            raise self._advised(error) from error
+
+    def _advised(self, error: WorkerError) -> Exception:
+        """The error, with advice where a worker died over the same call twice."""
+        if not self.advice or not (isinstance(error, WorkerDied) or error.method == "restart"):
+            return error  # it lives, and its words say what is wrong
+        return UserError(f"{error}\n{self.advice}")
 
 
 class PolicyPool(ResilientPool):

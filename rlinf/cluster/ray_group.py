@@ -206,17 +206,24 @@ class RayGroup(WorkerGroup):
             raise
 
     def restart(self, rank: int, *, counted: bool = True) -> None:
-        host = self._host(rank)
+        self.restart_together([rank], counted=counted)
+
+    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+        hosts = {rank: self._host(rank) for rank in ranks}
         if self._rendezvous:
             raise ClusterError(f"{self.name}: ranks that met cannot be replaced one by one; spawn the group again")
-        if counted and not self._budget.spend(rank):
-            raise self.no_restart_left(rank)
-        _end(host, self._places[rank])
-        self._pings.pop(rank, None)
-        self._hosts[rank] = host = self._start(rank)
+        for rank, host in hosts.items():
+            if counted and not self._budget.spend(rank):
+                raise self.no_restart_left(rank)
+            _end(host, self._places[rank])
+            self._pings.pop(rank, None)
+            self._hosts[rank] = self._start(rank)
         deadline = time.monotonic() + self.config.start_timeout_s
-        self._places[rank] = waiting.gather([self._starting(rank, "start", host.place.remote(), deadline)])[0]
-        waiting.gather([self._starting(rank, "build", host.build.remote(self._packed, self._infos[rank]), deadline)])
+        coming = [self._starting(rank, "start", self._hosts[rank].place.remote(), deadline) for rank in ranks]
+        for rank, place in zip(ranks, waiting.gather(coming), strict=True):
+            self._places[rank] = place
+        builds = {rank: self._hosts[rank].build.remote(self._packed, self._infos[rank]) for rank in ranks}
+        waiting.gather([self._starting(rank, "build", ref, deadline) for rank, ref in builds.items()])
 
     def close(self) -> None:
         if not self._closed:

@@ -32,7 +32,6 @@ EXAMPLES: Mapping[str, object] = {
     "env.num_action_chunks": 8,
     "env.max_episode_steps": 500,
     "data.chat_template_kwargs": {"enable_thinking": False},
-    "rollout.ahead": 1,
     "rollout.staleness": 2,
     "rollout.replay_arrivals": "runs/asynchronous",
     "rollout.stop": ["</answer>"],

@@ -262,7 +262,19 @@ def acts_in(config: Config) -> Literal["worker", "sampler"]:
 
 def overlaps(config: Config) -> bool:
     """Whether samplers work while the learner does."""
-    return config.rollout.ahead > 0 or config.rollout.staleness > 0
+    return config.rollout.staleness > 0
+
+
+def continues_responses(config: Config) -> bool:
+    """Whether what is unfinished when new weights come goes on under them; otherwise whole batches are collected ahead.
+
+    A server can't be interrupted, nor can an agent's episode; greedy responses and a reward model's own samples belong
+    to one batch and its weights.
+    """
+    if not (config.rollout.staleness > 0 and is_text(config)):
+        return False
+    alone = config.reward_model.supervision == "none" and "greedy_rewards" not in columns_of(config.algorithm.adv_type)
+    return alone and config.rollout.sampler != "server" and not is_agent(config.env.id)
 
 
 def shares_gpus(config: Config) -> bool:
@@ -326,6 +338,7 @@ class Facts:
     acts_in: Literal["worker", "sampler"]
     overlaps: bool
     shares_gpus: bool
+    continues_responses: bool
 
     @classmethod
     def of(cls, config: Config) -> Facts:
@@ -348,6 +361,7 @@ class Facts:
             acts_in=acts_in(config),
             overlaps=overlaps(config),
             shares_gpus=shares_gpus(config),
+            continues_responses=continues_responses(config),
         )
 
 

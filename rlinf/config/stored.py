@@ -23,7 +23,7 @@ from rlinf.config.loading import Resolved, resolve_reader
 from rlinf.config.problems import ConfigErrors, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.schema import Config
-from rlinf.config.tree import Branch, get
+from rlinf.config.tree import Branch, drop, get
 from rlinf.errors import UserError
 
 MASK = "***"
@@ -78,6 +78,7 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
         _leave_to_the_environment(layer)
     _keep_earlier_prompts(reader)
     _keep_earlier_towers(reader)
+    _join_earlier_ahead(reader)
     try:
         return _resolved(reader, path, overrides).config
     except ConfigErrors as errors:
@@ -144,6 +145,14 @@ def _keep_earlier_towers(reader: Reader) -> None:
         key = f"policy.vla.vision.{name}"
         if written(key) is None:
             reader.read_overrides([f"{key}={before}"])
+
+
+def _join_earlier_ahead(reader: Reader) -> None:
+    """Runs from before `rollout.ahead` was another name of `rollout.staleness` wrote both, and one of them was 0."""
+    for layer in reader.layers:
+        ahead, staleness = get(layer, "rollout.ahead"), get(layer, "rollout.staleness")
+        if ahead is not None and staleness is not None:
+            drop(layer, "rollout.staleness" if ahead.value else "rollout.ahead")
 
 
 def _leave_to_the_environment(tree: Branch) -> None:

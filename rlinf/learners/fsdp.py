@@ -40,7 +40,7 @@ from rlinf.learners.stored_policy import is_sharded, require_same_weights, shape
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.portions import portions
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 
 class FSDPLearner(TorchLearner):
@@ -171,11 +171,13 @@ class FSDPLearner(TorchLearner):
             if self.rank == 0:
                 yield from by_expert([(name, whole.detach().cpu())])
 
-    def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
+    def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
         named = self.policy.model.named_parameters()
         return portions(((name, tensor.numel() * tensor.element_size()) for name, tensor in named), bucket_bytes)
 
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+    def weights(
+        self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
+    ) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
         runs = self._weight_runs(bucket_bytes)
         return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))

@@ -8,6 +8,7 @@ micro-batches and ranks.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -29,9 +30,10 @@ from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
 from rlinf.learners.stored_policy import load_policy
+from rlinf.models.adapters import separable
 from rlinf.portions import portions
 from rlinf.streams import stream_seed
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightUpdate
+from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 
 class TorchLearner(Offloadable):
@@ -266,19 +268,47 @@ class TorchLearner(Offloadable):
         head = getattr(self.policy, "value_head", None)
         return iter(()) if head is None else head.parameters()
 
-    def weight_parts(self, bucket_bytes: int) -> int:
+    def has_adapters(self) -> bool:
+        policy: Any = self.policy
+        return bool(getattr(policy, "is_lora", False)) and separable(policy)
+
+    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
         """The number of parts that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
-        return len(self._weight_runs(bucket_bytes))
+        return len(self._weight_runs(bucket_bytes, form))
 
-    def _weight_runs(self, bucket_bytes: int | None) -> list[list[str]]:
-        return portions(((name, tensor.nbytes) for name, tensor in self.policy.weights()), bucket_bytes)
+    def _named_weights(self, form: WeightForm) -> list[list[tuple[str, Tensor]]]:
+        """The weights that travel, in sections whose parts don't mix; those that training changes come last."""
+        if form == "merged":
+            return [list(self.policy.weights())]
+        policy: Any = self.policy
+        fixed: list[tuple[str, Tensor]] = []
+        changing: list[tuple[str, Tensor]] = []
+        for name, tensor, changes in policy.separate_weights():
+            (changing if changes else fixed).append((name, tensor))
+        return [fixed, changing] if form == "apart" else [changing]
 
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+    def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
+        """The names of each part; an adapter's are in one."""
+        runs: list[list[str]] = []
+        for section in self._named_weights(form):
+            units: dict[str, tuple[list[str], int]] = {}
+            for name, tensor in section:
+                weight, _, mark = name.partition("@")
+                unit = name if mark in ("", "base") else f"{weight}@"
+                names, size = units.get(unit, ([], 0))
+                units[unit] = [*names, name], size + tensor.nbytes
+            runs += [[name for names in run for name in names] for run in portions(units.values(), bucket_bytes)]
+        return runs
+
+    def weights(
+        self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
+    ) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        runs = self._weight_runs(bucket_bytes)
+        runs = self._weight_runs(bucket_bytes, form)
         wanted = set(runs[part]) if self.rank == 0 else ()
-        tensors = {name: tensor.cpu() for name, tensor in self.policy.weights() if name in wanted}
-        return WeightUpdate(version, tensors, part, len(runs))
+        named = itertools.chain.from_iterable(self._named_weights(form))
+        tensors = {name: tensor.cpu() for name, tensor in named if name in wanted}
+        return WeightUpdate(version, tensors, part, len(runs), partial=form == "changing")
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser, schedule and reference into ``folder`` (rank 0 writes)."""

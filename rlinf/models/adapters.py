@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rlinf.models.loading import PolicyError, require_targets
+from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
 
 _ADAPTER = ".lora_"
 _BASE = ".base_layer"
@@ -56,6 +57,33 @@ def merged_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
         if adapted and rest == ".weight":
             whole = whole + layers[owner].get_delta_weight("default").detach()
         yield f"{owner}{rest}", whole
+
+
+def separable(module: nn.Module) -> bool:
+    """Whether :func:`separate_weights` can give the adapters apart: those of linear layers, as they are."""
+    layers = [layer for layer in module.modules() if hasattr(layer, "lora_A")]
+    return bool(layers) and not any(getattr(layer, "fan_in_fan_out", False) for layer in layers)
+
+
+def separate_weights(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
+    """(name, tensor, whether it changes in training) of weights and statistics, adapters beside their layers' weights.
+
+    Names are those of the module without adapters; :mod:`rlinf.models.weight_update` puts the marked ones together.
+    """
+    trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    frozen = {name for name, _ in module.named_parameters()} - trained
+    for name, tensor in module.state_dict().items():
+        if _ADAPTER in name:
+            continue
+        owner, adapted, rest = name.rpartition(_BASE)
+        mark = BASE_MARK if adapted and rest == ".weight" else ""
+        yield f"{owner}{rest}{mark}", tensor.detach(), name not in frozen
+    for owner, layer in module.named_modules():
+        if not hasattr(layer, "lora_A"):
+            continue
+        yield f"{owner}.weight{DOWN_MARK}", layer.lora_A["default"].weight.detach(), True
+        yield f"{owner}.weight{UP_MARK}", layer.lora_B["default"].weight.detach(), True
+        yield f"{owner}.weight{SCALE_MARK}", torch.tensor(float(layer.scaling["default"])), True
 
 
 class AdaptedPolicy(nn.Module):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from rlinf.models.adapters import AdaptedPolicy, merged_weights
+from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.response_model import ResponseModel
@@ -87,6 +87,14 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             yield from by_expert(_untied(self.model))
             return
         yield from by_expert(_merged(self.model.get_base_model()))
+
+    def separate_weights(self) -> Iterator[tuple[str, Tensor, bool]]:
+        """The same with adapters apart from their layers, and whether each changes in training."""
+        base = self.model.get_base_model()
+        untied = {name.replace(".base_layer.", ".") for name, _ in _untied(base)}
+        for name, tensor, changes in separate_weights(base):
+            if name.partition("@")[0] in untied:
+                yield from ((own, part, changes) for own, part in by_expert([(name, tensor)]))
 
     def save_pretrained(self, folder: str) -> None:
         """A folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""

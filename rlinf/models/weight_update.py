@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -12,6 +12,10 @@ from torch import Tensor, nn
 
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Metrics, WeightUpdate
+
+BASE_MARK, DOWN_MARK, UP_MARK, SCALE_MARK = "@base", "@down", "@up", "@scale"
+"""Behind the name of a weight that has a low-rank adapter: its own numbers [out, in], and its adapter's [rank, in],
+[out, rank] and []."""
 
 
 class WeightHolder(Protocol):
@@ -73,7 +77,7 @@ class WeightLayout:
         if update.part == 0:
             covered.clear()
         covered |= {self.owners[name] for name in given if name in self.owners}
-        missing = sorted(set(self.owners.values()) - covered) if update.is_last else []
+        missing = sorted(set(self.owners.values()) - covered) if update.is_last and not update.partial else []
         if missing:
             problems.append(f"the update lacks {_listed(missing)}")
         shapes = [
@@ -103,6 +107,45 @@ def copy_weights(model: WeightHolder, update: WeightUpdate, arrived: set[str] | 
         for name, tensor in tensors.items():
             targets[name].copy_(tensor)
     return figures(tensors, time.perf_counter() - started)
+
+
+class WeightTaker:
+    """Takes updates into one model. Weights that have adapters are put together here, so that after the first update
+    only the adapters travel; their own numbers stay in host memory for that."""
+
+    def __init__(self) -> None:
+        self._arrived: set[str] = set()
+        self._base: dict[str, Tensor] = {}
+
+    def take(self, model: WeightHolder, update: WeightUpdate) -> Metrics:
+        """Copies the update into the model; seconds, and the bytes that travelled.
+
+        Raises:
+            WeightUpdateError: see :meth:`WeightLayout.distinct`.
+        """
+        started = time.perf_counter()
+        copy_weights(model, replace(update, tensors=self._joined(update.tensors)), self._arrived)
+        return figures(update.tensors, time.perf_counter() - started)
+
+    def _joined(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        joined: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            if name.endswith(BASE_MARK):
+                self._base[name.removesuffix(BASE_MARK)] = tensor.clone()
+            elif name.endswith(DOWN_MARK):
+                weight = name.removesuffix(DOWN_MARK)
+                joined[weight] = self._adapted(weight, tensor, tensors[weight + UP_MARK], tensors[weight + SCALE_MARK])
+            elif not name.endswith((UP_MARK, SCALE_MARK)):
+                joined[name] = tensor
+        return joined
+
+    def _adapted(self, weight: str, down: Tensor, up: Tensor, scale: Tensor) -> Tensor:
+        """The weight with its adapter: with the roundings of the merge in the learner."""
+        if weight not in self._base:
+            raise WeightUpdateError(f"an adapter of {weight} came, and {weight} itself never did")
+        half = up.dtype in (torch.float16, torch.bfloat16)
+        product = (up.float() @ down.float() if half else up @ down) * scale.item()
+        return self._base[weight] + product.to(up.dtype)
 
 
 def figures(tensors: Mapping[str, Tensor], seconds: float) -> Metrics:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
-from rlinf.models.weight_update import copy_weights
+from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
 from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
@@ -25,6 +25,8 @@ class HFSampler:
     Rows are sorted by expected length and decoded ``generation_batch_size`` at a time. A response is a function of the
     weights, its prompt and its stream key: not of the batch, its order or its size (up to rounding in the model).
     """
+
+    takes_adapters = True
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class HFSampler:
         self._batch_size = generation_batch_size
         self._max_model_len = max_model_len
         self._version = 0
-        self._arrived: set[str] = set()
+        self._weights = WeightTaker()
         self._waiting: list[Row] = []
         self._batch: DecodeBatch | None = None
         self._streaming = False
@@ -136,7 +138,7 @@ class HFSampler:
         Raises:
             WeightUpdateError: the update does not fit the model; nothing was copied then.
         """
-        metrics = copy_weights(self._model, update, self._arrived)
+        metrics = self._weights.take(self._model, update)
         self._version = update.version
         return metrics
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, answer_to
-from rlinf.models.weight_update import copy_weights
+from rlinf.models.weight_update import WeightTaker
 from rlinf.types import Metrics, WeightUpdate
 
 
@@ -17,7 +17,7 @@ class PolicyServer:
 
     def __init__(self, policy: Any, device: torch.device) -> None:
         self._policy = policy.eval().to(device)
-        self._arrived: set[str] = set()
+        self._weights = WeightTaker()
         self._device = None if device.type == "cpu" else device
 
     def facts(self) -> PolicyFacts:
@@ -26,7 +26,7 @@ class PolicyServer:
 
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights and statistics; every later answer follows them."""
-        return copy_weights(self._policy, update, self._arrived)
+        return self._weights.take(self._policy, update)
 
     def answer(self, ask: PolicyRequest) -> tuple[Any, float]:
         """The answer, and the seconds that it took."""

@@ -50,8 +50,11 @@ class Trainer:
         self.batches = Batches()
         if graph.continuous is not None:
             self.batches = ContinuousBatches(graph.continuous, concurrent=in_parallel)
-        elif graph.overlaps:
-            self.batches = BatchPrefetcher(self.collect, concurrent=in_parallel)
+        elif config.rollout.staleness:
+            last = config.run.max_steps - 1
+            self.batches = BatchPrefetcher(
+                self.collect, staleness=config.rollout.staleness, last=last, concurrent=in_parallel
+            )
         self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from rlinf.columns import Column
 from rlinf.errors import UserError
 from rlinf.inputs import Inputs, named_inputs
-from rlinf.rollouts.text.continuous import OpenBatch
+from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.over_sampling import OpenGroup
 from rlinf.rollouts.text.rows import Row, Turn
 from rlinf.types import Batch, Completion

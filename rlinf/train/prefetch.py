@@ -1,4 +1,4 @@
-"""Batches that are worked on beside the learner: one step ahead of it, or continuously."""
+"""Batches that are worked on beside the learner: whole ones ahead of it, or continuously."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from rlinf.interfaces import ContinuousGeneration
 from rlinf.types import Batch, Metrics
 
 Collect = Callable[[int], tuple[Batch, Metrics]]
+
+LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
+"""Who waits for whom where both work at the same time: the learner for samples, samplers for newer weights."""
 
 
 class Batches:
@@ -45,6 +48,8 @@ class BesideTheLearner(Batches):
         self.concurrent = concurrent
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
+        self.ended = 0.0
+        """When the work that was started last was done, by the performance counter."""
 
     def start(self, work: Callable[[], None]) -> None:
         """Runs ``work`` until :meth:`join`."""
@@ -54,6 +59,7 @@ class BesideTheLearner(Batches):
                 work()
             except BaseException as failure:
                 self._failure = failure
+            self.ended = time.perf_counter()
 
         self._thread = threading.Thread(target=run, name="collect-ahead", daemon=True)
         self._thread.start()
@@ -69,30 +75,38 @@ class BesideTheLearner(Batches):
 
 
 class BatchPrefetcher(BesideTheLearner):
-    """Collects the batch of step s + 1 with the weights of step s while the learner trains on that of step s.
+    """Collects whole batches: that of step s + S with the weights of step s while the learner trains on that of step s.
 
-    Samplers and learner never wait for each other in turn, and a batch is exactly one version old. The numbers are the
+    Samplers and learner never wait for each other in turn, and a batch is exactly S versions old. The numbers are the
     same in one process.
     """
 
-    def __init__(self, collect: Collect, *, concurrent: bool) -> None:
+    def __init__(self, collect: Collect, *, staleness: int, last: int, concurrent: bool) -> None:
+        """``last``: the step that the last batch is for."""
         super().__init__(concurrent=concurrent)
-        self._collect = collect
-        self._ready: tuple[int, Batch, Metrics] | None = None
+        self._collect, self.staleness, self.last = collect, staleness, last
+        self._ready: list[tuple[int, Batch, Metrics]] = []
+        """Oldest first."""
 
     def ready(self, step: int) -> tuple[Batch, Metrics] | None:
-        if self._ready is None:
+        if not self._ready:
             return None
-        (made_for, batch, metrics), self._ready = self._ready, None
+        made_for, batch, metrics = self._ready.pop(0)
         if made_for != step:
             raise RuntimeError(f"the batch collected ahead is of step {made_for}, not {step}")
         return batch, metrics
 
     def begin(self, step: int) -> None:
-        def collect() -> None:
-            self._ready = (step, *self._collect(step))
+        """Starts on the batches up to S steps ahead, of which ``step`` comes next, with the weights that the samplers
+        hold now."""
+        first = self._ready[-1][0] + 1 if self._ready else step
+        steps = range(first, min(step - 1 + self.staleness, self.last) + 1)
 
-        if self.concurrent:
+        def collect() -> None:
+            for one in steps:
+                self._ready.append((one, *self._collect(one)))
+
+        if steps and self.concurrent:
             self.start(collect)
         else:  # in the main thread: environments that hang are interrupted by a timer that works nowhere else
             collect()
@@ -102,14 +116,17 @@ class BatchPrefetcher(BesideTheLearner):
             return {}
         began = time.perf_counter()
         self.join()
-        return {"time/ahead_wait_s": time.perf_counter() - began}
+        waited = time.perf_counter() - began
+        return {LEARNER_IDLE: waited, SAMPLERS_IDLE: max(0.0, began - self.ended)}
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The batch that waits, so that a resumed run trains on the same one."""
-        return {"ready": self._ready}
+        """The batches that wait, so that a resumed run trains on the same ones."""
+        return {"ready": list(self._ready)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._ready = state["ready"]
+        """Earlier versions had one batch at most, or None; an on-policy run has none."""
+        ready = state.get("ready")
+        self._ready = [ready] if isinstance(ready, tuple) else list(ready or ())
 
 
 class ContinuousBatches(BesideTheLearner):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -24,17 +25,20 @@ class Group:
     def __init__(self, loses: set[int], budget: int) -> None:
         self.loses, self.budget, self.calls = loses, budget, 0
         self.uncounted = 0
+        self.restarted: list[list[int]] = []
 
     def submit_one(self, rank: int, method: str, value: int) -> LocalHandle:
         lost = rank == 1 and self.calls in self.loses
         self.calls += rank
         return LocalHandle(self.name, rank, method, 2 * value, died(rank, method) if lost else None)
 
-    def restart(self, rank: int, *, counted: bool = True) -> None:
-        self.uncounted += not counted
-        if counted and not self.budget:
-            raise WorkerError("no restart is left", group=self.name, rank=rank, method="restart")
-        self.budget -= counted
+    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+        for rank in ranks:
+            self.uncounted += not counted
+            if counted and not self.budget:
+                raise WorkerError("no restart is left", group=self.name, rank=rank, method="restart")
+            self.budget -= counted
+        self.restarted.append(list(ranks))
 
 
 class Pool(ResilientPool):
@@ -69,3 +73,22 @@ def test_only_the_first_restart_can_be_free_of_charge() -> None:
     group = Group({0}, budget=1)
     assert Pool(group).restart(1, died(1, "step"), counted=False) == 42  # type: ignore[arg-type]
     assert (group.uncounted, group.budget) == (1, 0)
+
+
+class Many(Group):
+    """Six workers; some are lost in the first call, and rank 4 is still busy when that is found out."""
+
+    size = 6
+
+    def submit_one(self, rank: int, method: str, value: int) -> LocalHandle:
+        lost = not self.restarted and rank in self.loses
+        handle = LocalHandle(self.name, rank, method, 2 * value, died(rank, method) if lost else None)
+        if rank == 4:
+            handle.done = lambda: False  # type: ignore[method-assign]
+        return handle
+
+
+def test_workers_that_are_lost_together_come_back_together() -> None:
+    group = Many({1, 3, 5}, budget=3)
+    assert Pool(group).call("double", 4) == [8] * 6  # type: ignore[arg-type]
+    assert group.restarted == [[1, 3, 5]]

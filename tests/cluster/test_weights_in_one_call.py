@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from held_weights import Threads
 from torch import Tensor
 
 from rlinf.cluster import WorkerDied
@@ -15,7 +16,7 @@ from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import Collective, SharedMemory
-from rlinf.types import Metrics, WeightUpdate
+from rlinf.types import Metrics, WeightForm, WeightUpdate
 
 PARTS = 5
 
@@ -29,10 +30,10 @@ class Learner(WeightSender):
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def weight_parts(self) -> int:
+    def weight_parts(self, *, form: WeightForm = "merged") -> int:
         return PARTS
 
-    def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
+    def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         if part == 1:
             assert self.may_go_on.wait(20.0)
         self.taken.append(part)
@@ -101,7 +102,7 @@ def test_parts_are_read_as_they_are_written_and_stay() -> None:
     learner.may_go_on.clear()
     with ThreadPoolExecutor(3) as threads:
         loads = [threads.submit(sampler.load_segments, port, 1, timeout_s=20.0) for sampler in samplers]
-        writes = threads.submit(learner.write_weights, version=7, sending=1)
+        writes = threads.submit(learner.write_weights, version=7, sending=1, replaced=0)
         # The first part is loaded before the second one is there.
         assert all(sampler.first_part.wait(20.0) for sampler in samplers)
         learner.may_go_on.set()
@@ -109,56 +110,11 @@ def test_parts_are_read_as_they_are_written_and_stay() -> None:
         assert [load.result() for load in loads] == [{"weight_update_s": 5.0, "weight_update_bytes": 40.0}] * 2
         for sampler in samplers:
             sampler.require(7)
-        learner.write_weights(version=8, sending=2)
+        learner.write_weights(version=8, sending=2, replaced=1)
         late = Sampler()
         for _ in range(2):
             late.load_segments(port, 2, timeout_s=20.0)
             late.require(8)
-
-
-class Call:
-    """A call under way in a worker's thread."""
-
-    def __init__(self, future: Future[Any]) -> None:
-        self.future = future
-
-    def result(self, timeout: float | None = None) -> Any:
-        return self.future.result(timeout=60.0)
-
-
-class Threads:
-    """Workers that are threads, and the calls that they were given."""
-
-    name = "sampler"
-
-    def __init__(self, workers: list[Any]) -> None:
-        self.workers, self.size = workers, len(workers)
-        self.pools = [ThreadPoolExecutor(1) for _ in workers]
-        self.calls: list[str] = []
-
-    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
-        self.calls.append(method)
-        # Another call's handle stands for its value.
-        args = tuple(one.result() if isinstance(one, Call) else one for one in args)
-        return Call(self.pools[rank].submit(getattr(self.workers[rank], method), *args, **options))
-
-    def submit(self, method: str, /, *args: Any, **options: Any) -> list[Any]:
-        return [self.submit_one(rank, method, *args, **options) for rank in range(self.size)]
-
-    def call(self, method: Any, *args: Any, **options: Any) -> list[Any]:
-        return self.gather(self.submit(method if isinstance(method, str) else method.__name__, *args, **options))
-
-    def call_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
-        return self.submit_one(rank, method, *args, **options).result()
-
-    def gather(self, handles: list[Any]) -> list[Any]:
-        return [handle.result() for handle in handles]
-
-    def wait(self, handles: list[Any]) -> None:
-        self.gather(handles)
-
-    def nodes(self) -> list[str]:
-        return ["127.0.0.1"] * self.size
 
 
 class Mortal(Sampler):

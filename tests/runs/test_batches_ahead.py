@@ -1,4 +1,4 @@
-"""Collecting one step ahead: each batch one version old, the same numbers everywhere, nothing lost on the way."""
+"""Whole batches ahead of the learner: each as many versions old, the same numbers everywhere, nothing lost."""
 
 import json
 import threading
@@ -13,7 +13,8 @@ from rlinf.train import run
 from rlinf.train.loop import Trainer
 from rlinf.train.prefetch import BatchPrefetcher
 
-AHEAD = {"rollout": {"ahead": 1}, "algorithm": {"loss_type": "decoupled"}}
+# The estimator samples greedy responses beside, so batches are collected as a whole.
+AHEAD = {"rollout": {"staleness": 1}, "algorithm": {"adv_type": "remax", "loss_type": "decoupled"}}
 
 
 def _settings(folder: Path, **sections: Any) -> Any:
@@ -50,7 +51,7 @@ def test_ray_overlaps_and_gives_what_one_process_gives(finished: Path, tmp_path:
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_simulators_run_ahead_too_and_give_the_same_in_one_process(tmp_path: Path) -> None:
-    ahead = ["rollout.ahead=1", "algorithm.loss_type=decoupled"]
+    ahead = ["rollout.ahead=1", "algorithm.loss_type=decoupled"]  # another name of rollout.staleness
     ray = simulator_runs.summary(tmp_path / "ray", "grpo", 3, [*ahead, "cluster.backend=ray"])
     local = simulator_runs.summary(tmp_path / "local", "grpo", 3, ahead)
     assert local["params_sha256"] == ray["params_sha256"]
@@ -59,7 +60,7 @@ def test_simulators_run_ahead_too_and_give_the_same_in_one_process(tmp_path: Pat
 
 
 def test_an_environment_that_hangs_is_broken_off_in_one_process(tmp_path: Path) -> None:
-    hanging = ["env.kwargs={hang_every: 100}", "rollout.ahead=1"]
+    hanging = ["env.kwargs={hang_every: 100}", "rollout.staleness=1"]
     simulator_runs.summary(tmp_path / "run", "ppo_faulty", 3, hanging)
     assert _steps(tmp_path / "run")[-1]["env/timeouts"] > 0
 
@@ -83,7 +84,7 @@ def test_a_run_that_breaks_off_ends_with_the_same_parameters(
 
 
 def test_it_is_not_the_on_policy_run(finished: Path, tmp_path: Path) -> None:
-    run(_settings(tmp_path / "run", rollout={"ahead": 0}), report=False)
+    run(_settings(tmp_path / "run", rollout={"staleness": 0}), report=False)
     assert _hash(tmp_path / "run") != _hash(finished)
 
 
@@ -95,11 +96,13 @@ def test_the_next_batch_is_made_while_the_learner_works() -> None:
             assert learning.wait(timeout=10)
         return f"batch {step}", {}
 
-    batches = BatchPrefetcher(collect, concurrent=True)
+    batches = BatchPrefetcher(collect, staleness=1, last=5, concurrent=True)
     assert batches.ready(0) is None
     batches.begin(1)
     learning.set()
-    assert batches.settle()["time/ahead_wait_s"] >= 0
+    waited = batches.settle()
+    assert waited["time/learner_idle_s"] >= 0
+    assert waited["time/samplers_idle_s"] >= 0
     assert batches.ready(1) == ("batch 1", {})
 
 
@@ -107,7 +110,7 @@ def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
     def collect(step: int) -> Any:
         raise OSError(f"no simulator at step {step}")
 
-    batches = BatchPrefetcher(collect, concurrent=True)
+    batches = BatchPrefetcher(collect, staleness=1, last=5, concurrent=True)
     batches.begin(3)
     with pytest.raises(OSError, match="no simulator at step 3"):
         batches.settle()
@@ -115,8 +118,27 @@ def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
 
 
 def test_a_batch_of_another_step_is_refused() -> None:
-    batches = BatchPrefetcher(lambda step: (step, {}), concurrent=False)  # type: ignore[return-value,arg-type]
+    collect: Any = lambda step: (step, {})  # noqa: E731
+    batches = BatchPrefetcher(collect, staleness=1, last=5, concurrent=False)
     batches.begin(1)
     batches.settle()
     with pytest.raises(RuntimeError, match="is of step 1, not 2"):
         batches.ready(2)
+
+
+def test_batches_are_as_old_as_is_asked_for_and_none_is_lost() -> None:
+    version = 0
+    collect: Any = lambda step: ((step, version), {})  # noqa: E731
+    batches = BatchPrefetcher(collect, staleness=3, last=6, concurrent=False)
+    made = []
+    for step in range(7):
+        made.append((batches.ready(step) or collect(step))[0])
+        if step < 6:
+            batches.begin(step + 1)
+        if step == 3:  # a checkpoint, and another session
+            state = batches.state_dict()
+            batches = BatchPrefetcher(collect, staleness=3, last=6, concurrent=False)
+            batches.load_state_dict(state)
+        batches.settle()
+        version += 1
+    assert made == [(0, 0), (1, 0), (2, 0), (3, 0), (4, 1), (5, 2), (6, 3)]

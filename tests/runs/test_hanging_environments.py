@@ -105,3 +105,29 @@ def test_a_text_environment_that_hangs_too_often_ends_the_run_with_its_name(tmp_
     pool.reset("train", [0])
     with pytest.raises(UserError, match=r"(?s)Lines-v0: .*text_envs\.py.*time\.sleep"):
         list(pool.grade("train", 1, [Response(0, "hang", False)]))
+
+
+def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_path: Path, here: Cluster) -> None:
+    pool = text_pool(here, tmp_path)
+    for channel, tasks in ((1, [0, 1]), (2, [2])):
+        assert len(pool.open_channel(channel, tasks)[0]) == len(tasks)
+    first, second = pool.answers(1), pool.answers(2)
+    first.give([Response(1, "ab?", False)])
+    assert [one.observation for one in first.take(0.0, complete=False)] == ["go on"]
+    # An evaluation in between, and a round of the other channel.
+    pool.reset("train", [3])
+    assert [one.reward for one in pool.grade("train", 1, [Response(0, "a", False)])] == [0.0]
+    second.give([Response(0, "abcd", False)])
+    assert [one.reward for one in second.take(0.0, complete=False)] == [1.0]
+    pool.close_channel(2)
+    pool.restart(0, ValueError("lost"))
+    first.give([Response(1, "a", False), Response(0, "ab", False)])
+    assert {one.place: (one.reward, one.ended) for one in first.take(0.0, complete=False)} == {
+        0: (1.0, True),
+        1: (0.0, True),
+    }
+    # Another session tells environments what was said before.
+    pool.continue_channel(3, [4, 5], [Response(1, "ab?", False)])
+    third = pool.answers(3)
+    third.give([Response(1, "ab", False)])
+    assert [(one.place, one.ended) for one in third.take(0.0, complete=False)] == [(1, True)]

@@ -63,7 +63,7 @@ def test_auto_is_where_a_gpu_is_shared(
 ) -> None:
     given = config(tmp_path)
     cluster = replace(given.cluster, placement=placement, gpus_per_learner=gpus, gpus_per_sampler=gpus)  # type: ignore[arg-type]
-    rollout = replace(given.rollout, sleep=sleep, ahead=ahead)  # type: ignore[arg-type]
+    rollout = replace(given.rollout, sleep=sleep, staleness=ahead)  # type: ignore[arg-type]
     wanted = replace(given, cluster=cluster, rollout=rollout)
     assert Devices.of(settled(wanted)).samplers_sleep(settled(wanted)) is expected
 

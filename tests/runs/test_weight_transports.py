@@ -66,7 +66,7 @@ def workers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def settings(way: str) -> Config:
     config = Config()
-    return replace(config, rollout=replace(config.rollout, weight_transport=way, ahead=1))
+    return replace(config, rollout=replace(config.rollout, weight_transport=way, staleness=1))
 
 
 def connected(group: WorkerGroup, cluster: Cluster, learner: WorkerGroup, way: str) -> SamplerPool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +14,7 @@ from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import settled
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.types import WeightUpdate
+from rlinf.types import WeightForm, WeightUpdate
 
 
 class HeldWeights(WeightSender):
@@ -21,10 +22,10 @@ class HeldWeights(WeightSender):
         super().__init__(info.rank)
         self.tensors = tensors
 
-    def weight_parts(self) -> int:
+    def weight_parts(self, *, form: WeightForm = "merged") -> int:
         return 1
 
-    def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
+    def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         return WeightUpdate(version, self.tensors)
 
 
@@ -34,3 +35,48 @@ def send(cluster: Cluster, config: Config, pool: EnvPool, policy: Any, version: 
     learner = cluster.spawn(f"{pool.group.name}_learner", functools.partial(HeldWeights, held))
     pool.acting.connect(choose(settled(config), learner, pool.acting.group, cuda=False))
     pool.acting.send_weights(version)
+
+
+class Call:
+    """A call under way in a worker's thread."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self.future = future
+
+    def result(self, timeout: float | None = None) -> Any:
+        return self.future.result(timeout=60.0)
+
+
+class Threads:
+    """Workers that are threads, and the calls that they were given."""
+
+    name = "sampler"
+
+    def __init__(self, workers: list[Any]) -> None:
+        self.workers, self.size = workers, len(workers)
+        self.pools = [ThreadPoolExecutor(1) for _ in workers]
+        self.calls: list[str] = []
+
+    def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
+        self.calls.append(method)
+        # Another call's handle stands for its value.
+        args = tuple(one.result() if isinstance(one, Call) else one for one in args)
+        return Call(self.pools[rank].submit(getattr(self.workers[rank], method), *args, **options))
+
+    def submit(self, method: str, /, *args: Any, **options: Any) -> list[Any]:
+        return [self.submit_one(rank, method, *args, **options) for rank in range(self.size)]
+
+    def call(self, method: Any, *args: Any, **options: Any) -> list[Any]:
+        return self.gather(self.submit(method if isinstance(method, str) else method.__name__, *args, **options))
+
+    def call_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
+        return self.submit_one(rank, method, *args, **options).result()
+
+    def gather(self, handles: list[Any]) -> list[Any]:
+        return [handle.result() for handle in handles]
+
+    def wait(self, handles: list[Any]) -> None:
+        self.gather(handles)
+
+    def nodes(self) -> list[str]:
+        return ["127.0.0.1"] * self.size

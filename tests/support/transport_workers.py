@@ -43,10 +43,13 @@ def digest(tensors: Any) -> str:
 class Learner:
     """Its weights come in three parts."""
 
-    def weight_parts(self, bucket_bytes: int) -> int:
+    def has_adapters(self) -> bool:
+        return False
+
+    def weight_parts(self, bucket_bytes: int, *, form: str) -> int:
         return 3
 
-    def weights(self, *, version: int, part: int, bucket_bytes: int) -> WeightUpdate:
+    def weights(self, *, version: int, part: int, bucket_bytes: int, form: str) -> WeightUpdate:
         named = list(weights_of(version).items())
         return WeightUpdate(version, dict(named[part::3]), part, 3)
 

@@ -6,7 +6,7 @@ an inference engine), so it is made from torch's parts and not as the default gr
 
 from __future__ import annotations
 
-import pickle
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -68,8 +68,9 @@ class Broadcast:
         :raises BroadcastError: one of them is gone, or late.
         """
         layout = Layout.of(update.tensors)
+        facts = {"version": update.version, "part": update.part, "parts": update.parts, "partial": update.partial}
         header = torch.frombuffer(
-            bytearray(pickle.dumps((layout, update.version, update.part, update.parts))), dtype=torch.uint8
+            bytearray(json.dumps({"layout": layout.plain(), **facts}).encode()), dtype=torch.uint8
         )
         self._broadcast(torch.tensor([header.numel()], device=self._device))
         self._broadcast(header.to(self._device))
@@ -87,13 +88,14 @@ class Broadcast:
         self._broadcast(size)
         header = torch.empty(int(size), dtype=torch.uint8, device=self._device)
         self._broadcast(header)
-        layout, version, part, parts = pickle.loads(header.cpu().numpy().tobytes())
+        facts = json.loads(header.cpu().numpy().tobytes())
+        layout = Layout.of_plain(facts.pop("layout"))
         flat = self._memory(layout.size)
         start = 0
         for bucket in layout.buckets(BUCKET_BYTES):
             self._broadcast(flat[start : start + bucket.size])
             start += bucket.size
-        return WeightUpdate(version, layout.views(flat), part, parts)
+        return WeightUpdate(tensors=layout.views(flat), **facts)
 
     def close(self) -> None:
         """Ends this side's connections: the others' waiting ends with an error."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,6 +48,19 @@ class Layout:
             entries.append(Entry(name, dtype, tuple(tensor.shape), end, size))
             end += entries[-1].room
         return cls(tuple(entries), end)
+
+    def plain(self) -> dict[str, Any]:
+        """As numbers and texts, for a message: :meth:`of_plain` reads it."""
+        return {"size": self.size, "entries": [[*astuple(entry)] for entry in self.entries]}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Layout:
+        """The layout that :meth:`plain` wrote."""
+        entries = (
+            Entry(str(name), str(dtype), tuple(map(int, shape)), int(start), int(size))
+            for name, dtype, shape, start, size in plain["entries"]
+        )
+        return cls(tuple(entries), int(plain["size"]))
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The tensors in the memory of ``flat`` uint8 [size]."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,10 @@ class WeightReceiver(ABC):
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights in place, and copies what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
 
+    def takes_adapters(self) -> bool:
+        """Whether :meth:`load` puts adapters and the layers that they belong to together itself."""
+        return False
+
     def load_segments(self, port: int, sending: int, *, timeout_s: float) -> Metrics:
         """Takes the weights that lie in shared memory, each part as soon as it is there.
 
@@ -40,7 +43,7 @@ class WeightReceiver(ABC):
         readers = self._readers = self._readers or {}
         figures: list[Metrics] = []
         while True:
-            address: SegmentAddress = pickle.loads(store.get(address_key(sending, part)))
+            address = SegmentAddress.of_message(store.get(address_key(sending, part)))
             update = readers.setdefault(part, SegmentReader()).read(address)
             figures.append(self.load(update))
             if update.is_last:

@@ -6,6 +6,7 @@ bound by the size of ``/dev/shm``, and it is gone when the last process that has
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 from dataclasses import dataclass
@@ -26,6 +27,17 @@ class SegmentAddress:
     version: int
     part: int
     parts: int
+    partial: bool
+
+    def message(self) -> bytes:
+        """As JSON, which runs nothing where it is read."""
+        return json.dumps({**vars(self), "layout": self.layout.plain()}).encode()
+
+    @classmethod
+    def of_message(cls, message: bytes) -> SegmentAddress:
+        """The address that :meth:`message` wrote."""
+        plain = json.loads(message)
+        return cls(**{**plain, "layout": Layout.of_plain(plain["layout"])})
 
 
 def address_key(sending: int, part: int) -> str:
@@ -60,7 +72,7 @@ class SegmentWriter:
             self._flat = torch.frombuffer(self._memory, dtype=torch.uint8)
         layout.write(update.tensors, self._flat)
         path = f"/proc/{os.getpid()}/fd/{self._file}"
-        return SegmentAddress(path, layout, update.version, update.part, update.parts)
+        return SegmentAddress(path, layout, update.version, update.part, update.parts, update.partial)
 
     def close(self) -> None:
         """Gives the memory back, once the readers have closed theirs too."""
@@ -84,7 +96,8 @@ class SegmentReader:
         """
         if address.path != self._path or self._flat.numel() < address.layout.size:
             self._flat, self._path = _mapped(address), address.path
-        return WeightUpdate(address.version, address.layout.views(self._flat), address.part, address.parts)
+        tensors = address.layout.views(self._flat)
+        return WeightUpdate(address.version, tensors, address.part, address.parts, address.partial)
 
 
 def _mapped(address: SegmentAddress) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +11,7 @@ import torch
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentWriter, address_key
-from rlinf.types import WeightUpdate
+from rlinf.types import WeightForm, WeightUpdate
 
 
 class WeightSender(ABC):
@@ -29,14 +28,19 @@ class WeightSender(ABC):
     def __init__(self, rank: int) -> None:
         self._rank = rank
         self._segments: list[SegmentWriter] = []
+        self._changing_segments: list[SegmentWriter] = []
+
+    def has_adapters(self) -> bool:
+        """Whether the weights have low-rank adapters, which can be given apart from their layers."""
+        return False
 
     @abstractmethod
-    def weight_parts(self) -> int:
+    def weight_parts(self, *, form: WeightForm = "merged") -> int:
         """The number of parts that the weights travel in."""
 
     @abstractmethod
-    def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
-        """One part of the weights."""
+    def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
+        """One part of the weights. With adapters "apart", the last parts are those of the form "changing"."""
 
     def host_addresses(self, *, timeout_s: float) -> int | None:
         """Opens the place where readers of shared memory learn what lies where; its port."""
@@ -45,20 +49,21 @@ class WeightSender(ABC):
         self._addresses = Broadcast.host(timeout_s=timeout_s)
         return int(self._addresses.port)
 
-    def write_weights(self, *, version: int, sending: int) -> None:
+    def write_weights(self, *, version: int, sending: int, replaced: int, form: WeightForm = "merged") -> None:
         """Writes the weights into shared memory, each part to a place of its own, where they stay until the next time.
 
-        Readers learn of a part when it is there. ``sending`` counts these calls; nobody reads what an earlier one
-        wrote any more.
+        Readers learn of a part when it is there. ``sending`` counts these calls; nobody reads what call ``replaced``
+        wrote any more. What was written in another form stays when it is called for what is "changing".
         """
-        for part in range(self.weight_parts()):
-            update = self.weights(version=version, part=part)
+        segments = self._changing_segments if form == "changing" else self._segments
+        for part in range(self.weight_parts(form=form)):
+            update = self.weights(version=version, part=part, form=form)
             if self._rank != 0:
                 continue
-            if part == len(self._segments):
-                self._segments.append(SegmentWriter())
-            self._addresses.delete_key(address_key(sending - 1, part))
-            self._addresses.set(address_key(sending, part), pickle.dumps(self._segments[part].write(update)))
+            if part == len(segments):
+                segments.append(SegmentWriter())
+            self._addresses.delete_key(address_key(replaced, part))
+            self._addresses.set(address_key(sending, part), segments[part].write(update).message())
 
     def host_broadcast(self, *, timeout_s: float) -> int | None:
         """Opens the place where receivers meet; its port."""
@@ -78,7 +83,7 @@ class WeightSender(ABC):
                 return str(error)
         return None
 
-    def broadcast_weights(self, *, version: int, keep: bool) -> str | None:
+    def broadcast_weights(self, *, version: int, keep: bool, form: WeightForm = "merged") -> str | None:
         """Sends the weights; what went wrong, or None (an exception would end all ranks of a learner).
 
         ``keep`` holds a copy for :meth:`sent_weights`: the learner's own may have moved on by then.
@@ -86,8 +91,8 @@ class WeightSender(ABC):
         problem: str | None = None
         with ThreadPoolExecutor(1, "send-weights") as thread:
             under_way: Future[str | None] | None = None
-            for part in range(self.weight_parts()):
-                update = self._taken(version, part, keep)
+            for part in range(self.weight_parts(form=form)):
+                update = self._taken(version, part, keep, form)
                 problem = problem or (under_way.result() if under_way is not None else None)
                 under_way = thread.submit(self._send, update)
             return problem or (under_way.result() if under_way is not None else None)
@@ -101,15 +106,18 @@ class WeightSender(ABC):
                 return str(error)
         return None
 
-    def sent_weights(self, *, version: int, part: int) -> WeightUpdate:
+    def sent_weights(self, *, version: int, part: int, form: WeightForm = "merged") -> WeightUpdate:
         """The part of the weights that was sent as ``version``: a kept copy, or what the learner has now."""
-        if part < len(self._sent) and self._sent[part].version == version:
-            return self._sent[part]
-        return self.weights(version=version, part=part)
+        update = self.weights(version=version, part=part, form=form)
+        kept = part - (update.parts - len(self._sent))
+        if kept >= 0 and self._sent[kept].version == version:
+            return replace(self._sent[kept], part=part, parts=update.parts, partial=False)
+        return update
 
-    def _taken(self, version: int, part: int, keep: bool) -> WeightUpdate:
-        update = self.weights(version=version, part=part)
+    def _taken(self, version: int, part: int, keep: bool, form: WeightForm) -> WeightUpdate:
+        update = self.weights(version=version, part=part, form=form)
         if keep:
+            # The last ones of all parts are those that change.
             copied = {name: tensor.clone() for name, tensor in update.tensors.items()}
             self._sent = (*self._sent[:part], replace(update, tensors=copied))
         return update

@@ -7,7 +7,7 @@ same version.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from rlinf.cluster.api import Handle, WorkerGroup
@@ -17,7 +17,7 @@ from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.config.facts import SettledConfig
 from rlinf.errors import UserError
-from rlinf.types import Metrics
+from rlinf.types import Metrics, WeightForm
 
 Restart = Callable[[int, Exception], object]
 """Restarts the receiver of this rank, and sends it the weights again."""
@@ -38,6 +38,35 @@ class WeightTransport(Protocol):
         """The weights of the last :meth:`send` to a receiver that was restarted since."""
 
 
+class Travelling:
+    """Decides the form of a transport's sendings: everything at first, later what training changes, where the rest
+    stays.
+
+    That is so for low-rank adapters, where all receivers can put them together with their layers.
+    """
+
+    def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
+        self._learner, self._receivers = learner, receivers
+        self._apart: bool | None = None
+        self._whole_sent = False
+
+    def next(self) -> WeightForm:
+        """The form of the next sending."""
+        whole = self.whole()
+        return "changing" if whole == "apart" and self._whole_sent else whole
+
+    def whole(self) -> WeightForm:
+        """The form of a sending to a receiver that has nothing yet."""
+        if self._apart is None:
+            able = all(self._receivers.call("takes_adapters"))
+            self._apart = able and bool(self._learner.call(WeightSender.has_adapters)[0])
+        return "apart" if self._apart else "merged"
+
+    def arrived(self) -> None:
+        """A sending has reached all receivers."""
+        self._whole_sent = True
+
+
 class ObjectStore:
     """From worker to worker through Ray's object store; in one process (``cluster.backend: local``) by reference."""
 
@@ -45,22 +74,31 @@ class ObjectStore:
 
     def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
         self.learner, self.receivers = learner, receivers
-        self._made: list[Handle] = []
-        """The parts that were sent last: they stay in the store until the next version."""
+        self._travelling = Travelling(learner, receivers)
+        self._whole: list[Handle] = []
+        """The parts of the last sending of everything: they stay in the store."""
+        self._changed: list[Handle] = []
+        """Those of a later sending of what had changed."""
 
     def send(self, version: int, restart: Restart) -> Metrics:
         numbers: list[Metrics] = []
-        self._made = []
-        for part in range(_parts(self.learner)):
-            made = self.learner.submit("weights", version=version, part=part)
-            self._made.append(made[0])
+        form = self._travelling.next()
+        kept: list[Handle] = []
+        if form == "changing":
+            self._changed = kept
+        else:
+            self._whole = kept
+        for part in range(_parts(self.learner, form)):
+            made = self.learner.submit("weights", version=version, part=part, form=form)
+            kept.append(made[0])
             loads = self.receivers.submit("load", made[0])
             self.learner.wait(made)
             numbers.append(_loaded(loads, restart))
+        self._travelling.arrived()
         return added(numbers)
 
     def send_again(self, rank: int) -> None:
-        for made in self._made:
+        for made in [*self._whole, *self._changed]:
             self.receivers.call_one(rank, "load", made)
 
 
@@ -74,23 +112,33 @@ class SharedMemory:
 
     def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
         self.learner, self.receivers = learner, receivers
+        self._travelling = Travelling(learner, receivers)
         self._port: int | None = None
-        self._sending = 0
+        self._sending = self._whole = 0
 
     def send(self, version: int, restart: Restart) -> Metrics:
         if self._port is None:
             self._port = self.learner.call(WeightSender.host_addresses, timeout_s=_LATE_S)[0]
-        self._sending += 1
-        loads = [self._load(rank) for rank in range(self.receivers.size)]
-        self.learner.call(WeightSender.write_weights, version=version, sending=self._sending)
-        return _loaded(loads, restart)
+        form = self._travelling.next()
+        # The last sending of everything stays for receivers that are restarted.
+        stays = form == "changing" and self._sending == self._whole
+        replaced, self._sending = 0 if stays else self._sending, self._sending + 1
+        if form != "changing":
+            self._whole = self._sending
+        loads = [self._load(rank, self._sending) for rank in range(self.receivers.size)]
+        self.learner.call(
+            WeightSender.write_weights, version=version, sending=self._sending, replaced=replaced, form=form
+        )
+        numbers = _loaded(loads, restart)
+        self._travelling.arrived()
+        return numbers
 
     def send_again(self, rank: int) -> None:
-        if self._sending:
-            self._load(rank).result()
+        for sending in sorted({self._whole, self._sending} - {0}):
+            self._load(rank, sending).result()
 
-    def _load(self, rank: int) -> Handle:
-        return self.receivers.submit_one(rank, "load_segments", self._port, self._sending, timeout_s=_LATE_S)
+    def _load(self, rank: int, sending: int) -> Handle:
+        return self.receivers.submit_one(rank, "load_segments", self._port, sending, timeout_s=_LATE_S)
 
 
 class Collective:
@@ -107,6 +155,7 @@ class Collective:
         self._device = device
         self._store = ObjectStore(learner, receivers)
         self._fall_back, self._keep = fall_back, keep
+        self._travelling = Travelling(learner, receivers)
         self._formed = False
         self._version = 0
 
@@ -119,6 +168,7 @@ class Collective:
             dead: dict[int, Exception] = {}
             problems, numbers = self._broadcast(version, dead)
             if not dead and not problems:
+                self._travelling.arrived()
                 return numbers
             # The group is of no use without one of its members: a new one, and the same once more.
             self._formed, problem = False, "\n".join([*problems, *map(str, dead.values())])
@@ -133,12 +183,17 @@ class Collective:
     def send_again(self, rank: int) -> None:
         """Past the group: the other receivers are busy. The next :meth:`send` forms a new one."""
         self._formed = False
-        _send_again(self.learner, self.receivers, rank, self._version, range(_parts(self.learner)))
+        form = self._travelling.whole()
+        for part in range(_parts(self.learner, form)):
+            made = self.learner.submit("sent_weights", version=self._version, part=part, form=form)
+            self.receivers.call_one(rank, "load", made[0])
+            self.learner.wait(made)
 
     def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
         """(what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
+        form = self._travelling.next()
         takes = self.receivers.submit("receive_weights")
-        sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep)
+        sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep, form=form)
         numbers = _outcomes(takes, dead)
         problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
         return problems, {} if dead or problems else _largest(numbers)
@@ -181,17 +236,9 @@ def choose(config: SettledConfig, learner: WorkerGroup, receivers: WorkerGroup, 
     return Collective(learner, receivers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
 
 
-def _parts(learner: WorkerGroup) -> int:
+def _parts(learner: WorkerGroup, form: WeightForm) -> int:
     """In how many parts the learner gives its weights."""
-    return learner.call(WeightSender.weight_parts)[0]
-
-
-def _send_again(learner: WorkerGroup, receivers: WorkerGroup, rank: int, version: int, parts: Iterable[int]) -> None:
-    """Parts of the weights that were sent as ``version``, to one receiver alone."""
-    for part in parts:
-        made = learner.submit("sent_weights", version=version, part=part)
-        receivers.call_one(rank, "load", made[0])
-        learner.wait(made)
+    return learner.call(WeightSender.weight_parts, form=form)[0]
 
 
 def _loaded(loads: Sequence[Handle], restart: Restart) -> Metrics:

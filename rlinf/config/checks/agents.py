@@ -26,10 +26,9 @@ def check_agents(context: Context) -> None:
     if not is_text(config):
         message = f"policy.name: {config.policy.name} is no language model, and agents call one."
         context.error("policy.name", message, "Set policy.name: causal_lm.", reads=reads)
-    for name, value in (("over_sampling", config.rollout.over_sampling), ("staleness", config.rollout.staleness)):
-        if value:
-            message = f"rollout.{name}: agents' episodes can't be continued under other weights."
-            context.error(f"rollout.{name}", message, "Set it to 0.", reads=reads)
+    if config.rollout.over_sampling:
+        message = "rollout.over_sampling: agents' episodes can't be continued under other weights."
+        context.error("rollout.over_sampling", message, "Set it to 0.", reads=reads)
     if context.is_broken("algorithm.adv_type"):
         return
     entry = catalog.estimator(config.algorithm.adv_type)

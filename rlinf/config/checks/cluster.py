@@ -64,11 +64,10 @@ def _check_offload(context: Context) -> None:
     reasons = []
     if not shares_gpus(context.config):
         reasons.append(("with cluster.placement: separate", "cluster.placement"))
-    for key in ("ahead", "staleness"):
-        asked = getattr(context.config.rollout, key)
-        if asked > 0:
-            why = f"with rollout.{key}: {asked}, where learner and samplers work at the same time"
-            reasons.append((why, f"rollout.{key}"))
+    asked = context.config.rollout.staleness
+    if asked > 0:
+        why = f"with rollout.staleness: {asked}, where learner and samplers work at the same time"
+        reasons.append((why, "rollout.staleness"))
     for why, key in reasons[:1]:
         for name in ("optimizer", "weights"):
             offload = f"learner.offload.{name}"

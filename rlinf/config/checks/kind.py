@@ -30,7 +30,6 @@ _TEXT = (
     "rollout.over_sampling",
     "rollout.replay_arrivals",
     "rollout.sleep",
-    "rollout.staleness",
     "rollout.repetition_penalty",
     "rollout.sampler",
     "rollout.server",

@@ -37,7 +37,6 @@ AT_LEAST: Mapping[str, float] = {
     "rollout.max_conversation_tokens": 1,
     "rollout.temperature": 0,
     "rollout.top_k": 0,
-    "rollout.ahead": 0,
     "rollout.staleness": 0,
     "rollout.num_steps": 1,
     "rollout.generation_batch_size": 1,
@@ -151,7 +150,6 @@ ABOVE: Mapping[str, float] = {
 }
 
 AT_MOST: Mapping[str, float] = {
-    "rollout.ahead": 1,
     "rollout.top_p": 1,
     "rollout.vllm.gpu_memory_utilization": 1,
     "data.pool.solved": 1,
@@ -174,7 +172,6 @@ AT_MOST: Mapping[str, float] = {
 }
 
 _WHY: Mapping[str, str] = {
-    "rollout.ahead": "0 is on policy, 1 collects one batch ahead",
     "algorithm.clip_ratio_c": "the bound c|A| would lie inside the clip range",
     "algorithm.early_stop_imp_ratio": "on-policy ratios average 1, so every minibatch would be skipped",
 }

@@ -34,10 +34,10 @@ def check_reward_model(context: Context) -> None:
         for name in _REPLAY:
             why = "is not read without reward_model.refresh_every."
             context.unread(f"reward_model.{name}", why, "Set reward_model.refresh_every: 10.")
-    if config.fresh_batches and context.config.rollout.ahead:
-        message = "reward_model.fresh_batches asks samplers that are busy with the next batch (rollout.ahead)."
-        fix = "Set rollout.ahead: 0, or fresh_batches: 0."
-        context.error("reward_model.fresh_batches", message, fix, reads=("rollout.ahead",))
+    if config.fresh_batches and context.config.rollout.staleness:
+        message = "reward_model.fresh_batches asks samplers that are busy with the next batch (rollout.staleness)."
+        fix = "Set rollout.staleness: 0, or fresh_batches: 0."
+        context.error("reward_model.fresh_batches", message, fix, reads=("rollout.staleness",))
     if config.learn_from == "pairs" and context.config.algorithm.group_size < 2:
         message = "reward_model.learn_from: pairs compares answers to one prompt, and there is one of each."
         fix = "Set algorithm.group_size: 8, or learn from verdicts."

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import is_text, max_turns
+from rlinf.config.facts import continues_responses, is_text, max_turns
 from rlinf.config.names import leaves
 
 
@@ -24,16 +23,14 @@ def check_sampler(context: Context) -> None:
     if rollout.sampler in ("vllm", "server"):
         why = f"is not read by rollout.sampler: {rollout.sampler}."
         context.unread("rollout.generation_batch_size", why, "Take it out.", reads=("rollout.sampler",))
-    for key in ("ahead", "staleness"):
-        if getattr(rollout, key) and rollout.sleep == "always":
-            message = f"rollout.{key}: samplers work while the learner does, so they can't sleep meanwhile."
-            fix = f"Set rollout.sleep: auto, or rollout.{key}: 0."
-            context.error("rollout.sleep", message, fix, reads=(f"rollout.{key}",))
-    if rollout.staleness > 0:
-        _check_staleness(context)
-    elif rollout.replay_arrivals is not None:
-        why = "is not read while rollout.staleness is 0."
-        context.unread("rollout.replay_arrivals", why, "Set rollout.staleness as in that run.")
+    if rollout.staleness and rollout.sleep == "always":
+        message = "rollout.staleness: samplers work while the learner does, so they can't sleep meanwhile."
+        fix = "Set rollout.sleep: auto, or rollout.staleness: 0."
+        context.error("rollout.sleep", message, fix, reads=("rollout.staleness",))
+    known = not context.is_broken("algorithm.adv_type")
+    if rollout.replay_arrivals is not None and known and not continues_responses(context.config):
+        why = "is not read: which weights make which tokens does not depend on time here."
+        context.unread("rollout.replay_arrivals", why, "Take it out.", reads=("rollout.staleness",))
     if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
         message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
         reads = ("algorithm.group_size",)
@@ -69,38 +66,27 @@ def _check_server(context: Context) -> None:
         context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=reads)
 
 
-def _check_staleness(context: Context) -> None:
-    """One turn, and nobody else who asks the samplers meanwhile."""
-    config = context.config
-    why = f"rollout.staleness {config.rollout.staleness} generates continuously,"
-    against = {
-        "env.max_turns": (max_turns(config) > 1, "for conversations of one turn only.", "rollout.ahead: 1"),
-        "rollout.over_sampling": (config.rollout.over_sampling > 0, "and begins as many prompts as it may.", "0"),
-        "rollout.ahead": (config.rollout.ahead > 0, "which is more than one batch ahead.", "0"),
-        "algorithm.adv_type": (
-            "greedy_rewards" in columns_of(config.algorithm.adv_type),
-            f"and adv_type: {config.algorithm.adv_type} needs further responses to the prompts of a batch.",
-            "grpo",
-        ),
-        "reward_model.supervision": (
-            config.reward_model.supervision != "none", "and a reward model samples answers of its own.", "none"
-        ),
-        "rollout.sampler": (config.rollout.sampler == "server", "which rollout.sampler: server can't interrupt.", "hf"),
-    }  # fmt: skip
-    for key, (clashes, reason, instead) in against.items():
-        if clashes:
-            fix = f"Set {instead}." if ":" in instead else f"Set it to {instead}."
-            context.error(key, f"{why} {reason}", fix, reads=("rollout.staleness",))
-
-
 def _check_over_sampling(context: Context) -> None:
-    """Responses are cut off and continued: one turn, and not two rollouts of one step."""
+    """Responses are cut off and continued: of one turn or beside the learner, and not in two rollouts of one step."""
     config = context.config
     why = "rollout.over_sampling continues unfinished responses in the next step, "
-    if max_turns(config) > 1:
+    if config.rollout.staleness == 0 and max_turns(config) > 1:
         message = f"{why}which env.max_turns {max_turns(config)} does not allow."
-        context.error("rollout.over_sampling", message, "Set it to 0.", reads=("env.max_turns",))
+        fix = "Set it to 0, or rollout.staleness: 1."
+        context.error("rollout.over_sampling", message, fix, reads=("env.max_turns", "rollout.staleness"))
     if config.algorithm.dynamic_sampling:
         message = f"{why}and algorithm.dynamic_sampling collects a step several times."
         fix = "Set one of the two to 0 (false)."
         context.error("rollout.over_sampling", message, fix, reads=("algorithm.dynamic_sampling",))
+    if config.rollout.staleness == 0 or context.is_broken("algorithm.adv_type"):
+        return
+    if not continues_responses(config):
+        message = f"{why}which whole batches that are collected ahead (rollout.staleness) can't do."
+        context.error("rollout.over_sampling", message, "Set one of the two to 0.", reads=("rollout.staleness",))
+    elif config.rollout.over_sampling > config.rollout.staleness:
+        message = (
+            f"rollout.over_sampling {config.rollout.over_sampling:g}: with rollout.staleness "
+            f"{config.rollout.staleness} at most {config.rollout.staleness} batches more than one may be begun."
+        )
+        fix = f"Set it to at most {config.rollout.staleness}."
+        context.error("rollout.over_sampling", message, fix, reads=("rollout.staleness",))

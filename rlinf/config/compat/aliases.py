@@ -24,6 +24,8 @@ FLAT: Mapping[str, str] = {
     "prompt_length": "data.max_prompt_length",
     "response_length": "rollout.max_new_tokens",
     "rollout_batch_size": "rollout.batch_size",
+    # Its name before whole batches ahead and continuous generation were one thing.
+    "rollout.ahead": "rollout.staleness",
     "actor_infer.generating_args.max_new_tokens": "rollout.max_new_tokens",
     "actor_infer.generating_args.temperature": "rollout.temperature",
     "actor_infer.generating_args.top_k": "rollout.top_k",

@@ -58,9 +58,11 @@ class RolloutConfig:
 
     Rows are this times `algorithm.group_size`."""
     over_sampling: float = 0.0
-    """Text of one turn: begin this share of prompts more than a step takes (0 is off).
+    """Text: begin this share of prompts more than a step takes (0 is off).
 
     When enough groups are complete, unfinished responses are kept and continued in the next step, under its weights.
+    With `staleness: N` conversations of several turns too: batches then take the groups that are complete first, and
+    wait for those that would become older than N otherwise.
     """
     max_new_tokens: int = 256
     """Text: the longest response in tokens; in a conversation of several turns, of each turn. A longer one is cut."""
@@ -80,15 +82,13 @@ class RolloutConfig:
     """Sample only among the likeliest tokens that together have this probability; 1 is off."""
     repetition_penalty: float = 1.0
     """Above 1, tokens that occurred before become less likely; 1 is off."""
-    ahead: int = 0
-    """1: the next batch is collected while the learner trains on this one, with weights one version old.
-
-    Losses then take their ratio against the policy that answered; `loss_type: decoupled` separates the two."""
     staleness: int = 0
-    """Text of one turn: samplers go on while the learner trains, at most N iterations ahead of it (0 is off).
+    """The next batches are collected while the learner trains, with weights at most N iterations old (0 is on policy).
 
-    A batch may be begun under weights that are this many versions old. Responses that are unfinished when new weights
-    come go on under them, and batches are taken in the order in which they were begun."""
+    Text: responses that are unfinished when new weights come go on under them, and batches are taken in the order in
+    which they were begun. Where that is not possible (simulators, agents, servers, `remax`, a reward model) whole
+    batches are collected N iterations ahead. Losses take their ratio against the policy that answered; `loss_type:
+    decoupled` separates the two. `ahead` is another name for it."""
     replay_arrivals: str | None = None
     """With `staleness`: the directory of a run whose asynchronous generation is repeated, bit for bit, by its log."""
     num_steps: int = 128

@@ -48,7 +48,7 @@ from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.models.packing import text_costs
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightUpdate
+from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightForm, WeightUpdate
 
 _FACTS = "learner.json"
 
@@ -278,11 +278,17 @@ class MegatronLearner(Offloadable):
         self.optimizer_steps += 1
         return norm
 
-    def weight_parts(self, bucket_bytes: int) -> int:
+    def has_adapters(self) -> bool:
+        """No adapters here."""
+        return False
+
+    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
         """The number of parts that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
         return len(self.gatherer.buckets(bucket_bytes))
 
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+    def weights(
+        self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
+    ) -> WeightUpdate:
         """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
         runs = self.gatherer.buckets(bucket_bytes)
         return WeightUpdate(version, dict(self.gatherer.whole(runs[part])), part, len(runs))

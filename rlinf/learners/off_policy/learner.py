@@ -24,7 +24,7 @@ from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.streams import torch_generator
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 # Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
 _SAMPLED_TOGETHER = 8
@@ -151,11 +151,17 @@ class OffPolicyLearner:
         assert said.entropy is not None
         return rows, PolicyOutput(said.logprobs.cpu(), said.entropy.cpu())
 
-    def weight_parts(self, bucket_bytes: int) -> int:
+    def has_adapters(self) -> bool:
+        """No adapters here."""
+        return False
+
+    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
         """One: networks of this kind are small."""
         return 1
 
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> WeightUpdate:
+    def weights(
+        self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
+    ) -> WeightUpdate:
         """On the CPU, on rank 0; nothing on the others. All are one part."""
         named = self.policy.weights() if self.place.rank == 0 else ()
         return WeightUpdate(version, {name: tensor.to("cpu", copy=True) for name, tensor in named})

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
-from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights
+from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
@@ -82,6 +82,10 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight and every running statistic, by name; adapters are merged into their layers."""
         return merged_weights(self)
+
+    def separate_weights(self) -> Iterator[tuple[str, Tensor, bool]]:
+        """The same with adapters apart from their layers, and whether each changes in training."""
+        return separate_weights(self)
 
     @property
     def tokens_per_decision(self) -> int:

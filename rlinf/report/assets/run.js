@@ -35,7 +35,8 @@ function timePanel(section, runs) {
     const names = run.stages.map(([name]) => name);
     const seconds = run.stages.map(([, value]) => value);
     const whole = seconds.reduce((a, b) => a + b, 0);
-    section.append(el("h2", {}, `${runs.length > 1 ? `${run.label}: ` : ""}seconds of a step, by stage`));
+    const title = runs.length > 1 ? `${run.label}: ` : "";
+    section.append(el("h2", {}, `${title}seconds of a step, by stage`));
     if (!names.length) {
       section.append(el("p", { class: "dim" }, "No step was timed."));
       continue;
@@ -46,6 +47,28 @@ function timePanel(section, runs) {
       text: [...seconds, whole].map((value) => `${number(value, 3)} s (${((100 * value) / whole).toFixed(0)}%)`), textposition: "auto",
       connector: { line: { color: css("--dim"), width: 1 } }, increasing: { marker: { color: PALETTE[0] } }, totals: { marker: { color: PALETTE[8] } },
     }], { height: 90 + 42 * (names.length + 1), yaxis: { autorange: "reversed" }, xaxis: { title: { text: "seconds" }, range: [0, 1.15 * whole] }, margin: { l: 150, r: 20, t: 10, b: 40 } });
+    stalenessPanel(section, run, title);
+  }
+}
+
+/** How old the tokens of each batch were, and who waited for whom, of runs whose samplers work beside the learner. */
+function stalenessPanel(section, run, title) {
+  const ages = Object.keys(run.series).filter((name) => name.startsWith("rollout/age/")).sort((a, b) => Number(a.split("/")[2]) - Number(b.split("/")[2]));
+  const waits = [["time/learner_idle_s", "the learner for samples"], ["time/samplers_idle_s", "samplers for newer weights"]].filter(([name]) => run.series[name]);
+  const steps = run.series.step;
+  if (ages.length) {
+    const node = el("div");
+    section.append(el("h2", {}, `${title}age of the tokens of a batch, in training iterations`), el("div", { class: "card" }, node));
+    plot(node, ages.map((name, i) => ({
+      type: "scatter", mode: "lines", stackgroup: "ages", line: { width: 0 }, fillcolor: PALETTE[i % PALETTE.length], name: name.split("/")[2], x: steps, y: run.series[name],
+    })), { height: 260, yaxis: { title: { text: "share" }, range: [0, 1] }, xaxis: { title: { text: "step" } } });
+  }
+  if (waits.length) {
+    const node = el("div");
+    section.append(el("h2", {}, `${title}who waited for whom`), el("div", { class: "card" }, node));
+    plot(node, waits.map(([name, label], i) => ({
+      type: "scatter", mode: "lines", line: { color: PALETTE[i] }, name: label, x: steps, y: run.series[name],
+    })), { height: 260, yaxis: { title: { text: "seconds" }, rangemode: "tozero" }, xaxis: { title: { text: "step" } } });
   }
 }
 

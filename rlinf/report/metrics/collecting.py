@@ -161,7 +161,7 @@ ROLLOUT: Mapping[str, Metric] = {
         "training iterations",
         COUNT,
         "0 or 1",
-        "rollout.ahead: 0",
+        "rollout.staleness: 0",
     ),
     "rollout/staleness_max": Metric(
         "rollout.staleness: the oldest weights that made a token of the batch",
@@ -390,8 +390,8 @@ MACHINE: Mapping[str, Metric] = {
         "rollout.weight_transport",
     ),
     "time/evaluation_s": Metric("the evaluation of this step", "wall time", SECONDS, ANY, "a smaller evaluation.size"),
-    "time/ahead_wait_s": Metric(
-        "rollout.ahead: waiting for the next batch", "wall time", SECONDS, "near 0", "more samplers"
+    "time/learner_idle_s": Metric(
+        "rollout.staleness: the learner waiting for the next batch", "wall time", SECONDS, "near 0", "more samplers"
     ),
     "time/samplers_idle_s": Metric(
         "rollout.staleness: samplers waiting for the learner's next weights",

@@ -185,7 +185,7 @@ TRAIN: Mapping[str, Metric] = {
         "mean exp(old - rollout)",
         "",
         "0.8 to 1.25",
-        "less off-policy data (rollout.ahead: 0)",
+        "less off-policy data (rollout.staleness: 0)",
     ),
     "train/behave_kept_fraction": Metric(
         "decoupled: positions below behave_weight_threshold",

@@ -17,7 +17,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
-from rlinf.models.weight_update import copy_weights
+from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
@@ -62,7 +62,7 @@ class EnvWorker:
         self._vec_env: VecEnv = make_vec_env(replace(self._env, vectorization=self._choice.kind), len(global_indices))
         self._build_policy = build_policy
         self._version = 0
-        self._arrived: set[str] = set()
+        self._weights = WeightTaker()
         self._evaluators: dict[Words | None, EpisodeCollector] = {}
         """By what the environments say: what they do by themselves, or an entry of `evaluation.words`."""
         self._trajectory: PipelinedRollout[Any] | None = None
@@ -96,7 +96,7 @@ class EnvWorker:
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights and statistics; every later decision follows them."""
         self._version = update.version
-        return copy_weights(self._policy, update, self._arrived)
+        return self._weights.take(self._policy, update)
 
     def collect(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> RolloutPart:
         """This worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""

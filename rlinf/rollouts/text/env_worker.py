@@ -27,6 +27,8 @@ from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 _TOKENIZER_TASKS = 2000
 """Tasks that a tokenizer is trained on: enough to meet every word of a template."""
 _WAIT_S = 0.05
+CHANNEL_MARK = "#"
+"""Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int
 
 
 class TextEnvWorker:
-    """Environments of one id, or a mixture of several, one per split."""
+    """Environments of one id, or a mixture of several, one per split and channel (:data:`CHANNEL_MARK`)."""
 
     busy_s = 0.0
     """Seconds of :meth:`grade` so far."""
@@ -275,7 +277,8 @@ class TextEnvWorker:
             self._envs[split] = self._make(split)
         return self._envs[split]
 
-    def _make(self, split: str) -> Any:
+    def _make(self, name: str) -> Any:
+        split = name.partition(CHANNEL_MARK)[0]
         limit = self._start_timeout_s if can_interrupt() else 0.0
         first_seed = EVALUATION_SEEDS if split == "eval" else 0
         conversations = replace(self._conversations, first_seed=first_seed)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.rows import Graded, Pause, Response, Row
-from rlinf.types import SampleRequest, SamplingParams
+from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.turns import Turns
+from rlinf.types import SampleRequest
 
 _POLL_S = 0.02
 _WAIT_S = 0.05
@@ -25,7 +25,7 @@ class _Asked:
 
     places: dict[int, int]
     """Sample that is still to come -> its row."""
-    max_new_tokens: int
+    room: int
     since: float
 
 
@@ -33,23 +33,12 @@ class FreeConversations:
     """The conversations of a batch between sampler and environments, each at a turn of its own."""
 
     def __init__(
-        self,
-        session: SamplerSession,
-        rows: Sequence[Row],
-        members: Sequence[Member],
-        *,
-        max_tokens: int,
-        params: SamplingParams,
-        key: tuple[int, ...],
-        generated: Callable[[float], None],
+        self, session: SamplerSession, turns: Turns, *, key: tuple[int, ...], generated: Callable[[float], None]
     ) -> None:
-        """``members``: the environment of each row. ``max_tokens`` after the first prompt; ``params`` hold for each
-        turn; ``key`` begins the random streams' names; ``generated`` receives the seconds that were waited for the
+        """``key`` begins the random streams' names; ``generated`` receives the seconds that were waited for the
         sampler alone."""
-        self._session, self._rows, self._members = session, rows, members
-        self._max_tokens, self._params, self._key = max_tokens, params, key
+        self._session, self._turns, self._rows, self._key = session, turns, turns.rows, key
         self._generated = generated
-        self._turns = [0] * len(rows)
         self._asked: dict[int, _Asked] = {}
         self._given: dict[int, float] = {}
         """Row that its environment reads -> since when."""
@@ -66,13 +55,8 @@ class FreeConversations:
 
     def hear(self, graded: Graded) -> None:
         """Takes the environment's answer to a response; the conversation goes on unless it is over."""
-        row, place = self._rows[graded.place], graded.place
-        row.read(graded, self._members[place].renderer, seconds=time.monotonic() - self._given.pop(place))
-        self._turns[place] += 1
-        if not row.done and self._turns[place] >= self._members[place].max_turns:
-            row.cut("turns")
-        if not row.done:
-            self._ask([place])
+        if self._turns.hear(graded, seconds=time.monotonic() - self._given.pop(graded.place)):
+            self._ask([graded.place])
 
     def _finished(self) -> Iterator[Response]:
         """The responses that the sampler has finished since the last time."""
@@ -84,39 +68,22 @@ class FreeConversations:
             place = asked.places.pop(completion.sample_index)
             if not asked.places:
                 del self._asked[completion.request_id]
-            if completion.finish_reason == "length" and asked.max_new_tokens < self._params.max_new_tokens:
-                completion = replace(completion, finish_reason="conversation_length")
             now = time.monotonic()
-            renderer = self._members[place].renderer
-            self._rows[place].append_response(completion, renderer, seconds=now - asked.since)
+            said = self._turns.say(place, completion, room=asked.room, seconds=now - asked.since)
             self._given[place] = now
-            yield self._rows[place].response(place)
+            yield said
 
     def _ask(self, places: Sequence[int]) -> None:
         """Asks the sampler for the next turn of these rows; those of a group with the same prompt are one request."""
         requests: list[SampleRequest] = []
         for place in places:
-            row, turn = self._rows[place], self._turns[place]
-            room = min(self._params.max_new_tokens, self._max_tokens - len(row.tokens))
-            if room < 1:
-                row.cut("conversation_length")
-                continue
+            row, room = self._rows[place], self._turns.room(place)
             last = requests[-1] if requests else None
-            if turn == 0 and last is not None and last.group == row.group:
+            if not self._turns.heard[place] and last is not None and last.group == row.group:
                 requests[-1] = replace(last, n=last.n + 1)
                 self._asked[last.request_id].places[row.sample] = place
                 continue
             name, self._next_request = self._next_request, self._next_request + 1
             self._asked[name] = _Asked({row.sample: place}, room, time.monotonic())
-            requests.append(
-                SampleRequest(
-                    request_id=name,
-                    prompt_ids=(*row.prompt_ids, *row.tokens),
-                    n=1,
-                    params=replace(self._params, max_new_tokens=room),
-                    key=(*self._key, row.task_id, turn),
-                    first_sample=row.sample,
-                    group=row.group,
-                )
-            )
+            requests.append(self._turns.request(name, place, room, key=self._key, group=row.group))
         self._session.submit(requests)

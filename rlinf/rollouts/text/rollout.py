@@ -26,6 +26,7 @@ from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Graded, Pause, Response, Row, set_lost_apart
 from rlinf.rollouts.text.task_draws import TaskDraws
 from rlinf.rollouts.text.task_pool import TaskPool
+from rlinf.rollouts.text.turns import TurnLimits, Turns
 from rlinf.streams import rollout_key
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, TextInputs
 
@@ -202,15 +203,8 @@ class TextRollout:
         """Conversations of several turns, each of which goes on when its own environment has answered."""
         began = time.perf_counter()
         session = self.sampler.session()
-        talk = FreeConversations(
-            session,
-            rows,
-            [self.member(row.task_id) for row in rows],
-            max_tokens=self.max_conversation_tokens,
-            params=params,
-            key=key,
-            generated=functools.partial(clock.count, GENERATION),
-        )
+        turns = Turns(rows, self.member, self.turn_limits(params))
+        talk = FreeConversations(session, turns, key=key, generated=functools.partial(clock.count, GENERATION))
         try:
             for graded in self.envs.grade(split, len(rows), talk.responses()):
                 talk.hear(graded)
@@ -222,7 +216,13 @@ class TextRollout:
     def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
         """``samples`` new conversations about each task."""
         repeated = [task for task in task_ids for _ in range(samples)]
-        prompts, infos = self.envs.reset(split, repeated)
+        return self.rows_of(repeated, self.envs.reset(split, repeated), samples)
+
+    def rows_of(
+        self, task_ids: Sequence[int], started: tuple[Sequence[str], Mapping[str, Any]], samples: int
+    ) -> list[Row]:
+        """Rows of conversations that environments have started, ``samples`` in a row about the same task."""
+        prompts, infos = started
         return [
             Row(
                 group=place // samples,
@@ -233,8 +233,12 @@ class TextRollout:
                 prompt_text=prompts[place],
                 prompt_ids=self.renderer_of(task).prompt(prompts[place]),
             )
-            for place, task in enumerate(repeated)
+            for place, task in enumerate(task_ids)
         ]
+
+    def turn_limits(self, params: SamplingParams) -> TurnLimits:
+        """The limits of a conversation of several turns, or of the one response of a conversation of one."""
+        return TurnLimits(params, self.max_conversation_tokens if self.max_turns > 1 else params.max_new_tokens)
 
     def _fits(self, task_ids: Sequence[int]) -> list[bool]:
         """Which tasks of training have a prompt that is short enough."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -71,6 +71,25 @@ class Graded:
     def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Graded:
         """The answer in place of one that the environment failed to give."""
         return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
+
+
+class Answers(Protocol):
+    """The environments of a round: responses go in, what is said to them comes out in any order."""
+
+    @property
+    def open(self) -> int:
+        """Responses that nothing was said to yet."""
+
+    @property
+    def in_part(self) -> bool:
+        """Responses are answered one by one; otherwise all that there are together."""
+
+    def give(self, responses: Sequence[Response]) -> None: ...
+
+    def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
+        """The answers since the last call; waits for ``wait_s`` seconds at most.
+
+        ``complete``: no response follows until environments have answered."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
     sampler = SamplerPool(samplers, cluster)
     sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
-    if config.rollout.staleness > 0:
+    if config.facts.continues_responses:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
         rollout = _rollout(config, cluster)(sampler, envs, members, config)
@@ -154,7 +154,9 @@ def _continuous(
 ) -> ContinuousRollout:
     # In one process a slice ends when a response does: how much is generated must not depend on the clock.
     open_session = functools.partial(sampler.session, slice_s=SLICE_S if cluster.concurrent else math.inf)
-    return ContinuousRollout(sampler, envs, members, config, open_session=open_session, folder=folder)
+    return ContinuousRollout(
+        sampler, envs, members, config, open_session=open_session, folder=folder, concurrent=cluster.concurrent
+    )
 
 
 def _rollout(config: Config, cluster: Cluster) -> Callable[..., TextRollout]:

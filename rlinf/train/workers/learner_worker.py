@@ -12,7 +12,7 @@ from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
 from rlinf.learners.partition import DataPlace
 from rlinf.learners.scorer import Scorer
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
@@ -79,10 +79,13 @@ class LearnerWorker(WeightSender):
         """Multiplies the learning rates that the schedule gives, from the next update on."""
         self._learner.scale_lr(factor)
 
-    def weight_parts(self) -> int:
-        return 1 if self._bucket_bytes is None else self._learner.weight_parts(self._bucket_bytes)
+    def has_adapters(self) -> bool:
+        return self._learner.has_adapters()
 
-    def weights(self, *, version: int, part: int = 0) -> WeightUpdate:
+    def weight_parts(self, *, form: WeightForm = "merged") -> int:
+        return 1 if self._bucket_bytes is None else self._learner.weight_parts(self._bucket_bytes, form=form)
+
+    def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         if self._asleep:
             self._learner.wake(weights_only=True)
-        return self._learner.weights(version=version, part=part, bucket_bytes=self._bucket_bytes)
+        return self._learner.weights(version=version, part=part, bucket_bytes=self._bucket_bytes, form=form)

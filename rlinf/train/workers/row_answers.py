@@ -5,28 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
+from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
 from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.train.workers.rounds import AnsweringPool, Round
 
 _GATHER_S = 0.01
 _SLICE_S = 0.02
 _LOOK_S = 0.002
 _GRACE_S = 10.0
 """That a worker has beyond `env.step_timeout_s` to say that a call hangs, before it counts as hanging itself."""
-
-
-class EnvWorkers(Protocol):
-    """The pool that counts failures, and brings a restarted worker to where its predecessor was."""
-
-    group: WorkerGroup
-
-    def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
-
-    def lost(self, graded: Graded) -> Graded: ...
-
-    def remember(self, rank: int, given: list[Response]) -> None: ...
 
 
 @dataclass
@@ -38,19 +26,26 @@ class _Worker:
     again: set[int] = field(default_factory=set)
     """Of ``given``: those that its predecessor died over."""
     handle: Handle | None = None
+    life: int = 0
     submitted: float = 0.0
 
     @property
-    def open(self) -> bool:
-        return bool(self.waiting or self.given)
+    def open(self) -> int:
+        return len(self.waiting) + len(self.given)
 
 
 class RowAnswers:
     """One round of conversations at the environments of all workers."""
 
-    def __init__(self, pool: EnvWorkers, slices: Sequence[slice], split: str, timeout_s: float | None) -> None:
-        self._pool, self._split, self._slices, self._timeout_s = pool, split, slices, timeout_s
-        self._workers = [_Worker() for _ in slices]
+    in_part = True
+
+    def __init__(self, pool: AnsweringPool, round: Round, timeout_s: float | None) -> None:
+        self._pool, self._round, self._timeout_s = pool, round, timeout_s
+        self._workers = [_Worker() for _ in round.slices]
+
+    @property
+    def open(self) -> int:
+        return sum(worker.open for worker in self._workers)
 
     def grade(self, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
         """Answers to each of ``responses``, as they come."""
@@ -60,13 +55,19 @@ class RowAnswers:
             if isinstance(response, Pause):
                 wait_s = response.wait_s
             else:
-                rank = next(rank for rank, part in enumerate(self._slices) if response.place < part.stop)
-                self._workers[rank].waiting.append(response)
+                self.give([response])
             if isinstance(response, Pause) or time.monotonic() - heard >= _GATHER_S:
                 yield from self._exchange(wait_s)
                 heard = time.monotonic()
-        while any(worker.open for worker in self._workers):
+        while self.open:
             yield from self._exchange(_SLICE_S)
+
+    def give(self, responses: Sequence[Response]) -> None:
+        for response in responses:
+            self._workers[self._round.rank(response)].waiting.append(response)
+
+    def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
+        return self._exchange(wait_s)
 
     def _exchange(self, wait_s: float) -> list[Graded]:
         """Hands in what waits; returns what has been said, after ``wait_s`` seconds at the latest."""
@@ -87,8 +88,8 @@ class RowAnswers:
     def _hand_in(self, rank: int, worker: _Worker, wait_s: float) -> None:
         ready, worker.waiting = worker.waiting, []
         worker.given.update((response.place, response) for response in ready)
-        worker.submitted = time.monotonic()
-        worker.handle = self._pool.group.submit_one(rank, "exchange", self._split, ready, wait_s)
+        worker.submitted, worker.life = time.monotonic(), self._pool.lives[rank]
+        worker.handle = self._pool.group.submit_one(rank, "exchange", self._round.name, ready, wait_s)
 
     def _stuck(self, worker: _Worker) -> bool:
         return self._timeout_s is not None and time.monotonic() - worker.submitted >= self._timeout_s + _GRACE_S
@@ -103,7 +104,8 @@ class RowAnswers:
             self._pool.restart(rank, error, counted=False)
             return self._lose(worker, list(worker.given), "timeout", str(error))
         except WORKER_LOST as error:
-            self._pool.restart(rank, error)
+            if worker.life == self._pool.lives[rank]:
+                self._pool.restart(rank, error)
             # What it died over twice is at fault; the rest is asked again.
             lost = self._lose(worker, [place for place in worker.given if place in worker.again], "error", str(error))
             worker.again = set(worker.given)
@@ -115,7 +117,7 @@ class RowAnswers:
             if graded.lost:
                 self._pool.lost(graded)
             else:
-                self._pool.remember(rank, [response])
+                self._pool.remember(rank, self._round, [response])
         return said
 
     def _lose(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Graded]:

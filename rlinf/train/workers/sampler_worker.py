@@ -72,6 +72,9 @@ class SamplerWorker(WeightReceiver):
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
 
+    def takes_adapters(self) -> bool:
+        return bool(getattr(self._sampler, "takes_adapters", False))
+
     def sleep(self) -> None:
         self._sampler.sleep()
 

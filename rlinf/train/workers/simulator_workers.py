@@ -10,6 +10,12 @@ from rlinf.samplers.policy_server import PolicyServer
 class SimulatorWorker(EnvWorker, WeightReceiver):
     """Steps environments, and acts in them unless policy servers do."""
 
+    def takes_adapters(self) -> bool:
+        return True
+
 
 class PolicyServerWorker(PolicyServer, WeightReceiver):
     """Acts for env workers."""
+
+    def takes_adapters(self) -> bool:
+        return True

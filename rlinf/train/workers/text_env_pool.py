@@ -6,24 +6,21 @@ is ended the same way, since nothing else reaches every kind of hang; it costs t
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
+from rlinf.cluster import WORKER_LOST, WorkerGroup
 from rlinf.cluster.pool import ResilientPool
 from rlinf.config.schema import EnvConfig
-from rlinf.portions import shares
 from rlinf.rollouts.simulator.failures import FailureCount
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.response_text import ResponseText
-from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response
+from rlinf.rollouts.text.rows import Answers, Graded, Pause, Response
+from rlinf.train.workers.part_answers import PartAnswers
+from rlinf.train.workers.rounds import Round
 from rlinf.train.workers.row_answers import RowAnswers
 
-_GATHER_S = 0.01
-_LOOK_S = 0.002
 _MIXTURE = "env.tasks"
 """Name of the environments where `env.id` names none."""
 
@@ -42,9 +39,10 @@ class TextEnvPool(ResilientPool):
         """Responses that the environment raised an exception over."""
         self._facts: dict[str, EnvFacts] = {}
         self._busy_s = [0.0] * group.size
-        self._open: dict[int, tuple[str, list[int], list[list[Response]]]] = {}
-        """Rank -> split, task ids and all responses since the last reset: for replay."""
-        self._slices: list[slice] = []
+        self._rounds: dict[int, Round] = {}
+        """By channel; 0 is that of the last :meth:`reset`."""
+        self._started: dict[int, Any] = {}
+        """Of the worker that was restarted last: the resets of its channels."""
         self._text: ResponseText | None = None
 
     def read_tokens(self, text: ResponseText) -> None:
@@ -70,116 +68,64 @@ class TextEnvPool(ResilientPool):
         return self.group.call_one(0, "prompts", split, list(task_ids))
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
-        self._slices = shares(len(task_ids), self.group.size)
-        parts = [list(task_ids[part]) for part in self._slices]
-        self._open = {rank: (split, part, []) for rank, part in enumerate(parts) if part}
-        handles = {
-            rank: self.group.submit_one(rank, "reset", split, parts[rank], self._slices[rank].start)
-            for rank in self._open
-        }
+        """Starts conversations; those of the last call are over."""
+        return self._start(Round.of(split, 0, task_ids, self.size), 0)
+
+    def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
+        """Starts conversations of training that go on beside all others, until :meth:`close_channel`.
+
+        Each ``channel`` above 0 has environments of its own in every worker; the next round of it uses them again.
+        """
+        return self._start(Round.of("train", channel, task_ids, self.size), channel)
+
+    def close_channel(self, channel: int) -> None:
+        """Ends the conversations of a channel."""
+        del self._rounds[channel]
+
+    def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
+        """As :meth:`open_channel`, for conversations in which ``said`` was answered already, by an earlier session.
+
+        Environments hear it again. Responses of a conversation are in their order.
+        """
+        round = self._rounds[channel] = Round.of("train", channel, task_ids, self.size)
+        round.remember(said)
+        for rank in round.ranks:
+            self.play_back(rank, round)
+
+    def answers(self, channel: int) -> Answers:
+        """The environments of a channel, for what is said in its conversations."""
+        round = self._rounds[channel]
+        facts = self.facts(round.split)
+        if facts.steps_rows:
+            return RowAnswers(self, round, self._timeout_s)
+        return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part)
+
+    def _start(self, round: Round, channel: int) -> tuple[Sequence[str], dict[str, Any]]:
+        self._rounds[channel] = round
+        lives = list(self.lives)
+        handles = {rank: self.group.submit_one(rank, "reset", *round.start(rank)) for rank in round.ranks}
         results = []
         for rank, handle in handles.items():
             try:
                 results.append(handle.result())
             except WORKER_LOST as error:
-                results.append(self.restart(rank, error))
+                if lives[rank] == self.lives[rank]:
+                    self.restart(rank, error)
+                results.append(self._started.pop(channel))
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
     def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
-        """Answers to each of ``responses``, in any order.
+        """Answers to each of ``responses`` in the conversations of the last :meth:`reset`, in any order.
 
-        A worker that is free is given the responses that have come for it so far, while more are awaited: those that
-        come within :data:`_GATHER_S` go together. Environments that cannot step in part get all that there are when
-        nothing more comes without an answer of theirs.
+        A worker that is free is given the responses that have come for it so far, while more are awaited.
+        Environments that cannot step in part get all that there are when nothing more comes without an answer of
+        theirs.
         """
-        if self.facts(split).steps_rows:
-            yield from RowAnswers(self, self._slices, split, self._timeout_s).grade(responses)
-            return
-        in_part = self.facts(split).steps_in_part
-        pending = {rank: _PendingGrades() for rank in self._open}
-        for response in responses:
-            if isinstance(response, Pause):
-                if in_part or response.wait_s:
-                    yield from self._meanwhile(pending, response.wait_s)
-                continue
-            rank = next(rank for rank in pending if response.place < self._slices[rank].stop)
-            pending[rank].add(response)
-            if in_part:
-                for rank in [rank for rank in pending if pending[rank].due()]:
-                    yield from self._collect(rank, pending[rank])
-                    self._hand_in(rank, pending[rank])
-        while any(one.waiting or one.handle for one in pending.values()):
-            for rank, one in pending.items():
-                yield from self._collect(rank, one)
-            for rank, one in pending.items():
-                self._hand_in(rank, one)
-
-    def _meanwhile(self, pending: Mapping[int, _PendingGrades], wait_s: float) -> Iterator[Graded]:
-        """Answers of workers within ``wait_s`` seconds; free ones are given what there is."""
-        until = time.monotonic() + wait_s
-        heard = False
-        while True:
-            for rank, one in pending.items():
-                if one.handle is None:
-                    self._hand_in(rank, one)
-                if one.handle is not None and (one.handle.done() or one.late(self._timeout_s)):
-                    yield from self._collect(rank, one)
-                    heard = True
-            if heard or time.monotonic() >= until:
-                return
-            time.sleep(_LOOK_S)
-
-    def _hand_in(self, rank: int, pending: _PendingGrades) -> None:
-        if pending.waiting:
-            pending.given, pending.waiting = pending.waiting, []
-            pending.handle, pending.submitted = self._submit(rank, pending.given), time.monotonic()
-
-    def _submit(self, rank: int, given: Sequence[Response]) -> Handle:
-        return self.group.submit_one(rank, "answer", self._open[rank][0], given)
-
-    def _collect(self, rank: int, pending: _PendingGrades) -> Iterator[Graded]:
-        """Waits for what the worker was given last."""
-        if pending.handle is None:
-            return
-        handle, pending.handle = pending.handle, None
-        graded = self._result(rank, handle, pending.given, time.monotonic() - pending.submitted)
-        if isinstance(graded, Hung):
-            yield from self._one_by_one(rank, pending.given, graded)
-        else:
-            yield from self._entered(rank, pending.given, graded)
-
-    def _result(self, rank: int, handle: Handle, given: Sequence[Response], spent_s: float) -> Grades | Hung:
-        """The answer of a worker to ``given``; one that died is restarted and asked again, one that hangs restarted."""
-        left = None if self._timeout_s is None else max(0.0, self._timeout_s - spent_s)
-        try:
-            result: Grades | Hung = handle.result(timeout=left)
-        except WorkerTimeout as error:
-            if self._timeout_s is None:
-                raise
-            self.restart(rank, error, counted=False)
-            return Hung(str(error))
-        except WORKER_LOST as error:
-            self.restart(rank, error)
-            result = self._submit(rank, given).result(timeout=self._timeout_s)
-        if isinstance(result, Hung):
-            self.recover(rank)
-        return result
-
-    def _one_by_one(self, rank: int, given: Sequence[Response], hung: Hung) -> Iterator[Graded]:
-        """After a step that hung: the same responses alone, so that only those that hang alone are lost.
-
-        An environment that cannot step in part loses all of them.
-        """
-        alone = len(given) > 1 and self.facts(self._open[rank][0]).steps_in_part
-        for response in given:
-            graded: Grades | Hung = hung
-            if alone:
-                graded = self._result(rank, self._submit(rank, [response]), [response], 0.0)
-            if isinstance(graded, Hung):
-                yield self.lost(Graded.lost_row(response.place, "timeout", graded.account))
-            else:
-                yield from self._entered(rank, [response], graded)
+        round, facts = self._rounds[0], self.facts(split)
+        if facts.steps_rows:
+            return RowAnswers(self, round, self._timeout_s).grade(responses)
+        return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part).grade(responses)
 
     def lost(self, graded: Graded) -> Graded:
         """Counts a conversation that the environment failed over.
@@ -194,54 +140,34 @@ class TextEnvPool(ResilientPool):
         self._failures.add("step", f"{graded.failure}s", graded.account)
         return graded
 
-    def remember(self, rank: int, given: list[Response]) -> None:
+    def remember(self, rank: int, round: Round, given: list[Response]) -> None:
         """Responses that the worker has answered: part of what is repeated after its death."""
         self._failures.went_well("step", len(given))
-        self._open[rank][2].append(given)
+        round.past[rank].append(given)
 
-    def _entered(self, rank: int, given: list[Response], graded: Grades) -> Iterator[Graded]:
-        self.remember(rank, given)
-        self._busy_s[rank] += graded.seconds
-        yield from graded.rows
+    def busy(self, rank: int, seconds: float) -> None:
+        """Counts what a worker has spent on answers."""
+        self._busy_s[rank] += seconds
 
     def recover(self, rank: int) -> Any:
-        """Starts the worker's conversations again and repeats all answers since; returns their reset."""
+        """Starts all conversations of the worker again and repeats all answers since."""
         if self._text is not None:
             self.group.call_one(rank, "read_tokens", self._text)
-        split, task_ids, past = self._open[rank]
-        started = self.group.call_one(rank, "reset", split, task_ids, self._slices[rank].start)
-        if self.facts(split).steps_rows and past:
-            self.group.call_one(rank, "replay", split, [response for given in past for response in given])
+        self._started = {
+            channel: self.play_back(rank, round) for channel, round in self._rounds.items() if rank in round.ranks
+        }
+
+    def play_back(self, rank: int, round: Round) -> Any:
+        """Starts the worker's conversations of one round again and repeats all answers since; returns their reset."""
+        started = self.group.call_one(rank, "reset", *round.start(rank))
+        past = round.past[rank]
+        if self.facts(round.split).steps_rows:
+            if past:
+                self.group.call_one(rank, "replay", round.name, [response for given in past for response in given])
             return started
         for given in past:
-            self._submit(rank, given).result()
+            self.group.call_one(rank, "answer", round.name, given)
         return started
-
-
-@dataclass
-class _PendingGrades:
-    """The responses that one worker has: ``given`` is with it while there is a ``handle``, ``waiting`` comes next."""
-
-    waiting: list[Response] = field(default_factory=list)
-    given: list[Response] = field(default_factory=list)
-    handle: Handle | None = None
-    submitted: float = 0.0
-    """When it was given them, on the monotonic clock."""
-    _since: float = 0.0
-
-    def add(self, response: Response) -> None:
-        if not self.waiting:
-            self._since = time.monotonic()
-        self.waiting.append(response)
-
-    def late(self, timeout_s: float | None) -> bool:
-        """The worker has had its time."""
-        return timeout_s is not None and time.monotonic() - self.submitted >= timeout_s
-
-    def due(self) -> bool:
-        """The oldest answer has waited long enough, and the worker is free."""
-        late = bool(self.waiting) and time.monotonic() - self._since >= _GATHER_S
-        return late and (self.handle is None or self.handle.done())
 
 
 def _columns(infos: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:

@@ -51,7 +51,6 @@ def test_a_list_under_env_is_a_mixture(tmp_path: Path) -> None:
         ([{**GUESS, "max_turns": 0}], {}, "max_turns of guess must be at least 1"),
         ([{**GUESS, "instruction": "guess"}], {}, "instruction is read by simulators only"),
         ([{**GUESS, "turns": 3}], {}, r"env\.tasks\.turns is not a key"),
-        ([GUESS], {"rollout": {"staleness": 1}}, "for conversations of one turn only"),
         ([GUESS], {"data": {"pool": {"solved": 0.5, "unsolved": 0.5}}}, "every task would rest"),
         ([GUESS], {"data": {"pool": {"solved": 2}}}, r"data\.pool\.solved must be at most 1"),
         ([GUESS], {"data": {"pool": {"rest": 2}}}, "while no task rests"),

@@ -62,9 +62,10 @@ class Group:
         items = getattr(self.workers[rank], method)(*args)
         return Items(rank, method, items, self.dies.pop((rank, method), None))
 
-    def restart(self, rank: int, *, counted: bool = True) -> None:
-        self.workers[rank] = self.make()
-        self.restarted.append(rank)
+    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
+        for rank in ranks:
+            self.workers[rank] = self.make()
+        self.restarted += ranks
 
 
 class Waits:
@@ -178,7 +179,7 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
 
 
 def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlinf.train.workers.text_env_pool._GATHER_S", 0.0)
+    monkeypatch.setattr("rlinf.train.workers.part_answers._GATHER_S", 0.0)
     pool = TextEnvPool(Group(Counter, 2, {}), EnvConfig())  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
     sent: list[int] = []
@@ -207,7 +208,7 @@ class Doomed:
     def result(self) -> Any:
         raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
 
-    def restart(self, rank: int, *, counted: bool = True) -> None:
+    def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
         if not self.restarts:
             raise WorkerError("env rank 0 of 1 has used up its restarts", group="env", rank=0, method="restart")
 

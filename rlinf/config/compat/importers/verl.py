@@ -58,7 +58,7 @@ NAMES: Mapping[str, Meaning] = {
     f"{_MODEL}use_fused_kernels": nothing("its fused kernels are not used"),
     "ray_kwargs": means("cluster.address", note="of a Ray cluster that runs; cluster.env holds its workers' variables"),
     "trainer.use_v1": nothing("there is one trainer"),
-    "trainer.v1": means("rollout.ahead", note="1 collects the next batch while the learner trains"),
+    "trainer.v1": means("rollout.staleness", note="1 collects the next batch while the learner trains"),
 }
 """Beside :data:`rlinf.config.compat.names.verl.VERL`."""
 

@@ -49,7 +49,7 @@ ROLL: Mapping[str, Meaning] = {
     f"{_ENGINE}strategy_config.block_size": nothing("vLLM chooses it"),
     f"{_INFER}device_mapping": _PLACED,
     f"{_INFER}infer_batch_size": means("rollout.generation_batch_size"),
-    "async_generation_ratio": means("rollout.ahead", note="0 or 1"),
+    "async_generation_ratio": means("rollout.staleness"),
     "difficulty_loss_weight": means("algorithm.difficulty_mask"),
     "length_loss_weight": means("algorithm.overlong_penalty.coef"),
 }

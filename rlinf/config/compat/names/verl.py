@@ -95,7 +95,7 @@ _ACTORS: Mapping[str, Meaning] = {
 }
 _ROLLOUTS: Mapping[str, Meaning] = {
     f"{_ROLLOUT}name": means("rollout.sampler"),
-    f"{_ROLLOUT}mode": nothing("rollout.sampler and rollout.ahead say how responses are generated"),
+    f"{_ROLLOUT}mode": nothing("rollout.sampler and rollout.staleness say how responses are generated"),
     f"{_ROLLOUT}n": means("algorithm.group_size"),
     f"{_ROLLOUT}temperature": means("rollout.temperature"),
     f"{_ROLLOUT}top_k": means("rollout.top_k", note="0 is off"),

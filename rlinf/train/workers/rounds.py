@@ -1,0 +1,75 @@
+"""Conversations that were started together, over all environment workers, and what repeats them after a death."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rlinf.cluster import WorkerGroup
+from rlinf.portions import shares
+from rlinf.rollouts.text.env_worker import CHANNEL_MARK
+from rlinf.rollouts.text.rows import Graded, Response
+
+
+@dataclass
+class Round:
+    """Conversations of one split, those of a worker side by side."""
+
+    split: str
+    name: str
+    """What workers call the environment that plays them."""
+    slices: list[slice]
+    """The places of each worker."""
+    tasks: list[list[int]]
+    """Of each worker."""
+    past: list[list[list[Response]]]
+    """Of each worker: responses since the start that it has answered, as it was given them."""
+
+    @classmethod
+    def of(cls, split: str, channel: int, task_ids: Sequence[int], workers: int) -> Round:
+        """Channel 0 has the split's own environment, any other one of its own."""
+        slices = shares(len(task_ids), workers)
+        name = f"{split}{CHANNEL_MARK}{channel}" if channel else split
+        return cls(split, name, slices, [list(task_ids[part]) for part in slices], [[] for _ in slices])
+
+    @property
+    def ranks(self) -> list[int]:
+        """Workers that have a part of it."""
+        return [rank for rank, tasks in enumerate(self.tasks) if tasks]
+
+    def start(self, rank: int) -> tuple[str, list[int], int]:
+        """The arguments that start a worker's part: the environment, its tasks, and its first place."""
+        return self.name, self.tasks[rank], self.slices[rank].start
+
+    def rank(self, response: Response) -> int:
+        """The worker that has the conversation."""
+        return next(rank for rank, part in enumerate(self.slices) if response.place < part.stop)
+
+    def remember(self, said: Iterable[Response]) -> None:
+        """Takes responses for answered, those of a conversation in their order."""
+        turn: dict[int, int] = {}
+        for response in said:
+            number = turn[response.place] = turn.get(response.place, -1) + 1
+            past = self.past[self.rank(response)]
+            while len(past) <= number:
+                past.append([])
+            past[number].append(response)
+
+
+class AnsweringPool(Protocol):
+    """The pool whose workers answer: it restarts them, and counts what goes wrong."""
+
+    group: WorkerGroup
+    lives: list[int]
+
+    def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
+
+    def play_back(self, rank: int, round: Round) -> object:
+        """Starts a worker's conversations of a round again and repeats what was answered."""
+
+    def lost(self, graded: Graded) -> Graded: ...
+
+    def remember(self, rank: int, round: Round, given: list[Response]) -> None: ...
+
+    def busy(self, rank: int, seconds: float) -> None: ...
