@@ -83,7 +83,8 @@ def test_every_column_of_a_loss_is_documented() -> None:
                 keys = node.keys if isinstance(node, ast.Dict) else [node.slice] if written else []
                 for key in keys:
                     if isinstance(key, ast.Constant) and isinstance(key.value, str) and key.value not in INTERNAL:
-                        missing += [] if meaning(f"{prefix}/{key.value}") else [f"{path.name}: {prefix}/{key.value}"]
+                        name = key.value if "/" in key.value else f"{prefix}/{key.value}"
+                        missing += [] if meaning(name) else [f"{path.name}: {name}"]
     assert missing == []
 
 

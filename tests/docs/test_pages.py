@@ -15,6 +15,7 @@ import yaml
 import rlinf
 from rlinf.algorithms import catalog
 from rlinf.commands.reference import commands, help_of, pages
+from rlinf.config.compat.aliases import FLAT
 from rlinf.config.examples import EXAMPLES, example, without_example
 from rlinf.config.names import hints, leaves
 from rlinf.config.problems import Origin
@@ -154,7 +155,8 @@ _OTHERS_KEYS = {"config.md", "from_trl.md", "from_verl.md", "from_stable_baselin
 )
 def test_keys_in_the_text_exist(path: Path) -> None:
     sections = set(hints(Config))
-    known = {".".join(key.split(".")[:length]) for key in leaves() for length in range(2, key.count(".") + 2)}
+    keys = [*leaves(), *FLAT]
+    known = {".".join(key.split(".")[:length]) for key in keys for length in range(2, key.count(".") + 2)}
     text = _FENCE.sub("", path.read_text(encoding="utf-8"))
     named = {key for key in _KEY.findall(text) if key.split(".")[0] in sections and not key.startswith(_FREE)}
     assert {key for key in named if key not in known and not key.endswith(".json")} == set()

@@ -77,7 +77,7 @@ def test_several_calls_may_come_in_any_order_and_none_may_be_wanted() -> None:
     assert matches([example(ACCEPTED)], [ACCEPTED], [AREA])
 
 
-def test_calls_that_python_calls_equal_are_told_apart() -> None:
+def test_calls_that_python_calls_equal_are_distinguished() -> None:
     twice = [{"area": {"base": [3]}}] * 2
     assert matches([call(base=3), call(base=3)], twice, [AREA])
     assert not matches([call(base=3), call(base=3.0)], twice, [AREA])

@@ -69,7 +69,7 @@ def test_batches_are_begun_early_and_no_token_is_older_than_the_bound(finished: 
     assert sum(logged(finished, "rollout/responses_continued")) > 0
     lines = [json.loads(line) for line in (finished / "arrivals.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [0, 1, 2, 3, 4]
-    versions = {version for line in lines for spans in line["spans"] for version, _ in spans}
+    versions = {version for line in lines for row in line["spans"] for turn in row for version, _ in turn}
     assert versions <= {0, 1, 2, 3, 4}
 
 

@@ -122,8 +122,8 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
         {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
     ]
     remember(episode, asked, [SCHEMA], answer, (*context, *said))
-    told = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
-    further = context_of(episode, [*asked, answer, told], [SCHEMA], renderer)
+    answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
+    further = context_of(episode, [*asked, answer, answered], [SCHEMA], renderer)
     assert further[: len(context) + len(said)] == (*context, *said)
     assert tokens.decode(further[len(context) + len(said) :]) == golden["added"]
 
@@ -131,10 +131,10 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
 def test_a_client_of_the_endpoint_has_its_tools_described_in_words_where_the_template_has_no_place_for_them() -> None:
     renderer = PromptRenderer(tokenizer("phi3"), instruction="auto")
     asked = [{"role": "user", "content": "How much?"}]
-    told = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
+    answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
     text = renderer.tokenizer.decode(
-        renderer.conversation([*asked, {"role": "assistant", "content": "?"}, told], tools=[SCHEMA])
+        renderer.conversation([*asked, {"role": "assistant", "content": "?"}, answered], tools=[SCHEMA])
     )
     assert text.count("- add: Adds two numbers. Arguments:") == 1
     assert text.index("How much?") < text.index("- add:") < text.index("seven")
-    assert renderer.continuation_of([told]) == renderer.continuation("seven", "user")
+    assert renderer.continuation_of([answered]) == renderer.continuation("seven", "user")
