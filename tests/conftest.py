@@ -34,9 +34,11 @@ def ray_session() -> Iterator[Cluster]:
 @functools.cache
 def _unit(path: str) -> str:
     """What runs together with the tests of a file."""
-    if path.startswith("tests/parallel/"):
+    text = (_HERE.parent / path).read_text(encoding="utf-8")
+    # The gang and other ranks are forked from one process that has loaded what they need.
+    if path.startswith("tests/parallel/") or "start_ranks" in text:
         return "gang"
-    if path.startswith("tests/cluster/") or "ray_session" in (_HERE.parent / path).read_text(encoding="utf-8"):
+    if path.startswith("tests/cluster/") or "ray_session" in text:
         return "ray"
     return path
 

@@ -65,7 +65,7 @@ def test_weights_come_back_as_they_went_in(gang: Gang, name: str) -> None:
     [
         pytest.param("experts 2", "experts 2", marks=pytest.mark.slow),
         pytest.param("experts 2", "one", marks=pytest.mark.slow),
-        ("one", "experts 2"),
+        pytest.param("one", "experts 2", marks=pytest.mark.slow),
         pytest.param("tensor 2, experts 2", "tensor 2", marks=pytest.mark.slow),
         pytest.param("tensor 2, data 2, experts 4", "pipeline 2, experts 2", marks=pytest.mark.slow),
     ],
