@@ -60,6 +60,7 @@ def _listening(pids: set[int]) -> set[str]:
     return {one.laddr.ip.removeprefix("::ffff:") for one in listed if one.pid in pids and one.status == "LISTEN"}
 
 
+@pytest.mark.slow  # a Ray of its own each time; with every commit one driver is killed in tests/faults
 @pytest.mark.parametrize(
     ("kind", "code"),
     [

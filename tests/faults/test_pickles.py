@@ -30,8 +30,6 @@ ROOT = Path(__file__).parents[2]
 # version are read by unpicklers that make arrays and spaces only.
 UNPICKLES = {
     "rlinf/cluster/packing.py",
-    "rlinf/cluster/weights/broadcast.py",
-    "rlinf/cluster/weights/receiver.py",
     "rlinf/models/actor_critic/export.py",
     "envs/rlinf_envs/sim/libero_files.py",
 }
