@@ -63,10 +63,7 @@ def _listening(pids: set[int]) -> set[str]:
 @pytest.mark.slow  # a Ray of its own each time; with every commit one driver is killed in tests/faults
 @pytest.mark.parametrize(
     ("kind", "code"),
-    [
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.faults),
-        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
-    ],
+    [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)],
 )
 def test_a_driver_that_is_stopped_leaves_no_process_behind_and_other_clusters_alone(
     tmp_path: Path, ray_pair: WorkerGroup, kind: signal.Signals, code: int
