@@ -55,19 +55,21 @@ function timePanel(section, runs) {
 function stalenessPanel(section, run, title) {
   const ages = Object.keys(run.series).filter((name) => name.startsWith("rollout/age/")).sort((a, b) => Number(a.split("/")[2]) - Number(b.split("/")[2]));
   const waits = [["time/learner_idle_s", "the learner for samples"], ["time/samplers_idle_s", "samplers for newer weights"]].filter(([name]) => run.series[name]);
-  const steps = run.series.step;
+  // Steps of a warm start are below 1 and know neither.
+  const trained = run.series.step.map((_, at) => at).filter((at) => Number(run.series.step[at]) > 0);
+  const steps = trained.map((at) => run.series.step[at]);
   if (ages.length) {
     const node = el("div");
     section.append(el("h2", {}, `${title}age of the tokens of a batch, in training iterations`), el("div", { class: "card" }, node));
     plot(node, ages.map((name, i) => ({
-      type: "scatter", mode: "lines", stackgroup: "ages", line: { width: 0 }, fillcolor: PALETTE[i % PALETTE.length], name: name.split("/")[2], x: steps, y: run.series[name],
+      type: "scatter", mode: "lines", stackgroup: "ages", line: { width: 0 }, fillcolor: PALETTE[i % PALETTE.length], name: name.split("/")[2], x: steps, y: trained.map((at) => run.series[name][at]),
     })), { height: 260, yaxis: { title: { text: "share" }, range: [0, 1] }, xaxis: { title: { text: "step" } } });
   }
   if (waits.length) {
     const node = el("div");
     section.append(el("h2", {}, `${title}who waited for whom`), el("div", { class: "card" }, node));
     plot(node, waits.map(([name, label], i) => ({
-      type: "scatter", mode: "lines", line: { color: PALETTE[i] }, name: label, x: steps, y: run.series[name],
+      type: "scatter", mode: "lines", line: { color: PALETTE[i] }, name: label, x: steps, y: trained.map((at) => run.series[name][at]),
     })), { height: 260, yaxis: { title: { text: "seconds" }, rangemode: "tozero" }, xaxis: { title: { text: "step" } } });
   }
 }
