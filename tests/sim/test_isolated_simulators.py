@@ -22,11 +22,11 @@ def options(name: str, id_: str, success_key: str = "success", **kwargs: Any) ->
     python = VENVS / name / "bin" / "python"
     if not python.exists():
         pytest.skip(f"make venvs/{name}")
-    wrappers = ("rlinf.rollouts.wrappers:TokenizeText",) if "camera" in kwargs else ()
+    wrappers: list[Any] = ["rlinf.rollouts.wrappers:TokenizeText"] if "camera" in kwargs else []
     return EnvConfig(
         id_,
         kwargs,
-        wrappers,
+        wrappers=wrappers,
         isolation="process",
         python=str(python),
         step_timeout_s=200.0,

@@ -64,7 +64,7 @@ def options(assets: Path, **kwargs: Any) -> EnvConfig:
     return EnvConfig(
         "rlinf_envs:rlinf/Libero-v0",
         {"assets": str(assets), "image_size": 48, **kwargs},
-        ("rlinf.rollouts.wrappers:TokenizeText",),
+        wrappers=["rlinf.rollouts.wrappers:TokenizeText"],
         isolation="process",
         python=str(PYTHON),
         step_timeout_s=200.0,

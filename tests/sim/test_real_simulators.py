@@ -68,7 +68,11 @@ def simulator(request: pytest.FixtureRequest) -> Simulator:
 @pytest.fixture
 def vec_env(simulator: Simulator) -> Any:
     options = EnvConfig(
-        simulator.id, simulator.kwargs, simulator.wrappers, vectorization="sync", success_key=simulator.success_key
+        simulator.id,
+        simulator.kwargs,
+        wrappers=list(simulator.wrappers),
+        vectorization="sync",
+        success_key=simulator.success_key,
     )
     made = make_vec_env(options, 3)
     yield made
