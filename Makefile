@@ -6,7 +6,7 @@ VLLM_TESTS ?= tests/samplers tests/runs
 SIM_TESTS ?= tests/sim
 SIM_CHOICE ?=
 FAULT_TESTS := tests/faults $(addprefix tests/,cluster/test_ray_group.py \
-    runs/test_hanging_environments.py runs/test_weight_transports.py runs/test_simulator_runs.py sweep/test_trainable.py)
+    runs/test_hanging_environments.py runs/test_weight_transports.py sweep/test_trainable.py)
 EXTRAS := lora,datasets,gguf,megatron,sweep,video,hdf5,serve,onnx,dev,peers
 
 # Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).

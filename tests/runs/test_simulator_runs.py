@@ -51,7 +51,7 @@ def test_every_level_of_positions_trains(tmp_path: Path, reward: int, logprob: i
     [
         pytest.param("ppo", [], marks=pytest.mark.slow),
         pytest.param("sac", [], marks=pytest.mark.slow),
-        pytest.param("ppo", ["policy.recurrent=gru", "policy.embedding_size=8"], marks=pytest.mark.faults),
+        pytest.param("ppo", ["policy.recurrent=gru", "policy.embedding_size=8"], marks=pytest.mark.slow),
     ],
 )
 def test_a_killed_run_ends_with_the_weights_of_an_uninterrupted_one(
