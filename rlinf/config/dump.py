@@ -10,7 +10,7 @@ import yaml
 
 from rlinf.config.schema import Config, keys
 
-# libyaml's emitter writes the same text in a tenth of the time; wheels of PyYAML have it.
+# libyaml's emitter writes the same text in a fifth of the time; wheels of PyYAML have it.
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 

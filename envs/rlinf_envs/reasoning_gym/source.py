@@ -111,9 +111,9 @@ class GeneratedTasks:
         )
 
 
-# One process may make the same environment several times, and 300 evaluation tasks are the best of thousands of draws.
+# One process may make the same environment several times, and 300 evaluation tasks are found among thousands of draws.
 @lru_cache(maxsize=4)
-def _distinct(components: tuple[Component, ...], seed: int, size: int, eval_fraction: float) -> list[Task]:
+def _distinct(components: tuple[Component, ...], seed: int, size: int, eval_fraction: float) -> tuple[Task, ...]:
     """Up to ``size`` different evaluation tasks."""
     tasks: dict[str, Task] = {}
     for position in range(positions(size, "eval", eval_fraction)):
@@ -124,7 +124,7 @@ def _distinct(components: tuple[Component, ...], seed: int, size: int, eval_frac
             break
     if not tasks:
         raise SettingError("found no eval question: the family has too few questions for this eval_fraction")
-    return list(tasks.values())
+    return tuple(tasks.values())
 
 
 def _generate(components: tuple[Component, ...], seed: int, position: int, *, mixture_key: int) -> Task:

@@ -15,7 +15,7 @@ from rlinf.train.workers.reward_worker import RewardWorker
 
 
 def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
-    """None where the environment's reward stands. ``policy_model`` makes the language model of the policy."""
+    """Empty where the environment's reward stands. ``policy_model`` makes the language model of the policy."""
     if config.reward_model.supervision == "none":
         return ()
     group = cluster.spawn(
