@@ -10,6 +10,7 @@ exit code is 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -84,8 +85,17 @@ def look(pid: int, folder: Path) -> Look:
     status = Path(f"/proc/{pid}/status").read_text()
     memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    disk = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return Look(memory / 1e3, files, disk / 1e6)
+    return Look(memory / 1e3, files, disk_bytes(folder) / 1e6)
+
+
+def disk_bytes(folder: Path) -> int:
+    """Of all files below a folder that others write: one that goes while it is looked at counts as gone."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(parent, name)).st_size
+    return total
 
 
 def soak(command: list[str], environment: dict[str, str], folder: Path, seconds: float, every: float) -> list[Look]:
@@ -102,6 +112,7 @@ def soak(command: list[str], environment: dict[str, str], folder: Path, seconds:
             if time.monotonic() >= due and alive:
                 os.kill(chosen.choice(alive), signal.SIGKILL)
                 kills, due = kills + 1, time.monotonic() + every
+                print(f"{time.monotonic() - until + seconds:.0f} s: kill {kills}", flush=True)
             if run.poll() is None:
                 looks.append(look(run.pid, folder))
         run.terminate()
