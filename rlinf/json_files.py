@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlinf.errors import UserError
+from rlinf.json_text import parse_json
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _content(path: Path) -> bytes:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):  # half a line, bytes that are no UTF-8, thousands of brackets
+        found = parse_json(text)
+    except ValueError:  # half a line, bytes that are no UTF-8, thousands of brackets
         return None
     return found if isinstance(found, dict) else None

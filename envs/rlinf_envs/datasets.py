@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlinf.json_text import parse_json
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 
@@ -140,15 +141,13 @@ def _read_lines(file: Path) -> Iterator[Record]:
 
 def _parsed(line: bytes, place: str) -> Record:
     try:
-        return _checked(json.loads(line), place)
-    except (ValueError, RecursionError) as error:
+        return _checked(parse_json(line), place)
+    except ValueError as error:
         return Record(place, None, _no_json(error))
 
 
 def _no_json(error: Exception) -> str:
     """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
-    if isinstance(error, RecursionError):
-        return "no usable JSON: brackets are nested too deeply"
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
         return f"no valid JSON: {error}"
     return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
@@ -157,8 +156,8 @@ def _no_json(error: Exception) -> str:
 def _read_json(file: Path) -> Iterator[Record]:
     text = file.read_bytes()
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text)
+    except ValueError as error:
         # Some datasets put JSON lines into a .json file; each line is then judged by itself.
         if _parsed(text.partition(b"\n")[0], "").row is None:
             raise DatasetError(f"{file}:{_line(text, error)}: {_no_json(error)}") from error

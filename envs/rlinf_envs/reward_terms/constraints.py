@@ -5,11 +5,11 @@ A constraint is a name with its value, in the settings or in a field of the row:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlinf.json_text import parse_json
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_terms.comparing import row_value
 from rlinf_envs.suggest import unknown
@@ -38,7 +38,7 @@ def _occurs(text: str, word: str) -> int:
 def _json(text: str) -> bool:
     fenced = _FENCE.match(text.strip())
     try:
-        json.loads(fenced.group(1) if fenced else text)
+        parse_json(fenced.group(1) if fenced else text)
     except ValueError:
         return False
     return True

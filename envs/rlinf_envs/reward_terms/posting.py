@@ -11,6 +11,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+from rlinf.json_text import parse_json
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_terms.failure import TermFailure
 
@@ -49,6 +50,6 @@ def post(url: str, content: Mapping[str, Any], *, headers: Mapping[str, str], ti
     except (OSError, HTTPException) as error:
         raise TermFailure(f"{url}: {type(error).__name__}: {error}") from error
     try:
-        return json.loads(body)
+        return parse_json(body)
     except ValueError as error:
         raise TermFailure(f"{url} answered no JSON: {body[:_SHOWN]!r}") from error

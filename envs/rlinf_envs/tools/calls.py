@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlinf.json_text import parse_json
+
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
@@ -41,15 +43,15 @@ def written(name: str, arguments: Mapping[str, Any]) -> str:
 
 def _call(text: str) -> ToolCall:
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        content = parse_json(text)
+    except ValueError as error:
         return ToolCall("", {}, f"the call is no valid JSON: {error}")
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
         return ToolCall("", {}, 'a call is an object with "name" and "arguments"')
     arguments = content.get("arguments", {})
     if isinstance(arguments, str):  # some models quote them
         try:
-            arguments = json.loads(arguments)
+            arguments = parse_json(arguments)
         except ValueError:
             return ToolCall(content["name"], {}, "the arguments are no valid JSON")
     if not isinstance(arguments, dict):

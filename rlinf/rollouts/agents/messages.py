@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlinf.json_text import parse_json
 from rlinf.rollouts.agents.episodes import Episode
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.tool_forms import tool_message
@@ -69,7 +70,7 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
     calls = []
     for number, found in enumerate(_TOOL_CALL.findall(text) if with_tools else ()):
         try:
-            call = json.loads(found)
+            call = parse_json(found)
             function = {"name": str(call["name"]), "arguments": json.dumps(call.get("arguments", {}))}
         except (ValueError, KeyError, TypeError):
             continue
@@ -111,7 +112,7 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
     for call in message.get("tool_calls") or ():
         function = dict(call["function"])
         try:
-            function["arguments"] = json.loads(function.get("arguments") or "{}")
+            function["arguments"] = parse_json(function.get("arguments") or "{}")
         except ValueError:
             raise BadRequest("the arguments of a tool call must be JSON") from None
         calls.append({"type": "function", "function": function})

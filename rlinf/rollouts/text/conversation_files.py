@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rlinf.errors import UserError
+from rlinf.json_text import parse_json
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 MESSAGES = ("messages", "conversations")
@@ -131,8 +131,8 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
 
 def _parsed(text: bytes, place: str) -> object:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise ConversationError(f"{place}: no valid JSON: {error}") from error
 
 

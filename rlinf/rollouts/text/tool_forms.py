@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlinf.json_text import check_depth, parse_json
+
 Calls = list[tuple[str, Any]]
 """(name, arguments), in the order of the response; arguments that could not be read are left as text."""
 
@@ -47,8 +49,8 @@ _MISTRAL_NAMED = re.compile(
 def _read(text: str) -> Any:
     """Arguments as JSON; what is none is left as text, which the environment refuses in words."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         return text.strip()
 
 
@@ -84,8 +86,9 @@ def _llama(text: str) -> Calls:
     if start is None:
         return []
     try:
+        check_depth(text[start.end() :])
         content, _ = json.JSONDecoder().raw_decode(text[start.end() :])
-    except (ValueError, RecursionError):
+    except ValueError:
         return []
     return _objects([content])
 

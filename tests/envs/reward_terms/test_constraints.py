@@ -55,6 +55,10 @@ def test_the_share_counts_of_all_rows_and_of_the_row() -> None:
     assert score(constraints(field="wanted"), "anything", wanted={}) == 1.0
 
 
+def test_brackets_without_end_are_no_json() -> None:
+    assert score(constraints(require={"json": True}), "[" * 50_000) == 0.0
+
+
 def test_mistakes_are_named() -> None:
     with pytest.raises(SettingError, match="did you mean 'max_words'"):
         constraints(require={"max_word": 3})
