@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster.api import Handle, WorkerGroup
@@ -66,9 +66,6 @@ class ResilientPool:
         rows = [args] * self.size if per_rank is None else per_rank
         handles = [self.group.submit_one(rank, method, *row) for rank, row in enumerate(rows)]
 
-        def again(rank: int) -> Handle:
-            return self.group.submit_one(rank, method, *rows[rank])
-
         values: dict[int, Any] = {}
         lost: dict[int, Exception] = {}
         for rank, handle in enumerate(handles):
@@ -80,11 +77,19 @@ class ResilientPool:
                 for other in range(rank + 1, self.size):
                     if other not in values and handles[other].done():
                         self._look(other, handles[other], values, lost)
-                handles = self._asked_again(handles, lost, again)
-                for other in sorted(lost):
-                    values[other] = self._last(handles[other])
+                self._bring_back(lost)
+                again = {other: self.group.submit_one(other, method, *rows[other]) for other in sorted(lost)}
+                values |= {other: self._last(handle) for other, handle in again.items()}
                 lost.clear()
         return [values[rank] for rank in range(self.size)]
+
+    def call_one(self, rank: int, method: str, /, *args: Any) -> Any:
+        """Runs ``method`` on one rank; a worker that is lost over it is restarted and asked again."""
+        try:
+            return self.group.call_one(rank, method, *args)
+        except WORKER_LOST as error:
+            self._bring_back({rank: error})
+            return self._last(self.group.submit_one(rank, method, *args))
 
     def _look(self, rank: int, handle: Handle, values: dict[int, Any], lost: dict[int, Exception]) -> None:
         """The value of a call, or that its worker was lost."""
@@ -93,15 +98,12 @@ class ResilientPool:
         except WORKER_LOST as error:
             lost[rank] = error
 
-    def _asked_again(
-        self, handles: list[Handle], lost: Mapping[int, Exception], again: Callable[[int], Handle]
-    ) -> list[Handle]:
-        """The calls, those of lost workers made again to the ones that take their places."""
+    def _bring_back(self, lost: Mapping[int, Exception]) -> None:
+        """Restarts workers that were lost over a call; an error has the pool's advice."""
         try:
             self._restart_together(lost)
         except WorkerError as error:
             raise self._advised(error) from error
-        return [again(rank) if rank in lost else handle for rank, handle in enumerate(handles)]
 
     def _last(self, handle: Handle) -> Any:
         """The value of a call that was made again already."""

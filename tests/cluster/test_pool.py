@@ -32,6 +32,9 @@ class Group:
         self.calls += rank
         return LocalHandle(self.name, rank, method, 2 * value, died(rank, method) if lost else None)
 
+    def call_one(self, rank: int, method: str, value: int) -> Any:
+        return self.submit_one(rank, method, value).result()
+
     def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
         for rank in ranks:
             self.uncounted += not counted
@@ -58,6 +61,15 @@ def test_a_lost_call_is_made_again_also_where_the_recovery_is_lost(loses: set[in
     assert pool.call("double", per_rank=[(1,), (2,)]) == [2, 4]
     assert pool.restarts == restarts
     assert pool.lives == [0, restarts]
+
+
+@pytest.mark.parametrize(("loses", "restarts"), [(set(), 0), ({0}, 1), ({0, 1}, 2)])
+def test_a_lost_call_of_one_rank_is_made_again_too(loses: set[int], restarts: int) -> None:
+    pool = Pool(Group(loses, budget=2))  # type: ignore[arg-type]
+    assert pool.call_one(1, "double", 2) == 4
+    assert pool.restarts == restarts
+    with pytest.raises(UserError, match="Use fewer"):
+        AdvisingPool(Group({0}, budget=0)).call_one(1, "double", 2)  # type: ignore[arg-type]
 
 
 def test_the_budget_ends_it_and_advice_makes_it_a_users_error() -> None:

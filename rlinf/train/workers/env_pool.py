@@ -33,19 +33,19 @@ class EnvPool(PolicyPool):
 
     def spaces(self) -> tuple[Any, Any]:
         """Observation and action space of one environment."""
-        return self.group.call_one(0, "spaces")
+        return self.call_one(0, "spaces")
 
     def instructions(self, starts: int) -> list[str]:
         """The distinct instructions of the first ``starts`` start states; empty where the environment gives none."""
-        return self.group.call_one(0, "instructions", starts)
+        return self.call_one(0, "instructions", starts)
 
     def vectorization(self) -> str:
         """How the first worker steps its environments, and why."""
-        return self.group.call_one(0, "vectorization")
+        return self.call_one(0, "vectorization")
 
     def require_filming(self) -> None:
         """Raises UserError where episodes cannot be filmed; worker 0 is the one that films."""
-        problem = self.group.call_one(0, "filming_problem")
+        problem = self.call_one(0, "filming_problem")
         if problem is not None:
             raise UserError(f"evaluation.video_every: {problem}. Set evaluation.video_every: 0 to go without videos.")
 

@@ -48,7 +48,7 @@ class TextEnvPool(ResilientPool):
     def read_tokens(self, text: ResponseText) -> None:
         """Responses may come as tokens from now on: workers decode them."""
         self._text = text
-        self.group.call("read_tokens", text)
+        self.call("read_tokens", text)
 
     @property
     def busy_s(self) -> float:
@@ -57,15 +57,15 @@ class TextEnvPool(ResilientPool):
 
     def facts(self, split: str) -> EnvFacts:
         if split not in self._facts:
-            self._facts[split] = self.group.call_one(0, "facts", split)
+            self._facts[split] = self.call_one(0, "facts", split)
         return self._facts[split]
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        return self.group.call_one(0, "demonstrations", split, list(task_ids))
+        return self.call_one(0, "demonstrations", split, list(task_ids))
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         """The first observation of each task; running conversations are not disturbed."""
-        return self.group.call_one(0, "prompts", split, list(task_ids))
+        return self.call_one(0, "prompts", split, list(task_ids))
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
         """Starts conversations; those of the last call are over."""
