@@ -9,9 +9,10 @@ FAULT_TESTS := tests/faults $(addprefix tests/,cluster/test_ray_group.py \
     runs/test_hanging_environments.py runs/test_weight_transports.py sweep/test_trainable.py)
 EXTRAS := lora,datasets,gguf,megatron,sweep,video,hdf5,serve,onnx,dev,peers
 
-# Two test processes; groups of tests that share Ray or learner processes stay together (tests/conftest.py).
+# Three test processes, also on two cores: one of them often waits for a deadline or a worker. Groups of tests that share
+# Ray or learner processes stay together (tests/conftest.py).
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n 2 --dist loadscope --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
 .PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs dist clean

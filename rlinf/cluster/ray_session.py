@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -107,6 +108,7 @@ class RaySession:
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
+        began = time.monotonic()
         with _patient(timeout_s), _to_itself(self._folder):
             try:
                 ray.init(
@@ -115,7 +117,7 @@ class RaySession:
             except Exception as error:
                 first = str(error).strip().splitlines()[:1] or [type(error).__name__]
                 raise ClusterStartError(
-                    f"Ray did not start within {timeout_s:g} s: {first[0]} "
+                    f"Ray did not start, and gave up after {time.monotonic() - began:.0f} s: {first[0]} "
                     f"Raise cluster.start_timeout_s where the machine is busy, or use cluster.backend=local."
                 ) from error
         self.raylet = _raylet()

@@ -47,11 +47,11 @@ def sha256(folder: Path) -> str:
 
 
 def ends_well(code: int, said: str, name: str) -> None:
-    """Done, or one sentence about the file; never a traceback."""
+    """Done, or one sentence about the file, under it the settings that it changes; never a traceback."""
     assert "Traceback" not in said
     if code != 0:
         assert code in (1, 2)
-        complaint = [line for line in said.splitlines() if line.strip()]
+        complaint = [line for line in said.splitlines() if line.strip() and not line.startswith("  ")]
         assert len(complaint) <= 3, said
         assert Path(name).name in said or Path(name).parent.name in said, said
 
