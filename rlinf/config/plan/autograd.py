@@ -35,7 +35,7 @@ class Passing:
     activations: int
     logits: int
     copies: int
-    """Weights in 16 bits: autocast's copies, or those that have been gathered."""
+    """Weights in 16 bits: autocast's copies, or those that have been gathered, with gradients that are to be split."""
 
     @property
     def total(self) -> int:
@@ -52,7 +52,7 @@ def passing(decoder: Decoder, one: Pass) -> Passing:
     of_layer = weights if one.sharded or not one.recomputed else weights // decoder.layers
     again = layer if one.recomputed else 0
     at_head = Passing(kept, head, weights)
-    in_layer = Passing(kept + again + int(_BACKWARD_SHARE * layer), 0, of_layer)
+    in_layer = Passing(kept + again + int(_BACKWARD_SHARE * layer), 0, of_layer + _reduced_bytes(decoder, one))
     return max(at_head, in_layer, key=lambda moment: moment.total)
 
 
@@ -94,6 +94,12 @@ def _ends_bytes(decoder: Decoder, one: Pass) -> int:
 
 def _residual_bytes(one: Pass) -> int:
     return 2 if one.sharded and one.size == 2 else 4
+
+
+def _reduced_bytes(decoder: Decoder, one: Pass) -> int:
+    """Whole gradients of layers: one that is made, its float32 copy that is reduced, and that of the layer before."""
+    layer = (decoder.parameters - decoder.embedding_parameters) // decoder.layers
+    return layer * (one.size + 4 + 4) if one.sharded else 0
 
 
 def _weight_copies(decoder: Decoder, one: Pass) -> int:

@@ -236,7 +236,7 @@ def _parts(memory: Memory) -> str:
         "reference": memory.reference,
         "activations": memory.activations,
         "logits": memory.logits,
-        "weights in 16 bits": memory.copies,
+        "copies of weights and gradients": memory.copies,
     }
     return _named(parts)
 
