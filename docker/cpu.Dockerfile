@@ -2,15 +2,17 @@
 #   docker run --rm --shm-size 2g -v $PWD:/work rlinf:cpu train quickstart
 FROM python:3.11-slim
 
-# EGL for simulators that draw without a display.
+# EGL for simulators that draw without a display; a compiler for pycosat, which reasoning-gym needs and has no wheel.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libegl1 libgl1 libglib2.0-0 git \
+    && apt-get install -y --no-install-recommends gcc libc6-dev libegl1 libgl1 libglib2.0-0 git \
     && rm -rf /var/lib/apt/lists/*
 COPY . /src
 ARG EXTRAS=math,sweep,video
-# The CPU build of torch is a tenth of the size of the one that comes by default.
+# The CPU build of torch is a tenth of the size of the one that comes by default. Where only a mirror of PyPI can be
+# reached: --build-arg TORCH= , or TORCH=--find-links=FOLDER with its wheels.
+ARG TORCH=--torch-backend=cpu
 RUN pip install --no-cache-dir uv==0.13.9 \
-    && uv pip install --system --no-cache --torch-backend=cpu -c /src/requirements/lock.txt "/src[${EXTRAS}]"
+    && uv pip install --system --no-cache ${TORCH} -c /src/requirements/lock.txt "/src[${EXTRAS}]"
 
 # Nothing needs root; Ray and the caches write below the home directory.
 RUN useradd --create-home rlinf && mkdir /work && chown rlinf /work

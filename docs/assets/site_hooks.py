@@ -11,6 +11,8 @@ from typing import Any
 
 _REFERENCES = ("config.md", "metrics.md")
 """Pages of wide tables: the table of contents leaves them its place."""
+_WIDE = 3
+"""Columns from which on a table does not fit a phone."""
 _TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<(th|td)\b([^>]*)>(.*?)</\1>", re.DOTALL)
 _SCREENS = re.compile(r"<!-- screens: (.*?) -->")
@@ -22,13 +24,14 @@ def on_config(config: Any) -> Any:
     """Every decision record is in the navigation, by its title."""
     records = sorted((Path(config.docs_dir) / "decisions").glob("*.md"))
     titles = [record.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for record in records]
+    titles = [re.sub(r"^(\d+):? ", r"\1: ", title) for title in titles]
     entries = [{title: f"decisions/{record.name}"} for title, record in zip(titles, records, strict=True)]
     config.nav.append({"Decisions": entries})
     return config
 
 
 def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
-    """Tables know their number of columns, and cells the title of theirs (site.css)."""
+    """Wide tables carry the title of their first column; cells know the title of theirs (site.css)."""
     return _TABLE.sub(_labelled, html)
 
 
@@ -39,7 +42,8 @@ def _labelled(match: re.Match[str]) -> str:
     for row in body.split("</tr>"):
         column = iter(titles)
         rows.append(_CELL.sub(lambda cell, column=column: f'<td data-label="{next(column, "")}">{cell[3]}</td>', row))
-    return head.replace("<table>", f'<table data-columns="{len(titles)}">') + "</thead>" + "</tr>".join(rows)
+    wide = f'<table data-first="{titles[0]}">' if len(titles) >= _WIDE else "<table>"
+    return head.replace("<table>", wide) + "</thead>" + "</tr>".join(rows)
 
 
 def on_post_build(*, config: Any) -> None:

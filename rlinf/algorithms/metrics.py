@@ -18,6 +18,9 @@ PartialMetrics = dict[str, tuple[Tensor, Tensor]]
 ReducedMetrics = dict[str, tuple[float, float]]
 """The same as plain numbers, once all parts have been added up."""
 
+_EQUAL_RETURNS = 1e-6
+"""Var(R) as a share of E[R^2] up to which returns count as equal: their squares are float32, exact to 6e-8."""
+
 
 def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """The partial mean of ``values`` [B, T] over the valid positions of ``mask`` [B, T].
@@ -44,7 +47,9 @@ def total_of(value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:
-    """Numbers for the log. From the moments of the critic also ``explained_variance`` = 1 - Var(R - V) / Var(R).
+    """Numbers for the log. From the moments of the critic also ``return_std`` and ``explained_variance``.
+
+    ``explained_variance`` = 1 - Var(R - V) / Var(R) is left out where all returns are equal: it is undefined there.
 
     >>> finalise_metrics({"x": (torch.tensor(6.), torch.tensor(4.)), "loss": (torch.tensor(6.), torch.tensor(0.))})
     {'x': 1.5, 'loss': 6.0}
@@ -54,8 +59,11 @@ def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:
         metrics[name] = float(value) / float(count) if count > 0 and not name.endswith("_max") else float(value)
     if "value_error_squared" in metrics:
         unexplained = metrics.pop("value_error_squared") - metrics["value_error"] ** 2
-        variance = metrics.pop("return_squared") - metrics["return"] ** 2
-        metrics["explained_variance"] = 1.0 - unexplained / variance if variance > 1e-12 else 0.0
+        squared = metrics.pop("return_squared")
+        variance = max(0.0, squared - metrics["return"] ** 2)
+        metrics["return_std"] = math.sqrt(variance)
+        if variance > _EQUAL_RETURNS * squared:
+            metrics["explained_variance"] = 1.0 - unexplained / variance
     return metrics
 
 

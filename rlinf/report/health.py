@@ -15,6 +15,8 @@ from rlinf.report.trends import early, late, lost, peak, risen
 
 _CEILING = 0.95
 """A rate from which on training can hardly show a gain."""
+_EQUAL_RETURNS = 0.05
+"""A standard deviation of the returns, as a share of their mean, below which explained variance says nothing."""
 WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
 
@@ -245,6 +247,10 @@ def _gradients(run: RunRecord) -> Finding | None:
 
 
 def _critic(run: RunRecord) -> Finding | None:
+    returns, spreads = run.values("train/return"), run.values("train/return_std")
+    if len(spreads) >= 5 and late(spreads) < _EQUAL_RETURNS * abs(late(returns)):
+        text = f"The late returns hardly vary: mean {late(returns):.3g}, standard deviation {late(spreads):.2g}."
+        return Finding("ok", "Critic", f"{text} There is next to nothing for the critic to explain.")
     values = run.values("train/explained_variance")
     if len(values) < 5:
         return None

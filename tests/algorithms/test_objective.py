@@ -117,8 +117,25 @@ def test_actor_critic_adds_the_weighted_value_loss_and_explains_variance():
     close(loss, torch.tensor(-1 + 0.25))
     assert metrics["value_loss"] == pytest.approx(0.25)
     assert metrics["explained_variance"] == pytest.approx(0.75)
+    assert metrics["return_std"] == pytest.approx(1.0)
     loss.backward()
     close(values.grad, torch.tensor([[-0.1, -0.2, 0.0]]))
+
+
+@pytest.mark.parametrize("value", [0.0, 333.3, 1e4])
+def test_explained_variance_of_returns_that_are_all_equal_is_left_out(value: float):
+    zeros = torch.zeros(7, 3)
+    _, metrics = policy_loss(
+        "actor_critic",
+        logprobs=zeros,
+        old_logprobs=zeros,
+        advantages=zeros,
+        mask=zeros == 0,
+        values=zeros + value + torch.linspace(-1, 1, 3),
+        returns=zeros + value,
+    )
+    assert "explained_variance" not in metrics
+    assert metrics["return_std"] <= 1e-3 * value
 
 
 def test_gspo_gradient_of_a_sequence_is_that_of_its_mean_ratio():

@@ -56,8 +56,14 @@ def test_every_picture_that_a_page_shows_is_taken() -> None:
 
 
 def test_cells_say_what_they_are(hooks: ModuleType) -> None:
-    head = "<table>\n<thead>\n<tr>\n<th>key</th>\n<th>type</th>\n</tr>\n</thead>\n"
-    table = f"{head}<tbody>\n<tr>\n<td>a</td>\n<td>b</td>\n</tr>\n</tbody>\n</table>"
-    html = hooks.on_page_content(table, page=page("config.md"), config=None, files=None)
-    assert '<table data-columns="2">' in html
+    def shown(titles: str, cells: str) -> str:
+        head = "\n".join(f"<th>{title}</th>" for title in titles.split())
+        body = "\n".join(f"<td>{cell}</td>" for cell in cells.split())
+        table = f"<table>\n<thead>\n<tr>\n{head}\n</tr>\n</thead>\n<tbody>\n<tr>\n{body}\n</tr>\n</tbody>\n</table>"
+        html: str = hooks.on_page_content(table, page=page("config.md"), config=None, files=None)
+        return html
+
+    html = shown("key type meaning", "a b c")
+    assert '<table data-first="key">' in html
     assert '<td data-label="key">a</td>\n<td data-label="type">b</td>' in html
+    assert "<table>" in shown("you read", "a b"), "two columns fit a phone as they are"

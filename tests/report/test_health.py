@@ -133,6 +133,18 @@ def test_what_goes_wrong_in_a_simulator_is_named(tmp_path: Path, changes: dict, 
     assert levels(write_run(tmp_path / "run", lines)).get(title) == level
 
 
+@pytest.mark.parametrize(("spread", "level"), [(0.0, "ok"), (2.0, "ok"), (30.0, "bad")])
+def test_a_critic_of_returns_that_are_all_the_same_is_not_called_poor(
+    tmp_path: Path, spread: float, level: str
+) -> None:
+    """CartPole at its best: every return is 500, and what the critic misses of their variance is noise."""
+    late = {"train/return": 500.0, "train/return_std": spread, "train/explained_variance": -3.0}
+    lines = [{**simulated(step), **late} for step in STEPS]
+    if not spread:
+        lines = [{name: value for name, value in line.items() if name != "train/explained_variance"} for line in lines]
+    assert levels(write_run(tmp_path / "run", lines))["Critic"] == level
+
+
 def test_a_lucky_stretch_is_no_collapse() -> None:
     noisy = [0.5 + 0.1 * ((7 * place) % 5 - 2) for place in range(60)]
     assert lost(noisy) == 0.0

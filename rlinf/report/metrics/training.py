@@ -127,12 +127,19 @@ TRAIN: Mapping[str, Metric] = {
         "mean of the critic's values", "mean V", REWARD, "near train/return", "see explained_variance"
     ),
     "train/return": Metric("mean of the returns that the critic learns", "mean R", REWARD, "rises", INFORMS),
+    "train/return_std": Metric(
+        "standard deviation of those returns",
+        "sqrt(Var(R))",
+        REWARD,
+        "near 0 only where every episode earns the same",
+        "see explained_variance, which is not logged while all returns are equal",
+    ),
     "train/value_error": Metric("mean error of the critic", "mean(R - V)", REWARD, "about 0", "a larger critic_lr"),
     "train/explained_variance": Metric(
         "share of the returns' variance that the critic explains",
         "1 - Var(R - V) / Var(R)",
         "at most 1",
-        "above 0.3 after the first steps",
+        "above 0.3 after the first steps, unless train/return_std is under 5% of train/return",
         "env.normalize_rewards, a larger critic_lr, wider hidden_sizes, gae_lambda nearer to 1",
     ),
     "train/grad_norm": Metric(
