@@ -45,7 +45,7 @@ def write_tasks(file: Path, count: int) -> None:
 def ours(model: Path, data: Path, scratch: Path) -> list[TaskOutcome]:
     """`rlinf eval`'s verdicts in the order of the file."""
     words = [
-        "env.kwargs.prompt_template={question}",
+        "env.kwargs.prompt_template='{question}'",
         "env.kwargs.answer_format='####'",
         "env.kwargs.extraction=strict",
         "env.kwargs.cut_responses=lenient",

@@ -4,8 +4,9 @@
 
 Every run is `rlinf train FILE cluster.backend=local cluster.threads_per_worker=1 run.seed=S`, in a process of its own
 whose CPU-seconds are counted (user and system, start and evaluations included); ``KEY=VALUE`` words are added to it
-(``run.max_steps=12``) and stand above the table. Runs that the folder holds whole are
-not made again, so a second call completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
+(``run.max_steps=12``) and stand above the table. A recipe with a supervised stage begins with `rlinf sft FILE`, which
+evaluates before and after it, and whose run `rlinf train` continues. Runs that the folder holds whole are not made
+again, so a second call completes a table; ``--report`` makes none. Models come from `make models/smollm2`.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from rlinf.config import load
+
 ROOT = Path(__file__).resolve().parent.parent
 _CPU = "cpu_seconds.json"
 _SHARED = ("cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=plain")
-_LIMIT = 0.9
-"""The accuracy whose first evaluation is reported."""
 
 
 def train(recipe: str, seed: int, folder: Path, changes: list[str]) -> None:
@@ -31,7 +32,10 @@ def train(recipe: str, seed: int, folder: Path, changes: list[str]) -> None:
     before = _children()
     words = [f"run.seed={seed}", f"run.dir={folder}", *_SHARED, *changes]
     file = ROOT / "config" / "smollm2" / f"{recipe}.yaml"
-    subprocess.run([sys.executable, "-m", "rlinf.cli", "train", str(file), *words], cwd=ROOT, check=True)
+    config = load(file, words)
+    stages = [name for name, steps in (("sft", config.sft.steps), ("train", config.run.max_steps)) if steps]
+    for stage in stages:
+        subprocess.run([sys.executable, "-m", "rlinf.cli", stage, str(file), *words], cwd=ROOT, check=True)
     kept = folder / _CPU
     earlier = json.loads(kept.read_text()) if kept.exists() else 0.0
     kept.write_text(json.dumps(earlier + _children() - before))
@@ -48,13 +52,13 @@ def row(seed: int, folder: Path) -> str:
     evaluated = [line for line in lines if "eval/accuracy" in line]
     steps = [line for line in lines if "rollout/accuracy" in line]
     first, last = evaluated[0], evaluated[-1]
-    reached = next((str(line["step"]) for line in evaluated if line["eval/accuracy"] >= _LIMIT), "not reached")
+    shown = sum(line["step"] < 0 and "sft/loss" in line for line in lines)
+    between = _share(next(line for line in evaluated if line["step"] == 0)) if shown else "none"
     cpu = json.loads((folder / _CPU).read_text())
-    sampled = f"{steps[0]['rollout/accuracy']:.2f} to {steps[-1]['rollout/accuracy']:.2f}"
+    sampled = f"{steps[0]['rollout/accuracy']:.2f} to {steps[-1]['rollout/accuracy']:.2f}" if steps else "none"
     length = f"{first['eval/response_length']:.1f} to {last['eval/response_length']:.1f}"
-    return (
-        f"| {seed} | {last['step']} | {_share(first)} | {_share(last)} | {reached} | {sampled} | {length} | {cpu:.0f} |"
-    )
+    cells = (seed, shown, last["step"], _share(first), between, _share(last), sampled, length, f"{cpu:.0f}")
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _share(line: dict[str, float]) -> str:
@@ -70,8 +74,8 @@ def table(recipe: str, seeds: list[int], folder: Path, changes: list[str]) -> st
 Greedy accuracy on held-out tasks with 95% Wilson intervals, accuracy of the sampled responses of the first and the last
 step, mean tokens of a greedy response; CPU-seconds of the whole command on one thread.
 
-| seed | steps | before | after | first evaluation at 0.9 | sampled | tokens | CPU-seconds |
-|---|---|---|---|---|---|---|---|
+| seed | SFT steps | RL steps | before | after SFT | after | sampled | tokens | CPU-seconds |
+|---|---|---|---|---|---|---|---|---|
 {rows}
 """
 

@@ -36,8 +36,9 @@ def prompt_template(template: str, few_shot: Sequence[Mapping[str, str]] = ()) -
     Raises:
         SettingError: the template has no ``{question}``, or an example lacks a key or has another.
     """
-    if template.count("{question}") != 1:
-        raise SettingError(f"prompt_template must contain {{question}} exactly once, got {template!r}")
+    # YAML reads an unquoted {question} as a mapping.
+    if not isinstance(template, str) or template.count("{question}") != 1:
+        raise SettingError(f"prompt_template must be text (quoted) with {{question}} exactly once, got {template!r}")
     parts = []
     for number, example in enumerate(few_shot):
         if set(example) != {"question", "response"} or not all(isinstance(v, str) for v in example.values()):

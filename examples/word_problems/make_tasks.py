@@ -3,7 +3,7 @@
 Training and evaluation share no pair of numbers: a fifth of all pairs (a, b) with a and b from 2 to 9 is kept for
 evaluation, so that a policy cannot pass by remembering sums that it was rewarded for. ``worked`` is a worked solution,
 for supervised training. The same seed writes the same files; those beside this script are what its defaults write.
-``--pairs N`` writes preferences too: worked solutions beside ones with another result.
+``--pairs N`` writes preferences too: worked solutions beside ones with another result, and beside talk without one.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ OPERATIONS = {
 }
 NAMES = ("Tom", "Anna", "Ben", "Lily", "Max", "Sara")
 THINGS = ("apples", "books", "coins", "pens")
+_TALK = (
+    "To find out, we need to know what the numbers stand for, and then what to do with them.",
+    "Let's say that the first number is x and the second number is y. Then we can write an equation.",
+    "This is a classic problem, which can be solved by breaking it down into smaller steps.",
+)
 _PAIRS = [(a, b) for a in range(2, 10) for b in range(2, 10)]
 _HELD_OUT = 13
 
@@ -83,13 +88,15 @@ def eval_tasks(count: int, operations: Sequence[str], seed: int) -> list[dict[st
 
 
 def preference_pairs(count: int, operations: Sequence[str], seed: int) -> list[dict[str, str]]:
-    """``count`` training questions with a right worked solution (chosen) and one that is off by up to 3 (rejected)."""
+    """``count`` training questions with a right worked solution (chosen) and, by turns, one that is off by up to 3 and
+    one that repeats the question and gets nowhere (rejected)."""
     draw = random.Random(f"{seed} pairs")
     made = []
-    for task in train_tasks(count, operations, seed):
+    for i, task in enumerate(train_tasks(count, operations, seed)):
         left, _, right = task["worked"].rpartition(" ")
         wrong = int(right) + draw.choice((-3, -2, -1, 1, 2, 3))
-        made.append({"prompt": task["question"], "chosen": task["worked"], "rejected": f"{left} {wrong}"})
+        rejected = f"{task['question']} {draw.choice(_TALK)}" if i // len(operations) % 2 else f"{left} {wrong}"
+        made.append({"prompt": task["question"], "chosen": task["worked"], "rejected": rejected})
     return made
 
 

@@ -58,3 +58,21 @@ def test_no_pair_of_numbers_is_trained_and_evaluated() -> None:
     assert len(train) == 51
     assert len(held_out) == 13
     assert not train & held_out
+
+
+def test_a_pair_is_a_right_solution_beside_a_wrong_one_or_beside_talk(tmp_path: Path) -> None:
+    options = ["--operations", "add", "multiply", "--train", "1", "--eval", "1", "--pairs", "40"]
+    subprocess.run(
+        [sys.executable, FOLDER / "make_tasks.py", "--out", tmp_path, *options], check=True, capture_output=True
+    )
+    pairs = rows(tmp_path / "pairs.jsonl")
+    talk = [row for row in pairs if row["rejected"].startswith(row["prompt"])]
+    assert len(pairs) == 40
+    assert len(talk) == 20
+    for row in pairs:
+        formula, _, result = row["chosen"].partition(" = ")
+        left, sign, right = formula.split()
+        assert int(result) == (int(left) + int(right) if sign == "+" else int(left) * int(right))
+        if row not in talk:
+            assert row["rejected"].startswith(f"{formula} = ")
+            assert 0 < abs(int(row["rejected"].rpartition(" ")[2]) - int(result)) <= 3
