@@ -1,6 +1,6 @@
 """Seconds and bytes of a weight update through Ray, by transport: learner and sampler are two processes of one node.
 
-    python benchmarks/weight_update.py [--repeats 7] [--sizes 30m,300m] [--samplers hf,vllm] [--write]
+    python benchmarks/weight_update.py [--repeats 7] [--sizes 30m,smollm2,300m] [--samplers hf,vllm] [--write]
 
 An update is everything between the learner's weights and a sampler whose next token follows them. The model is a random
 Qwen2 in float32. The first two updates of a process are not counted: they allocate what the others reuse. ``arriving``
@@ -18,13 +18,25 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlinf.types import WeightForm
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "weight_update.md"
 WAYS = ("shared_memory", "collective", "object_store")
 ARCHITECTURES = {
     "30m": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 10, "num_attention_heads": 8},
+    # The shape of SmolLM2-135M, whose vocabulary is a fifth of it.
+    "smollm2": {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_hidden_layers": 30,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "vocab_size": 49_152,
+    },
     "300m": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 19, "num_attention_heads": 8},
 }
 VOCABULARY = 512
@@ -37,16 +49,8 @@ def build_model(size: str) -> Any:
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     torch.manual_seed(0)
-    sizes = ARCHITECTURES[size]
-    return Qwen2ForCausalLM(
-        Qwen2Config(
-            vocab_size=VOCABULARY,
-            num_key_value_heads=sizes["num_attention_heads"] // 2,
-            max_position_embeddings=512,
-            tie_word_embeddings=True,
-            **sizes,
-        )
-    )
+    shape = {"vocab_size": VOCABULARY, "num_key_value_heads": 4, **ARCHITECTURES[size]}
+    return Qwen2ForCausalLM(Qwen2Config(max_position_embeddings=512, tie_word_embeddings=True, **shape))
 
 
 class ModelHolder:
@@ -55,7 +59,15 @@ class ModelHolder:
     def __init__(self, size: str) -> None:
         self.named = {name: parameter.detach() for name, parameter in build_model(size).named_parameters()}
 
-    def weights(self, *, version: int, part: int = 0, bucket_bytes: int | None = None) -> Any:
+    def has_adapters(self) -> bool:
+        return False
+
+    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
+        return 1
+
+    def weights(
+        self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
+    ) -> Any:
         from rlinf.types import WeightUpdate
 
         return WeightUpdate(version, self.named)

@@ -7,6 +7,7 @@ that a terminal or a scheduler sends to the driver's process group.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import random
 import signal
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import ray._private.parameter as ray_parameter
 import ray._private.ray_constants as ray_constants
 import ray._private.services as ray_services
 import ray._private.worker as ray_worker
+from ray._raylet import DASHBOARD_AGENT_LISTEN_PORT_NAME, persist_port
 
 from rlinf.cluster import watchdog
 from rlinf.cluster.errors import ClusterLost, ClusterStartError, UnreachableError
@@ -192,8 +194,26 @@ def _to_itself(folder: Path) -> Iterator[None]:
             ray_services, "ConsolePopen", functools.partial(ray_services.ConsolePopen, start_new_session=True)
         ),
         mock.patch.object(ray_parameter, "RayParams", functools.partial(ray_parameter.RayParams, **ports)),
+        mock.patch.object(ray_services, "start_raylet", _knowing_ports(ray_services.start_raylet)),
     ):
         yield
+
+
+def _knowing_ports(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Ray's start of a raylet, which finds the port of the dashboard's agent in its file at once.
+
+    The agent writes it when it listens, and the raylet crashes after 15 s without it: on a busy machine agents take
+    longer. Ray has no setting for that wait.
+    """
+
+    @functools.wraps(start)
+    def start_raylet(*args: Any, **named: Any) -> Any:
+        given = inspect.signature(start).bind(*args, **named).arguments
+        port = given["dashboard_agent_listen_port"]
+        persist_port(given["session_dir"], given["node_id"], DASHBOARD_AGENT_LISTEN_PORT_NAME, port)
+        return start(*args, **named)
+
+    return start_raylet
 
 
 def _free_ports(count: int) -> list[int]:

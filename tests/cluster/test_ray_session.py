@@ -60,6 +60,27 @@ def _listening(pids: set[int]) -> set[str]:
     return {one.laddr.ip.removeprefix("::ffff:") for one in listed if one.pid in pids and one.status == "LISTEN"}
 
 
+def _driver(folder: Path) -> subprocess.Popen[str]:
+    script = folder / "driver.py"
+    script.write_text(DRIVER)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.Popen(
+        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def _agent(family: set[int]) -> int | None:
+    """The process of the dashboard's agent, whose port the raylet waits for."""
+    for pid in family:
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:  # it ended meanwhile
+            continue
+        if b"dashboard/agent.py" in command and b"raylet/raylet" not in command:
+            return pid
+    return None
+
+
 @pytest.mark.slow  # a Ray of its own each time; with every commit one driver is killed in tests/faults
 @pytest.mark.parametrize(
     ("kind", "code"),
@@ -69,12 +90,7 @@ def test_a_driver_that_is_stopped_leaves_no_process_behind_and_other_clusters_al
     tmp_path: Path, ray_pair: WorkerGroup, kind: signal.Signals, code: int
 ) -> None:
     others = ray_pair.call("pid")
-    script = tmp_path / "driver.py"
-    script.write_text(DRIVER)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    driver = subprocess.Popen(
-        [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    driver = _driver(tmp_path)
     assert driver.stdout is not None
     try:
         worker = int(driver.stdout.readline())
@@ -90,6 +106,25 @@ def test_a_driver_that_is_stopped_leaves_no_process_behind_and_other_clusters_al
             assert time.monotonic() < give_up, left
             time.sleep(0.2)
         assert ray_pair.call("pid") == others
+    finally:
+        driver.kill()
+        driver.stdout.close()
+
+
+@pytest.mark.slow  # 25 s
+def test_an_agent_of_ray_that_is_slow_to_come_up_is_waited_for(tmp_path: Path) -> None:
+    """On a busy machine: the raylet alone gives up on it after 15 s, and the run with it."""
+    driver = _driver(tmp_path)
+    assert driver.stdout is not None
+    try:
+        give_up = time.monotonic() + 120
+        while (agent := _agent(_descendants(driver.pid))) is None:
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        os.kill(agent, signal.SIGSTOP)
+        time.sleep(20)
+        os.kill(agent, signal.SIGCONT)
+        assert int(driver.stdout.readline()) in _descendants(driver.pid)
     finally:
         driver.kill()
         driver.stdout.close()
