@@ -28,7 +28,7 @@ import ray._private.parameter as ray_parameter
 import ray._private.ray_constants as ray_constants
 import ray._private.services as ray_services
 import ray._private.worker as ray_worker
-from ray._raylet import DASHBOARD_AGENT_LISTEN_PORT_NAME, persist_port
+import ray._raylet
 
 from rlinf.cluster import watchdog
 from rlinf.cluster.errors import ClusterLost, ClusterStartError, UnreachableError
@@ -210,7 +210,9 @@ def _knowing_ports(start: Callable[..., Any]) -> Callable[..., Any]:
     def start_raylet(*args: Any, **named: Any) -> Any:
         given = inspect.signature(start).bind(*args, **named).arguments
         port = given["dashboard_agent_listen_port"]
-        persist_port(given["session_dir"], given["node_id"], DASHBOARD_AGENT_LISTEN_PORT_NAME, port)
+        native: Any = ray._raylet  # compiled, without types
+        name = native.DASHBOARD_AGENT_LISTEN_PORT_NAME
+        native.persist_port(given["session_dir"], given["node_id"], name, port)
         return start(*args, **named)
 
     return start_raylet
