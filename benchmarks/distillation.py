@@ -1,10 +1,10 @@
 """Steps until a student has closed 80% of the gap to its teacher: on-policy distillation beside GRPO, and both.
 
-    python benchmarks/distillation.py [--seeds 0,1,2] [--warm-up 150] [--steps 16] [--teacher FOLDER] [--write]
+    python benchmarks/distillation.py [--seeds 0,1,2] [--arms opd,grpo,both] [--warm-up 150] [--steps 24] [--write]
 
 The teacher is `config/distillation/teacher.yaml` (2.5 million parameters), trained where ``--teacher`` names none. The
 students of a seed (one million parameters) share a supervised warm start of ``--warm-up`` steps, and are evaluated
-every second step on the same 200 held-out sums; one process and one thread each. Finished runs are not made again.
+every fourth step on the same 200 held-out sums; one process and one thread each. Finished runs are not made again.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "distillation.md"
 ARMS = {
-    "teacher alone (`opd`)": ("algorithm.adv_type=opd",),
-    "verifier alone (`grpo`)": ("algorithm.adv_type=grpo", "teacher.path=null"),
-    "both (`grpo`, `opd_coef: 0.2`)": ("algorithm.adv_type=grpo", "algorithm.opd_coef=0.2"),
+    "opd": ("teacher alone (`opd`)", "algorithm.adv_type=opd"),
+    "grpo": ("verifier alone (`grpo`)", "algorithm.adv_type=grpo", "teacher.path=null"),
+    "both": ("both (`grpo`, `opd_coef: 0.2`)", "algorithm.adv_type=grpo", "algorithm.opd_coef=0.2"),
 }
+"""What a student learns from, in words, and the configuration's words for it."""
 SHARED = (
     "cluster.backend=local",
     "cluster.threads_per_worker=1",
     "evaluation.size=200",
-    "evaluation.every=2",
+    "evaluation.every=4",
     "checkpoint.every=0",
     "logging.progress=plain",
     "logging.plain_every=8",
@@ -54,15 +55,15 @@ def steps_to(found: dict[int, float], goal: float) -> str:
     return next((str(step) for step, accuracy in sorted(found.items()) if accuracy >= goal), "not reached")
 
 
-def table(seeds: list[int], folder: Path, teacher: float, warm_up: int) -> str:
+def table(seeds: list[int], arms: list[str], folder: Path, teacher: float, warm_up: int) -> str:
     rows = []
     for seed in seeds:
-        for name, place in zip(ARMS, range(len(ARMS)), strict=True):
-            found = accuracies(folder / f"student_{seed}_{place}")
+        for arm in arms:
+            found = accuracies(folder / f"student_{seed}_{arm}")
             start, last = found[0], found[max(found)]
             goal = start + CLOSED * (teacher - start)
             curve = ", ".join(f"{found[step]:.2f}" for step in sorted(found))
-            rows.append(f"| {seed} | {name} | {goal:.3f} | {steps_to(found, goal)} | {last:.3f} | {curve} |")
+            rows.append(f"| {seed} | {ARMS[arm][0]} | {goal:.3f} | {steps_to(found, goal)} | {last:.3f} | {curve} |")
     body = "\n".join(rows)
     return f"""## On-policy distillation
 
@@ -70,7 +71,7 @@ def table(seeds: list[int], folder: Path, teacher: float, warm_up: int) -> str:
 at {teacher:.3f}; greedy accuracy on 200 held-out sums; 256 responses a step, one process, one thread. The goal is
 {CLOSED:.0%} of the way from the student's first accuracy to the teacher's.
 
-| seed | learns from | goal | steps to it | at the end | greedy accuracy every second step |
+| seed | learns from | goal | steps to it | at the end | greedy accuracy every fourth step |
 | --- | --- | --- | --- | --- | --- |
 {body}
 """
@@ -79,8 +80,9 @@ at {teacher:.3f}; greedy accuracy on 200 held-out sums; 256 responses a step, on
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--arms", default=",".join(ARMS), help="some of %(default)s")
     parser.add_argument("--warm-up", type=int, default=150)
-    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--teacher", type=Path, help="a finished run of teacher.yaml; trained where there is none")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "distillation")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
@@ -89,12 +91,13 @@ def main() -> None:
     teacher = (options.teacher or folder / "teacher").absolute()
     train(recipes / "teacher.yaml", teacher)
     policy = teacher / "policy"
-    seeds = [int(seed) for seed in options.seeds.split(",")]
+    seeds, arms = [int(seed) for seed in options.seeds.split(",")], options.arms.split(",")
     for seed in seeds:
-        for place, words in enumerate(ARMS.values()):
+        for arm in arms:
+            _, *words = ARMS[arm]
             train(
                 recipes / "student.yaml",
-                folder / f"student_{seed}_{place}",
+                folder / f"student_{seed}_{arm}",
                 f"run.seed={seed}",
                 f"run.max_steps={options.steps}",
                 f"policy.tokenizer.path={policy}",
@@ -104,7 +107,7 @@ def main() -> None:
                 *words,
             )
     found = accuracies(teacher)
-    text = table(seeds, folder, found[max(found)], options.warm_up)
+    text = table(seeds, arms, folder, found[max(found)], options.warm_up)
     print(text)
     if options.write:
         RESULTS.write_text(text)

@@ -2,10 +2,11 @@
 
     loss = mean over pairs of -log sigmoid(margin),  margin = beta ((log p_c - log ref_c) - (log p_r - log ref_r))
 
-for the summed log-probabilities of the chosen and of the rejected answer. Its derivative by a log-probability is a
-number per answer, known before the gradient is taken: a learner that steps once per batch and averages
-``-advantage * logp`` over all tokens has exactly the gradient of the loss, however the rows are cut into micro-batches
-and shared among ranks.
+for the summed log-probabilities of the chosen and of the rejected answer; with ``imitation`` c, that much of the chosen
+answer's cross-entropy per token beside it (Pang et al., arXiv:2404.19733, equation 2): of pairs that the policy would
+not have written, DPO alone may lower the likelihood of both. Its derivative by a log-probability is a number per
+answer, known before the gradient is taken: a learner that steps once per batch and averages ``-advantage * logp`` over
+all tokens has exactly the gradient of the loss, however the rows are cut into micro-batches and shared among ranks.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ class Preferences:
     """[2N, T] of the tokens of all answers."""
     margins: Tensor
     """[N] by which the implicit reward prefers the chosen answer, in nats times beta."""
+    imitation: float = 0.0
+    """What the chosen answers' cross-entropy adds to the loss."""
 
     @property
     def loss(self) -> float:
-        return float(-functional.logsigmoid(self.margins).mean())
+        return float(-functional.logsigmoid(self.margins).mean()) + self.imitation
 
     @property
     def accuracy(self) -> float:
@@ -36,7 +39,7 @@ class Preferences:
         return float((self.margins > 0).double().mean())
 
 
-def dpo(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, *, beta: float) -> Preferences:
+def dpo(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, *, beta: float, imitation: float = 0.0) -> Preferences:
     """Of pairs in rows: row 2i is the chosen answer of pair i, row 2i + 1 the rejected one; all tensors [2N, T].
 
     >>> one = torch.zeros(2, 1)
@@ -47,5 +50,8 @@ def dpo(logprobs: Tensor, ref_logprobs: Tensor, mask: Tensor, *, beta: float) ->
     gains = torch.where(mask, (logprobs - ref_logprobs).double(), 0.0).sum(dim=1)
     margins = beta * (gains[::2] - gains[1::2])
     pull = beta * torch.sigmoid(-margins) / len(margins)
-    rows = torch.stack([pull, -pull], dim=1).flatten()
-    return Preferences(torch.where(mask, rows[:, None] * mask.sum(), 0.0).float(), margins)
+    chosen = mask[::2]
+    per_token = imitation / len(margins) / chosen.sum(dim=1)
+    rows = torch.stack([pull + per_token, -pull], dim=1).flatten()
+    entropy = -(torch.where(chosen, logprobs[::2].double(), 0.0).sum(dim=1) * per_token).sum()
+    return Preferences(torch.where(mask, rows[:, None] * mask.sum(), 0.0).float(), margins, float(entropy))

@@ -43,6 +43,7 @@ EXAMPLES: Mapping[str, object] = {
     "algorithm.prior_rename": {"observation": "observation.state"},
     "sft.expert": "rlinf_envs.sim.fetch:reach_expert",
     "sft.dpo_beta": 0.05,
+    "sft.dpo_imitation": 1.0,
     "sft.dataset": "datasets/tabletop",
     "sft.dataset_stride": 4,
     "sft.rename": {"observation.image": "observation.images.front"},

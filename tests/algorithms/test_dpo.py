@@ -25,12 +25,15 @@ def test_golden_vectors() -> None:
     assert found.advantages[~MASK].eq(0).all()
 
 
-def test_the_policy_gradient_is_that_of_the_loss() -> None:
+@pytest.mark.parametrize("imitation", [0.0, 0.5])
+def test_the_policy_gradient_is_that_of_the_loss(imitation: float) -> None:
     own = OWN.clone().requires_grad_()
     gains = torch.where(MASK, own - REFERENCE, 0.0).sum(dim=1)
-    loss = -functional.logsigmoid(0.3 * (gains[::2] - gains[1::2])).mean()
+    cross_entropy = -(torch.where(MASK, own, 0.0).sum(dim=1) / MASK.sum(dim=1))[::2].mean()
+    loss = -functional.logsigmoid(0.3 * (gains[::2] - gains[1::2])).mean() + imitation * cross_entropy
     (expected,) = torch.autograd.grad(loss, own)
-    advantages = dpo(OWN, REFERENCE, MASK, beta=0.3).advantages
-    surrogate = (-advantages * own)[MASK].mean()
+    made = dpo(OWN, REFERENCE, MASK, beta=0.3, imitation=imitation)
+    assert made.loss == pytest.approx(float(loss), abs=1e-6)
+    surrogate = (-made.advantages * own)[MASK].mean()
     (found,) = torch.autograd.grad(surrogate, own)
     torch.testing.assert_close(found, expected)

@@ -39,6 +39,7 @@ _TEXT = (
     "algorithm.opd_coef",
     "sft.data",
     "sft.dpo_beta",
+    "sft.dpo_imitation",
     "sft.eval_data",
     "sft.eval_fraction",
     "sft.loss",

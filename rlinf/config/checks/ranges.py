@@ -107,6 +107,7 @@ AT_LEAST: Mapping[str, float] = {
     "sft.warmup_steps": 0,
     "sft.dataset_stride": 1,
     "sft.dpo_beta": 0,
+    "sft.dpo_imitation": 0,
     "sft.demonstrations": 1,
     "sft.dagger_rounds": 0,
     "sft.dagger_share": 0,

@@ -36,7 +36,8 @@ def check_schedule(context: Context) -> None:
         _check_preferences(context)
     else:
         why = "is not read by sft.loss: imitation."
-        context.unread("sft.dpo_beta", why, "Set sft.loss: dpo.", reads=("sft.loss",))
+        for name in ("dpo_beta", "dpo_imitation"):
+            context.unread(f"sft.{name}", why, "Set sft.loss: dpo.", reads=("sft.loss",))
     if sft.eval_fraction >= 1:
         message = f"sft.eval_fraction {sft.eval_fraction} leaves nothing to train on."
         context.error("sft.eval_fraction", message, "Set it to 0.05, for example.")

@@ -124,6 +124,9 @@ class SftConfig:
     of a row's `chosen` answer against its `rejected` one, both measured against the policy before the first step."""
     dpo_beta: float = 0.1
     """DPO: how closely the policy is held to what it was: a small one lets it go further."""
+    dpo_imitation: float = 0.0
+    """DPO: weight of the chosen answers' cross-entropy per token in the loss (arXiv:2404.19733), 1 for example. Pairs
+    that the policy did not write itself need it: DPO alone may lower the likelihood of both answers."""
     eval_data: str | None = None
     """Another such file that is never trained on: each evaluation reports its loss as `eval/sft_loss`."""
     eval_fraction: float = 0.0

@@ -152,13 +152,13 @@ def with_held_out_rows(
 def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPreparation:
     """The preparation of a batch of conversations before the update: none, or for DPO its pairs' advantages."""
     if sft.loss == "dpo":
-        return functools.partial(_preferred, learner, sft.dpo_beta)
+        return functools.partial(_preferred, learner, sft)
     return imitated
 
 
-def _preferred(learner: LearnerPool, beta: float, batch: Batch) -> tuple[Batch, Metrics]:
+def _preferred(learner: LearnerPool, sft: SftConfig, batch: Batch) -> tuple[Batch, Metrics]:
     now, before = (learner.evaluate(batch, reference=reference).logprobs for reference in (False, True))
-    found = dpo(now, before, batch.mask, beta=beta)
+    found = dpo(now, before, batch.mask, beta=sft.dpo_beta, imitation=sft.dpo_imitation)
     metrics = {
         "sft/loss": found.loss,
         "sft/dpo_accuracy": found.accuracy,
