@@ -6,6 +6,8 @@ blocks of similar responses apart, so that PyTorch's fused kernels run on any de
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
@@ -48,14 +50,14 @@ def packed_attention(
     if sliding_window is not None and sliding_window < int(packing.positions.max()) + 1:
         raise ValueError(f"packing does not cover a sliding window of {sliding_window} tokens: set learner.pack=false")
     grouped = query.shape[1] != key.shape[1]
-    given = query.dtype
-    if query.device.type == "cpu" and given != torch.float32:
+    given, device = query.dtype, query.device.type
+    if device == "cpu" and given != torch.float64:
         # PyTorch's fused attention of a CPU takes three times as long for its backward pass in 16 bits.
         query, key, value = query.float(), key.float(), value.float()
 
     def attend(queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
         own, other, contents = _rows(query, queries), _rows(key, keys), _rows(value, keys)
-        if grouped and query.device.type != "cpu":
+        if grouped and device != "cpu":
             # A GPU has no fused kernel for a mask, or for float32, with grouped heads: PyTorch would keep all scores.
             share = query.shape[1] // key.shape[1]
             other, contents = other.repeat_interleave(share, dim=1), contents.repeat_interleave(share, dim=1)
@@ -70,10 +72,12 @@ def packed_attention(
             enable_gqa=own.shape[1] != other.shape[1],
         )
 
-    parts = [attend(packing.prompt_index, packing.prompt_index, None).transpose(1, 2)[packing.prompt_mask]]
-    for block in packing.blocks:
-        responses = attend(block.index, block.key_index, block.attention)
-        parts.append(responses.transpose(1, 2)[block.mask])
+    # Autocast would make 16 bits of them again.
+    with torch.autocast(device, enabled=False) if device == "cpu" else nullcontext():
+        parts = [attend(packing.prompt_index, packing.prompt_index, None).transpose(1, 2)[packing.prompt_mask]]
+        for block in packing.blocks:
+            responses = attend(block.index, block.key_index, block.attention)
+            parts.append(responses.transpose(1, 2)[block.mask])
     out = torch.cat(parts).to(given)
     return out[None], None
 
