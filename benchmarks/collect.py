@@ -7,6 +7,10 @@ from pathlib import Path
 ORDER = (
     "quickstart",
     "smollm2",
+    *(
+        f"smollm2_{name}"
+        for name in ("arithmetic", "sft_then_grpo", "lora", "process", "distillation", "dpo", "gsm_symbolic")
+    ),
     "grpo_vs_trl",
     "grpo_vs_trl_pretrained",
     "precision",
