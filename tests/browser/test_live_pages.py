@@ -21,7 +21,8 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     """(folder of runs, address with the token) of a server in a process of its own."""
-    write_run(tmp_path / "first", [healthy(step) for step in range(1, 11)])
+    answer = {"group": 0, "reward": 1.0, "slots": 2, "prompt": "1 + " * 40, "response": "41", "advantage": 0.5}
+    write_run(tmp_path / "first", [healthy(step) for step in range(1, 11)], samples=[answer])
     write_run(tmp_path / "second", [healthy(step) for step in range(1, 6)])
     command = [sys.executable, "-m", "rlinf.cli", "ui", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
@@ -67,3 +68,21 @@ def test_the_list_a_run_that_goes_on_and_a_comparison(browser: Any, served: tupl
     page.open("Curves")
     assert page.plots >= 4
     page.quiet()
+
+
+def test_no_tab_is_wider_than_a_phone(browser: Any, served: tuple[Path, str]) -> None:
+    _, address = served
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        page = LivePage(browser, address)
+        widths = {"Runs": browser.execute_script("return document.documentElement.scrollWidth")}
+        page.find("a")[0].click()
+        page.settle()
+        for tab in page.tabs:
+            page.open(tab)
+            widths[tab] = browser.execute_script("return document.documentElement.scrollWidth")
+        assert len(widths) >= 4
+        assert set(widths.values()) == {390}, widths
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
