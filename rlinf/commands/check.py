@@ -6,7 +6,6 @@ from pathlib import Path
 
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.config.extras import needed_extras
 from rlinf.config.facts import is_text, run_directory
 from rlinf.errors import UserError
 
@@ -37,7 +36,7 @@ def examine(config: Config) -> bool:
     for finding in findings:
         print(finding)
     # The plan names the extras that are missing.
-    return _failing(findings) or any(not extra.installed for extra in needed_extras(config))
+    return _failing(findings) or any(not extra.installed for extra in config.facts.extras)
 
 
 def _run_directory(config: Config) -> list[Finding]:

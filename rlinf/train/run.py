@@ -15,7 +15,6 @@ from rich.text import Text
 
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
-from rlinf.config.extras import needed_extras
 from rlinf.config.facts import has_warm_start
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
@@ -163,7 +162,7 @@ def _outlook(folder: RunDirectory) -> str:
 
 def require_extras(config: Config) -> None:
     """Raises UserError that names every missing extra, before anything starts."""
-    missing = [extra for extra in needed_extras(config) if not extra.installed]
+    missing = [extra for extra in config.facts.extras if not extra.installed]
     if missing:
         listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
         raise UserError(f"this run needs what is not installed:\n  {listed}")

@@ -146,13 +146,11 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_a_run_derives_its_facts_once() -> None:
-    """What builds a run, and what it is built of, is handed :class:`Facts` with the configuration."""
-    names = {field.name for field in fields(Facts)} - {"evaluation_env"}  # which may be asked for other words, too
+    """What builds a run, and what it is built of, reads ``config.facts``."""
+    names = {field.name for field in fields(Facts)}
     derived = {f"rlinf.config.facts.{prefix}{name}" for name in names for prefix in ("", "is_")}
     parts = ("rlinf/rollouts/", "rlinf/samplers/", "rlinf/learners/", "rlinf/cluster/", "rlinf/train/build/")
-    # A simulator's policy is also made without a run: to watch one, to export one, to check one.
-    alone = "rlinf/train/build/simulator_policy.py"
-    built = [path for path in FILES if _relative(path).startswith(parts) and _relative(path) != alone]
+    built = [path for path in FILES if _relative(path).startswith(parts)]
     assert [f"{_relative(path)}: {name}" for path in built for name in _imports(path) if name in derived] == []
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlinf.config.facts import SettledConfig
 from rlinf.config.machine import memory_bytes
 from rlinf.config.plan.micro_batch import fitting_micro_batch
 from rlinf.config.plan.precision import policy_dtype
+from rlinf.config.schema import Config
 
 
-def suited(config: SettledConfig, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[SettledConfig, dict[str, str]]:
+def suited(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[Config, dict[str, str]]:
     """``config`` as this machine runs it, the same for all workers; and what is not as it says, for people.
 
     ``on_gpu``: learner or samplers have GPUs.

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from rlinf.config.facts import SettledConfig, evaluation_env
+from rlinf.config.facts import Collection, with_words
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
@@ -50,14 +50,14 @@ class EnvWorker:
     Where the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect` and
     the others do, with questions and answers as messages.
 
-    ``global_indices`` are the numbers of this worker's sub-environments among all of the run.
+    ``global_indices`` are the numbers of this worker's sub-environments among all of the run; ``cores`` its CPUs.
     """
 
-    def __init__(self, config: SettledConfig, global_indices: range, build_policy: BuildPolicy) -> None:
+    def __init__(self, config: Collection, global_indices: range, build_policy: BuildPolicy, *, cores: int = 1) -> None:
         self._config, self._env = config, config.facts.training_env
         if config.evaluation.video_every:
             os.environ.update(offscreen())  # before MuJoCo chooses how to draw
-        self._cores = config.cluster.threads_per_worker
+        self._cores = cores
         self._choice = choose_vec_env(self._env, len(global_indices), cores=self._cores)
         self._vec_env: VecEnv = make_vec_env(replace(self._env, vectorization=self._choice.kind), len(global_indices))
         self._build_policy = build_policy
@@ -266,7 +266,7 @@ class EnvWorker:
         return collector
 
     def _evaluation_env(self, words: Words | None = None) -> EnvConfig:
-        env = self._config.facts.evaluation_env if words is None else evaluation_env(self._config, words)
+        env = with_words(self._config.facts.evaluation_env, words)
         # A native vector env cannot start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 

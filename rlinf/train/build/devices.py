@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from rlinf.cluster import Resources
-from rlinf.config.facts import SettledConfig, gpus_per_learner
+from rlinf.config.facts import gpus_per_learner
 from rlinf.config.schema import Config
 
 
@@ -21,12 +21,12 @@ class Devices:
     """CPUs of any worker."""
 
     @classmethod
-    def of(cls, config: SettledConfig) -> Devices:
+    def of(cls, config: Config) -> Devices:
         """Those that the configuration asks for, or that come of what this process sees."""
         import torch
 
         available, shared = torch.cuda.is_available(), config.facts.shares_gpus
-        learner = gpus_per_learner(config, on_gpus=available)
+        learner = gpus_per_learner(config.cluster, on_gpus=available)
         sampler = config.cluster.gpus_per_sampler
         if config.rollout.sampler == "server":
             sampler = 0.0
@@ -59,7 +59,7 @@ class Devices:
         bundle = "policy" if self.shared else None
         return Resources(cpus=self.cpus, gpus=gpus, bundle=bundle, bundle_gpus=widest)
 
-    def samplers_sleep(self, config: SettledConfig) -> bool:
+    def samplers_sleep(self, config: Config) -> bool:
         """Whether text samplers free their memory for the learner."""
         in_turns = self.all_on_gpus and self.shared and not config.facts.overlaps
         return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and in_turns)

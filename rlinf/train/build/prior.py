@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rlinf.config.facts import SettledConfig, prior_transitions
+from rlinf.config import Config
+from rlinf.config.facts import prior_transitions
 from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
 from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
 from rlinf.rollouts.robot_data.reading import read_dataset
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from rlinf.learners.off_policy.prior import PriorTransitions
 
 
-def make_prior(config: SettledConfig, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:
+def make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:
     """All transitions of the dataset; None without one. The policy's running statistics begin with theirs.
 
     Raises DatasetError for a dataset that does not fit the environment, or has no rewards.

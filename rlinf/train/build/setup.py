@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig, settled
 from rlinf.config.plan.suited import suited
 from rlinf.config.schema import ClusterConfig
 from rlinf.samplers.build import environment
@@ -17,7 +16,7 @@ from rlinf.train.build.devices import Devices
 class Setup:
     """Made once, before anything is started."""
 
-    config: SettledConfig
+    config: Config
     devices: Devices
     notes: Mapping[str, str]
     """Where they are not what the configuration alone would say."""
@@ -25,13 +24,12 @@ class Setup:
     @classmethod
     def of(cls, config: Config) -> Setup:
         """``config`` with its facts and what this machine decides."""
-        known = settled(config)
-        devices = Devices.of(known)
-        if known.facts.run_kind == "simulator":
-            return cls(known, devices, {})
+        devices = Devices.of(config)
+        if config.facts.run_kind == "simulator":
+            return cls(config, devices, {})
         on_gpu = devices.learner > 0 or devices.sampler > 0
-        known, notes = suited(known, on_gpu=on_gpu, learner_on_gpu=devices.learner > 0)
-        return cls(known, devices, notes)
+        config, notes = suited(config, on_gpu=on_gpu, learner_on_gpu=devices.learner > 0)
+        return cls(config, devices, notes)
 
     @property
     def cluster(self) -> ClusterConfig:

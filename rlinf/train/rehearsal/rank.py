@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.config.facts import keeps_reference, optimizer_steps_per_iteration, settled
+from rlinf.config.facts import keeps_reference, optimizer_steps_per_iteration
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.parallel import Split
 from rlinf.train.build.text_learner import LEARNERS
@@ -111,7 +111,7 @@ def _drive(rehearsal: _Rehearsal, tokenizer_path: str, info: RankInfo, batch: Ba
     # One optimiser step stands for all of an iteration.
     once = replace(config, algorithm=replace(config.algorithm, update_epochs=1, num_minibatches=1))
     with rehearsal.phase("made", "weights"):
-        learner: Any = LEARNERS[config.learner.backend](settled(once), report.device, tokenizer_path, info)
+        learner: Any = LEARNERS[config.learner.backend](once, report.device, tokenizer_path, info)
         if config.sft.steps:
             learner.start("train")
     rehearsal.fakes.label = _labels(_vocabulary(config))
