@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.config.facts import is_text, run_directory
+from rlinf.config.facts import is_text
 from rlinf.errors import UserError
 
 
@@ -41,7 +41,7 @@ def examine(config: Config) -> bool:
 
 def _run_directory(config: Config) -> list[Finding]:
     """Remains of another run, or of an earlier part of this one, that keep this one out of the run directory."""
-    folder = Path(run_directory(config))
+    folder = Path(config.facts.run_dir)
     if config.run.resume != "must" and not folder.exists():
         return []
     from rlinf.train.run_dir import RunDirectory
@@ -58,7 +58,7 @@ def _source(config: Config, lines: list[str]) -> list[Finding]:
     from rlinf.train.init_from import source_of
     from rlinf.train.run_dir import RunDirectory
 
-    folder = Path(run_directory(config))
+    folder = Path(config.facts.run_dir)
     if config.run.init_from is None or RunDirectory(folder).steps():
         return []
     try:

@@ -106,9 +106,9 @@ def _run(
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
+        setup = Setup.of(config)
         source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
-        setup = Setup.of(config)
         with _resumable(folder), connect(setup.cluster) as cluster:
             graph = build_graph(setup, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step, callbacks, source)

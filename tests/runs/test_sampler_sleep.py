@@ -11,7 +11,7 @@ from tiny_runs import config
 
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
-from rlinf.train.build.devices import Devices
+from rlinf.train.build.setup import Devices
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
 

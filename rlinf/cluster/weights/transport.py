@@ -268,3 +268,16 @@ def _largest(outcomes: Sequence[Metrics | str]) -> Metrics:
     numbers = [outcome for outcome in outcomes if not isinstance(outcome, str)]
     names = numbers[0] if numbers else {}
     return {name: max(float(number[name]) for number in numbers) for name in names}
+
+
+class StoredWeights:
+    """The weight transport of samplers without a learner; one that is restarted reads its folder again."""
+
+    name = "stored"
+
+    def send(self, version: int, restart: Restart) -> Metrics:
+        """Nothing: samplers answer with the weights that they were built with."""
+        return {}
+
+    def send_again(self, rank: int) -> None:
+        """Nothing, likewise."""

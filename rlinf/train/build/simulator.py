@@ -10,14 +10,15 @@ from rlinf.algorithms.prepare import OnPolicy, Preparation
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import prompted
+from rlinf.config.facts import prior_transitions, prompted
 from rlinf.interfaces import Learner
 from rlinf.models.own import is_own, keep_class
-from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics
+from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
+from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
+from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics, read_dataset
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner
-from rlinf.train.build.prior import make_prior
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.simulator_policy import make_off_policy, make_policy, make_trained_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
@@ -33,6 +34,9 @@ from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorW
 
 if TYPE_CHECKING:
     import torch
+
+if TYPE_CHECKING:
+    from rlinf.learners.off_policy.prior import PriorTransitions
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
@@ -167,5 +171,26 @@ def _off_policy_learner(
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         place=Placement(device, info.rank, info.size, ranks),
-        prior=make_prior(config, policy, spaces),
+        prior=_make_prior(config, policy, spaces),
     )
+
+
+def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:
+    """All transitions of the dataset; None without one. The policy's running statistics begin with theirs.
+
+    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
+    """
+    from rlinf.learners.off_policy.prior import PriorTransitions
+
+    algorithm, chunk = config.algorithm, config.env.num_action_chunks
+    if algorithm.prior_data is None:
+        return None
+    found = read_dataset(algorithm.prior_data)
+    chunks = environment_actions(found, spaces[1], algorithm.prior_rename)[chunk_frames(found, chunk)]
+    observations, finals = (
+        observation_arrays(found, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
+    )
+    actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
+    batch = transitions_batch(found, observations, finals, actions, chunk)
+    policy.observe(batch.inputs, batch.mask)
+    return PriorTransitions(batch, algorithm, prior_transitions(config))

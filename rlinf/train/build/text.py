@@ -10,7 +10,7 @@ from typing import Any
 
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.cluster import Cluster, Resources, Starting
-from rlinf.cluster.weights.transport import choose
+from rlinf.cluster.weights.transport import StoredWeights, choose
 from rlinf.config import Config
 from rlinf.config.facts import is_agent
 from rlinf.models.tokenizer_export import save_tokenizer
@@ -38,7 +38,6 @@ from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_session import SLICE_S
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Batch, Metrics
 
