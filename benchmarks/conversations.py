@@ -25,7 +25,7 @@ import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import Member
@@ -111,7 +111,7 @@ def rollout(worker: type[TextEnvWorker], latency: str, *, turns: int = TURNS) ->
     sampler = HFSampler(
         model, eos_token_ids=[1], pad_token_id=0, seed=0, generation_batch_size=CONVERSATIONS, max_model_len=1024
     )
-    config = SettledConfig(
+    config = Config(
         env=EnvConfig("SlowTool-v0", max_turns=turns),
         data=DataConfig(max_prompt_length=50),
         rollout=RolloutConfig(batch_size=CONVERSATIONS // 4, max_new_tokens=64),
@@ -119,7 +119,7 @@ def rollout(worker: type[TextEnvWorker], latency: str, *, turns: int = TURNS) ->
     )
     envs = worker("SlowTool-v0", {"train": {"latency": latency}}, max_turns=turns)
     stops = PromptRenderer(Letters(), stop=tuple(string.ascii_letters))
-    return TextRollout(sampler, envs, [Member("", stops, 1000, turns)], config)
+    return TextRollout(sampler, envs, [Member("", stops, 1000, turns)], config.collection)
 
 
 def measured(worker: type[TextEnvWorker], latency: str) -> tuple[Batch, dict[str, float]]:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.interfaces import SamplerSession
 from rlinf.models.tokenizer import train_tokenizer
@@ -199,7 +199,7 @@ def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
         tie_word_embeddings=True,
     )
     model = Qwen2ForCausalLM(sizes).eval()
-    config = SettledConfig(
+    config = Config(
         env=EnvConfig("agent:endpoint:agent", max_turns=calls),
         data=DataConfig(max_prompt_length=200),
         rollout=RolloutConfig(
@@ -218,7 +218,9 @@ def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
     )
     plain.session().close()  # tries the shapes of steps, once for a sampler
     sampler = TimedSampler(plain)
-    rollout = AgentRollout(sampler, Elsewhere(calls), [Member("", PromptRenderer(tokenizer), 1000, calls)], config)
+    rollout = AgentRollout(
+        sampler, Elsewhere(calls), [Member("", PromptRenderer(tokenizer), 1000, calls)], config.collection
+    )
     rollout.gateway = gateway = TimedGateway(max_model_len=config.facts.row_tokens, max_calls=calls)
     endpoint = rollout.endpoint
     server = next(thread for thread in threading.enumerate() if thread.name == "endpoint")

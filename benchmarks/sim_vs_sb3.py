@@ -123,7 +123,6 @@ def throughput(_seed: int) -> dict[str, float]:
     import torch
 
     from rlinf.config import load
-    from rlinf.config.facts import settled
     from rlinf.rollouts.simulator.env_worker import EnvWorker
     from rlinf.train.build.simulator import make_policy
 
@@ -132,7 +131,7 @@ def throughput(_seed: int) -> dict[str, float]:
     found = {}
     for count, kind in ((8, "sync"), (1024, "native")):
         here = load(RECIPES / "cartpole_ppo.yaml", [f"env.vectorization={kind}", "rollout.num_steps=128"])
-        worker = EnvWorker(settled(here), range(count), partial(make_policy, config))
+        worker = EnvWorker(here.collection, range(count), partial(make_policy, config))
         worker.collect(0)
         began, steps, step = time.process_time(), 0, 0
         while time.process_time() - began < 3.0:

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlinf.types import WeightForm
 
+from rlinf.config import Config
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "weight_update.md"
 WAYS = ("shared_memory", "collective", "object_store")
@@ -94,8 +96,6 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
     """Every transport with one learner and one sampler."""
     from rlinf.cluster import connect
     from rlinf.cluster.weights.transport import choose
-    from rlinf.config import Config
-    from rlinf.config.facts import settled
     from rlinf.config.schema.cluster import ClusterConfig
     from rlinf.samplers import environment
     from rlinf.train.workers.sampler_pool import SamplerPool
@@ -109,7 +109,7 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
             config = Config()
             config = replace(config, rollout=replace(config.rollout, weight_transport=way))
             pool = SamplerPool(group, cluster)
-            pool.connect(choose(settled(config), learner, group, cuda=False))
+            pool.connect(choose(config.facts.weight_transport, learner, group, cuda=False, keep=config.facts.overlaps))
             whole, inside = [], []
             for _ in range(UNCOUNTED + repeats):
                 version += 1

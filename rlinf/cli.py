@@ -196,9 +196,8 @@ def _train(options: argparse.Namespace) -> int:
 def _shown(config: Config) -> AbstractContextManager[None]:
     """The live view beside a run."""
     from rlinf.commands.ui import beside
-    from rlinf.config.facts import run_directory
 
-    return beside(Path(run_directory(config)))
+    return beside(Path(config.facts.run_dir))
 
 
 def _sft(options: argparse.Namespace) -> int:

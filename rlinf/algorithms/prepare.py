@@ -21,8 +21,8 @@ from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import group_statistics, masked_mean
-from rlinf.config.facts import SettledConfig
-from rlinf.config.schema.algorithm import AlgorithmConfig
+from rlinf.config.facts import Facts
+from rlinf.config.schema import AlgorithmConfig
 from rlinf.types import Batch, Metrics, PolicyOutput
 
 
@@ -79,14 +79,15 @@ class OnPolicy(Preparation):
 
     def __init__(
         self,
-        config: SettledConfig,
+        options: AlgorithmConfig,
+        facts: Facts,
         learner: EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
+        *,
+        staleness: int = 0,
     ) -> None:
-        """``teacher``: gives its log-probabilities [B, T] of a batch's tokens."""
-        options = config.algorithm
-        self._facts, self._learner, self._teacher = config.facts, learner, teacher
-        self._bound = config.rollout.staleness
+        """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is `rollout.staleness`."""
+        self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
         self._old_is_current = options.update_epochs * options.num_minibatches == 1
         self._corrected = "rollout_logprobs" in Objective(options).needs

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.config.extras import needed_extras
-from rlinf.config.facts import is_text, run_directory
+from rlinf.config.facts import is_text
 from rlinf.errors import UserError
 
 
@@ -37,12 +36,12 @@ def examine(config: Config) -> bool:
     for finding in findings:
         print(finding)
     # The plan names the extras that are missing.
-    return _failing(findings) or any(not extra.installed for extra in needed_extras(config))
+    return _failing(findings) or any(not extra.installed for extra in config.facts.extras)
 
 
 def _run_directory(config: Config) -> list[Finding]:
     """Remains of another run, or of an earlier part of this one, that keep this one out of the run directory."""
-    folder = Path(run_directory(config))
+    folder = Path(config.facts.run_dir)
     if config.run.resume != "must" and not folder.exists():
         return []
     from rlinf.train.run_dir import RunDirectory
@@ -59,7 +58,7 @@ def _source(config: Config, lines: list[str]) -> list[Finding]:
     from rlinf.train.init_from import source_of
     from rlinf.train.run_dir import RunDirectory
 
-    folder = Path(run_directory(config))
+    folder = Path(config.facts.run_dir)
     if config.run.init_from is None or RunDirectory(folder).steps():
         return []
     try:

@@ -43,7 +43,7 @@ class TextReport:
 
 def examine_text(config: Config) -> TextReport:
     """Makes the environments of training and evaluation, the tokenizer and some prompts. Nothing is written."""
-    from rlinf.rollouts.text.env_worker import text_env_worker
+    from rlinf.train.build.conversations import conversation_envs
 
     report = TextReport()
     if config.sft.steps and config.sft.data is not None:
@@ -51,7 +51,7 @@ def examine_text(config: Config) -> TextReport:
     if trains_on_files_alone(config):
         report.findings += policy_findings(config)
         return report
-    worker = text_env_worker(config)
+    worker = conversation_envs(config)
     try:
         facts = worker.facts("train")
         if config.evaluation.size:
@@ -100,7 +100,7 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
     from rlinf.rollouts.text.demonstrated import shown
-    from rlinf.rollouts.text.members import members_of
+    from rlinf.train.build.conversations import conversation_members
 
     try:
         tasks = _spread(facts)
@@ -116,7 +116,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
             return
         require_tokenizer_fits(config, tokenizer)
         require_teacher_fits(config, tokenizer)
-        members = members_of(config, tokenizer, facts)
+        members = conversation_members(config, tokenizer, facts)
         renderers = [members[task % len(members)].renderer for task in tasks]
         rendered = [one.opening(prompt) for one, prompt in zip(renderers, prompts, strict=True)]
         lengths = [len(one.prompt(prompt)) for one, prompt in zip(renderers, prompts, strict=True)]

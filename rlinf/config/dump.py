@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 
 import yaml
@@ -33,7 +33,11 @@ def block_yaml(plain: object) -> str:
 
 def diff(a: Config, b: Config) -> list[str]:
     """One line per key that differs: ``rollout.batch_size: 32 -> 64``; empty when both say the same."""
-    left, right = flat(a), flat(b)
+    return differences(flat(a), flat(b))
+
+
+def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
+    """The same of what :func:`flat` gives."""
     lines = []
     for key in dict.fromkeys([*left, *right]):
         before, after = left.get(key, "(absent)"), right.get(key, "(absent)")

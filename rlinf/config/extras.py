@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlinf.config.facts import is_text
 from rlinf.config.machine import installed
 from rlinf.config.schema import Config
 from rlinf.models.gguf import is_gguf
@@ -114,10 +113,10 @@ class Extra:
         return f"pip install 'rlinf[{self.name}]'"
 
 
-def needed_extras(config: Config) -> list[Extra]:
-    """The extras that this run needs beside the base installation."""
+def needed_extras(config: Config, *, text: bool) -> list[Extra]:
+    """The extras that a run needs beside the base installation; ``text``: its policy is a language model on tasks."""
     needed = []
-    if config.rollout.sampler == "vllm" and is_text(config):
+    if config.rollout.sampler == "vllm" and text:
         needed.append(Extra("vllm", "rollout.sampler: vllm"))
     if config.learner.backend == "megatron":
         needed.append(Extra("megatron", "learner.backend: megatron"))

@@ -1,21 +1,32 @@
 """Derives what follows from a configuration: a function for each fact, and :class:`Facts`, all of a run's at once.
 
-Checks and the plan call the functions, since a configuration that is being checked may be wrong. A run derives its
-facts once, when it is set up, and hands them down with the configuration (:class:`SettledConfig`).
+Checks and the plan call the functions, since a configuration that is being checked may be wrong. Of one that passed
+them all facts are derived at once, when they are first asked for, and kept: ``config.facts``.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
+from rlinf.config.extras import Extra, needed_extras
 from rlinf.config.machine import gpu_count
 from rlinf.config.placeholders import expand
-from rlinf.config.schema import Config, EnvConfig
+from rlinf.config.schema import (
+    AlgorithmConfig,
+    ClusterConfig,
+    Config,
+    DataConfig,
+    EnvConfig,
+    EvaluationConfig,
+    RolloutConfig,
+    RunConfig,
+    SftConfig,
+)
 from rlinf.config.schema.env import TaskConfig
+from rlinf.config.schema.rollout import WeightTransportName
 from rlinf.config.schema.run import Words
 
 OTHER_WORDS: Mapping[Words, str] = {
@@ -218,16 +229,18 @@ def training_env(config: Config) -> EnvConfig:
     return replace(config.env, start_timeout_s=config.cluster.start_timeout_s)
 
 
-def evaluation_env(config: Config, words: Words | None = None) -> EnvConfig:
-    """The environment of evaluations: that of training, with other arguments, on other start states, and with other
-    ``words`` where `evaluation.words` asks for them."""
-    before: list[str | dict[str, dict[str, object]]] = [] if words is None else [OTHER_WORDS[words]]
+def evaluation_env(config: Config) -> EnvConfig:
+    """The environment of evaluations: that of training, with other arguments, on other start states."""
     return replace(
         training_env(config),
         kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
-        wrappers=[*before, *config.env.wrappers],
         reset_state_ids=config.evaluation.reset_state_ids,
     )
+
+
+def with_words(env: EnvConfig, words: Words | None) -> EnvConfig:
+    """``env``, saying what an entry of `evaluation.words` asks for; None: what it says by itself."""
+    return env if words is None else replace(env, wrappers=[OTHER_WORDS[words], *env.wrappers])
 
 
 def task_name(task: TaskConfig, number: int) -> str:
@@ -277,14 +290,19 @@ def continues_responses(config: Config) -> bool:
     return alone and config.rollout.sampler != "server" and not is_agent(config.env.id)
 
 
+def weight_transport(config: Config) -> WeightTransportName:
+    """`rollout.weight_transport`; within one process weights are handed over as they are."""
+    return "object_store" if config.cluster.backend == "local" else config.rollout.weight_transport
+
+
 def shares_gpus(config: Config) -> bool:
     """Whether samplers are put on the learner's GPUs, where there are any."""
     return config.cluster.placement != "separate"
 
 
-def gpus_per_learner(config: Config, *, on_gpus: bool) -> float:
+def gpus_per_learner(cluster: ClusterConfig, *, on_gpus: bool) -> float:
     """GPUs of each learner rank; ``on_gpus``: whether the machine has any."""
-    asked = config.cluster.gpus_per_learner
+    asked = cluster.gpus_per_learner
     return float(on_gpus) if asked is None else asked
 
 
@@ -322,13 +340,18 @@ class Facts:
     """The facts of a run; the functions of the same names say what each one means."""
 
     run_kind: RunKind
+    run_dir: str
+    extras: Sequence[Extra]
     vla: bool
+    pi0: bool
     off_policy: bool
     collects_episodes: bool
     holds_fragments: bool
     needs_values: bool
     needs_reference: bool
     keeps_reference: bool
+    teacher: str | None
+    text_envs: Sequence[TextEnv]
     max_turns: int
     recomputes_logprobs: bool
     conversation_tokens: int
@@ -337,6 +360,7 @@ class Facts:
     evaluation_env: EnvConfig
     acts_in: Literal["worker", "sampler"]
     overlaps: bool
+    weight_transport: WeightTransportName
     shares_gpus: bool
     continues_responses: bool
 
@@ -345,13 +369,18 @@ class Facts:
         """Those of a configuration that passed its checks."""
         return cls(
             run_kind=run_kind(config),
+            run_dir=run_directory(config),
+            extras=needed_extras(config, text=is_text(config)),
             vla=is_vla(config),
+            pi0=uses_pi0(config),
             off_policy=is_off_policy(config),
             collects_episodes=collects_episodes(config),
             holds_fragments=holds_fragments(config),
             needs_values=needs_values(config),
             needs_reference=needs_reference(config),
             keeps_reference=keeps_reference(config),
+            teacher=teacher_name(config),
+            text_envs=text_envs(config),
             max_turns=max_turns(config),
             recomputes_logprobs=recomputes_logprobs(config),
             conversation_tokens=conversation_tokens(config),
@@ -360,19 +389,26 @@ class Facts:
             evaluation_env=evaluation_env(config),
             acts_in=acts_in(config),
             overlaps=overlaps(config),
+            weight_transport=weight_transport(config),
             shares_gpus=shares_gpus(config),
             continues_responses=continues_responses(config),
         )
 
 
-class SettledConfig(Config):
-    """A configuration that passed its checks, with its facts: what builders and components are handed."""
+@dataclass(frozen=True)
+class Collection:
+    """The part of a run that rollouts read: its sections by their names, nothing of policy, learner or cluster."""
 
-    @functools.cached_property
-    def facts(self) -> Facts:
-        return Facts.of(self)
+    run: RunConfig
+    env: EnvConfig
+    data: DataConfig
+    rollout: RolloutConfig
+    algorithm: AlgorithmConfig
+    sft: SftConfig
+    evaluation: EvaluationConfig
+    facts: Facts
 
-
-def settled(config: Config) -> SettledConfig:
-    """``config`` with its facts."""
-    return config if isinstance(config, SettledConfig) else SettledConfig(**vars(config))
+    @classmethod
+    def of(cls, config: Config) -> Collection:
+        """That of a configuration that passed its checks."""
+        return cls(**{item.name: getattr(config, item.name) for item in fields(cls)})

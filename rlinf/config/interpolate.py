@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import copy
+import operator
 import os
 import re
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rlinf.config.compat.aliases import synonyms, translate_values
-from rlinf.config.compat.resolvers import register_resolvers
 from rlinf.config.defaults import fill_in
 from rlinf.config.dump import to_mapping
 from rlinf.config.names import hints
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.schema import Config
 from rlinf.config.tree import Branch, Located, locate, merge, origins, put
+
+_RESOLVERS: Mapping[str, Callable[..., object]] = {
+    "int_div": operator.floordiv,
+    "multiply": operator.mul,
+    "not": operator.not_,
+    "subtract": operator.sub,
+}
 
 Path = tuple[str | int, ...]
 _FIX = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
@@ -38,7 +47,7 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    register_resolvers(OmegaConf)
+    _register_resolvers(OmegaConf)
     written = _effective(layers)
     whole = OmegaConf.create({name: child.plain() for name, child in written.items()})
     failures: dict[int, str] = {}
@@ -145,3 +154,12 @@ def _typed(text: str) -> object:
 
     parsed = Reader().read_value("", text)
     return text if parsed is None or parsed.value is None else parsed.plain()
+
+
+def _register_resolvers(omegaconf: Any) -> None:
+    """Make them known to OmegaConf (its class is passed in, for it is imported only where a value needs it)."""
+    with warnings.catch_warnings():
+        # Version 2.4 renames this function, and the new name means something else in 2.3.
+        warnings.simplefilter("ignore")
+        for name, function in _RESOLVERS.items():
+            omegaconf.register_new_resolver(name, function, replace=True)

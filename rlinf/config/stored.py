@@ -12,12 +12,13 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rlinf.config.dump import at, block_yaml, to_mapping
+from rlinf.config.dump import at, block_yaml, differences, flat, to_mapping
 from rlinf.config.interpolate import unset
 from rlinf.config.loading import Resolved, resolve_reader
 from rlinf.config.problems import ConfigErrors, Origin
@@ -88,19 +89,39 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise StoredConfigError(f"{path}, the run's own copy of its configuration, does not hold: {own[0]}") from errors
 
 
-def environment_digests(config: Config, salts: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Dotted key -> salted digest of the value that its expression has now, so that a later session can tell a change.
+@dataclass(frozen=True)
+class Record:
+    """A configuration as a run directory keeps it, and compares it with an earlier one."""
 
-    ``salts`` are the digests to compare with: theirs are taken.
-    """
-    known = salts or {}
-    found = {}
-    for path, (_, value) in config.expressions.items():
-        key = ".".join(path)
-        salt = known[key].partition("$")[0] if key in known else secrets.token_hex(16)
-        text = json.dumps(value, sort_keys=True, default=str).encode()
-        found[key] = f"{salt}${hashlib.scrypt(text, salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
-    return found
+    text: str
+    """:func:`stored_yaml`."""
+    values: Mapping[str, str]
+    """Every dotted key with its value as YAML text."""
+    expressions: Mapping[str, tuple[str, object]]
+    """Dotted key -> (the ``${oc.env:...}`` written there, its value)."""
+
+    @classmethod
+    def of(cls, config: Config) -> Record:
+        """That of ``config``."""
+        expressions = {".".join(path): found for path, found in config.expressions.items()}
+        return cls(stored_yaml(config), flat(config), expressions)
+
+    def changes(self, later: Record) -> list[str]:
+        """The lines of :func:`rlinf.config.diff` from this one to a later one."""
+        return differences(self.values, later.values)
+
+    def environment_digests(self, salts: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Dotted key -> salted digest of the value that its expression has now: a later session can tell a change.
+
+        ``salts`` are the digests to compare with: theirs are taken.
+        """
+        known = salts or {}
+        found = {}
+        for key, (_, value) in self.expressions.items():
+            salt = known[key].partition("$")[0] if key in known else secrets.token_hex(16)
+            text = json.dumps(value, sort_keys=True, default=str).encode()
+            found[key] = f"{salt}${hashlib.scrypt(text, salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
+        return found
 
 
 def _resolved(reader: Reader, path: Path, overrides: Sequence[str]) -> Resolved:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor
 from rlinf.batch_share import BatchShare, RowFacts
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.host_reference import in_place, moved_towards
-from rlinf.learners.minibatch import Minibatch, require_finite
+from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
 from rlinf.learners.partition import micro_batches, shares
@@ -146,21 +146,6 @@ class FSDPLearner(TorchLearner):
         partial = [self._backward(mini, mini.batch.select(piece), piece) for piece in pieces]
         partial += [self._backward(mini, mini.batch.blank(), mini.rows[:1]) for _ in range(blanks)]
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
-
-    def _step(self, loss: float) -> float:
-        """Clips and applies the gradient; returns its norm before clipping."""
-        trained = [parameter for parameter in self.policy.parameters() if parameter.grad is not None]
-        total = nn.utils.get_total_norm([parameter.grad for parameter in trained])
-        whole = total.full_tensor() if isinstance(total, DTensor) else total
-        norm = float(whole)
-        require_finite(loss, norm, self.stage, self.optimizer_steps)
-        if self.stage.optimizer.grad_clip > 0:
-            nn.utils.clip_grads_with_norm_(trained, self.stage.optimizer.grad_clip, whole)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
-        self.optimizer.step()
-        self.optimizer_steps += 1
-        return norm
 
     def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
         """(name, whole tensor on the CPU), one at a time, on rank 0; all ranks must run through it. All if no names."""

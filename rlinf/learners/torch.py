@@ -247,6 +247,7 @@ class TorchLearner(Offloadable):
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
         total = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None])
+        total = total.full_tensor() if isinstance(total, DTensor) else total
         norm = float(total)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         if 0 < self.stage.optimizer.grad_clip < norm:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rlinf.report.runs import RunRecord
-from rlinf.report.token_text import Decoder, token_decoder
+
+Decoder = Callable[[Sequence[int]], list[str]]
+"""From token ids to their pieces of text, which joined are the whole."""
+# UTF-8 has at most four bytes to a character, and a token at least one: more than that is no character at all.
+_LONGEST_CHARACTER = 4
 
 # A page stays below what a browser opens at once: responses beyond these are thinned or cut, and it says so.
 MAX_SAMPLES = 1000
@@ -82,3 +88,29 @@ def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, tex
     shown["pieces"] = [number(piece) for piece in pieces[:most]]
     shown["cut_tokens"] = max(0, count - most)
     return shown
+
+
+def token_decoder(folder: Path) -> Decoder | None:
+    """From token ids to their pieces of text; None without a tokenizer."""
+    saved = folder / "tokenizer"
+    if not saved.exists() or importlib.util.find_spec("transformers") is None:
+        return None
+    from rlinf.models.loading import load_tokenizer
+
+    tokenizer = load_tokenizer(str(saved))
+
+    def pieces(tokens: Sequence[int]) -> list[str]:
+        # A character may take several tokens, and then belongs to the one that completes it. Each piece is decoded
+        # behind the one before, as some tokenizers drop a leading space: the time is linear in the tokens.
+        texts = []
+        begin, seen = 0, 0
+        for end in range(1, len(tokens) + 1):
+            known, text = tokenizer.decode(list(tokens[begin:seen])), tokenizer.decode(list(tokens[begin:end]))
+            if text.endswith("\ufffd") and end < len(tokens) and end - seen < _LONGEST_CHARACTER:
+                texts.append("")
+                continue
+            texts.append(text[len(known) :])
+            begin, seen = seen, end
+        return texts
+
+    return pieces

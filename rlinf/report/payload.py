@@ -16,7 +16,17 @@ from rlinf.report.conversations import samples, some_steps
 from rlinf.report.evaluations import comparisons, evaluation_rows
 from rlinf.report.health import examine
 from rlinf.report.runs import RunRecord
-from rlinf.report.stages import stages
+
+# In the order in which a step goes through them. A text rollout has three stages, a simulator's is one.
+_STAGES = {
+    "time/env_reset_s": "new tasks",
+    "time/generation_s": "generation",
+    "time/verification_s": "environment",
+    "time/rollout_s": "rollout",
+    "time/prepare_s": "advantages",
+    "time/update_s": "update",
+    "time/weights_s": "weights to samplers",
+}
 
 # A page stays below what a browser opens at once: episodes and curves beyond these are thinned, and it says so.
 MAX_EPISODES = 120
@@ -116,3 +126,23 @@ def _video_step(path: Path) -> tuple[int, str]:
     """Sorts by the number that the name ends in: `watch_step_000120` after `step_000100`."""
     digits = path.stem.rpartition("_")[2]
     return (int(digits) if digits.isdecimal() else -1, path.name)
+
+
+def stages(run: RunRecord) -> list[tuple[str, float]]:
+    """(stage, mean seconds of a step), in order; what no stage accounts for, and evaluations, come last."""
+    steps = [position for position, seconds in enumerate(run.series.get("time/step_s", [])) if seconds is not None]
+    if not steps:
+        return []
+    spent = []
+    for name, label in _STAGES.items():
+        column = run.series.get(name)
+        if column is not None:
+            spent.append((label, sum(column[position] or 0.0 for position in steps) / len(steps)))
+    whole = sum(run.values("time/step_s")) / len(steps)
+    rest = whole - sum(seconds for _, seconds in spent)
+    if rest > 0:
+        spent.append(("everything else", rest))
+    evaluation = sum(run.values("time/evaluation_s")) / len(steps)
+    if evaluation:
+        spent.append(("evaluation (shared out)", evaluation))
+    return spent

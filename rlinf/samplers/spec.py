@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config.schema import PolicyConfig
 from rlinf.streams import stream_seed
 
 
@@ -30,34 +30,39 @@ class SamplerSpec:
     """The folder holds a configuration only; the weights come by ``load`` before the first sample."""
 
 
-def sampler_spec(config: SettledConfig, tokenizer: Any, folder: Path, *, device: str) -> SamplerSpec:
-    """The facts for every sampler. Without a checkpoint it gets a folder with the configuration alone."""
+def sampler_spec(
+    policy: PolicyConfig, tokenizer: Any, folder: Path, *, seed: int, max_model_len: int, device: str
+) -> SamplerSpec:
+    """The facts for every sampler. Without a checkpoint it gets a folder with the model's configuration alone.
+
+    ``seed`` is the run's; ``folder`` its directory.
+    """
     from rlinf.models.gguf import model_folder
     from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
 
-    if config.policy.path is None:
+    if policy.path is None:
         model = str(folder / "architecture")
-        architecture = architecture_config(config.policy.architecture, tokenizer)
+        architecture = architecture_config(policy.architecture, tokenizer)
         architecture.architectures = [_causal_class(architecture)]
         try:
             architecture.save_pretrained(model)
         except (IsADirectoryError, NotADirectoryError) as error:
             raise PolicyError(f"the model's configuration cannot be written, {error}: remove what is there") from error
     else:
-        model = model_folder(config.policy.path)
+        model = model_folder(policy.path)
         architecture = checkpoint_config(model)
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
     return SamplerSpec(
         model=model,
         eos_token_ids=_eos_token_ids(architecture, model, tokenizer),
         pad_token_id=tokenizer.pad_token_id,
-        seed=stream_seed(config.run.seed, "sampler"),
-        max_model_len=config.facts.row_tokens,
+        seed=stream_seed(seed, "sampler"),
+        max_model_len=max_model_len,
         device=device,
-        dtype=config.policy.dtype,
-        attention=config.policy.attention,
-        random_weights=config.policy.path is None,
+        dtype=policy.dtype,
+        attention=policy.attention,
+        random_weights=policy.path is None,
     )
 
 

@@ -7,8 +7,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlinf.config import Config, diff, flat
-from rlinf.config.facts import is_off_policy
+from rlinf.config import Config
 from rlinf.config.stored import load_stored
 from rlinf.durable import write_atomically
 from rlinf.errors import UserError
@@ -48,9 +47,9 @@ class Source:
 
     def changed(self, config: Config) -> list[str]:
         """One line for each setting that is another one now, without what says where and how long a run runs."""
-        hidden = {".".join(path) for each in (self.config, config) for path in each.expressions}
+        hidden = {*self.config.record.expressions, *config.record.expressions}
         kept_quiet = (*MAY_CHANGE, "run.name", _KEY, "run.init_optimizer")
-        lines = [line for line in diff(self.config, config) if not line.startswith(kept_quiet)]
+        lines = [line for line in self.config.record.changes(config.record) if not line.startswith(kept_quiet)]
         return [line for line in lines if line.partition(":")[0] not in hidden]
 
     def lines(self, config: Config) -> list[str]:
@@ -60,7 +59,7 @@ class Source:
         afresh = ["step count", "learning-rate schedule", "random streams", "states of environments and algorithm"]
         (carried if config.run.init_optimizer else afresh).append("optimiser state")
         afresh += ["reward model"] if config.reward_model.supervision != "none" else []
-        afresh += ["replay buffer"] if is_off_policy(config) else []
+        afresh += ["replay buffer"] if config.facts.off_policy else []
         afresh += [f"a warm start of {config.sft.steps} steps"] if config.sft.steps else []
         changed = self.changed(config)
         return [
@@ -133,7 +132,7 @@ def source_of(config: Config, folder: Path) -> Source | None:
 
 
 def _require_the_same_network(source: Source, config: Config) -> None:
-    before, now = flat(source.config), flat(config)
+    before, now = source.config.record.values, config.record.values
     keys = [key for key in dict.fromkeys([*before, *now]) if key.startswith("policy.")]
     changed = [key for key in keys if not key.startswith(_NOT_THE_NETWORK) and before.get(key, "") != now.get(key, "")]
     if changed:
@@ -145,7 +144,7 @@ def _require_the_same_network(source: Source, config: Config) -> None:
             f"(a value head, adapters), take {_KEY} out and write policy.path: {source.run / 'policy'}."
         )
     losses = source.config.algorithm.loss_type, config.algorithm.loss_type
-    if (is_off_policy(source.config) or is_off_policy(config)) and len(set(losses)) == 2:
+    if (source.config.facts.off_policy or config.facts.off_policy) and len(set(losses)) == 2:
         raise UserError(
             f"{_KEY}: {source.run} was trained with loss_type {losses[0]}, this run with {losses[1]}: off-policy "
             "losses have networks of their own. Keep the loss."

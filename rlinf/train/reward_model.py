@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.judging import judging_metrics
-from rlinf.algorithms.preferences import pair_weights, pairs_in_order
+from rlinf.algorithms.preferences import judging_metrics, pair_weights, pairs_in_order
 from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.interfaces import Rollout
 from rlinf.learners.partition import minibatches

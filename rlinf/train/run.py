@@ -15,7 +15,6 @@ from rich.text import Text
 
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
-from rlinf.config.extras import needed_extras
 from rlinf.config.facts import has_warm_start
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
@@ -107,9 +106,9 @@ def _run(
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path)
+        setup = Setup.of(config)
         source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
-        setup = Setup.of(config)
         with _resumable(folder), connect(setup.cluster) as cluster:
             graph = build_graph(setup, cluster, folder.path)
             trainer = Trainer(config, graph, folder, display, after_step, callbacks, source)
@@ -163,7 +162,7 @@ def _outlook(folder: RunDirectory) -> str:
 
 def require_extras(config: Config) -> None:
     """Raises UserError that names every missing extra, before anything starts."""
-    missing = [extra for extra in needed_extras(config) if not extra.installed]
+    missing = [extra for extra in config.facts.extras if not extra.installed]
     if missing:
         listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
         raise UserError(f"this run needs what is not installed:\n  {listed}")

@@ -11,13 +11,10 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from rlinf.config import Config, diff
-from rlinf.config.dump import flat
-from rlinf.config.facts import run_directory
-from rlinf.config.stored import environment_digests, load_stored, stored_yaml
+from rlinf.config import Config
+from rlinf.config.stored import Record, load_stored
 from rlinf.durable import FULL, DiskFullError, file_of, write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
@@ -63,7 +60,7 @@ class RunDirectory:
             RunLockedError: another process writes there.
             RunDirectoryError: it holds another run, or cannot be written.
         """
-        path = Path(run_directory(config))
+        path = Path(config.facts.run_dir)
         try:
             path.mkdir(parents=True, exist_ok=True)
             lock = RunLock.take(path)
@@ -88,9 +85,7 @@ class RunDirectory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def require_usable(self, config: Config) -> None:
@@ -103,7 +98,7 @@ class RunDirectory:
         if config.run.resume == "must" and self.latest() is None:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
         if saved.exists() and self.begun():
-            self._require_the_same(config, load_stored(saved))
+            self._require_the_same(config.record, load_stored(saved).record)
 
     def refusal(self, changed: Sequence[str], overrides: Sequence[str] = ()) -> str:
         """Why a run with these differences does not continue here, and how to continue it.
@@ -124,23 +119,21 @@ class RunDirectory:
     def _begin(self, config: Config) -> None:
         self.require_usable(config)
         self.checkpoints.sweep_up()
-        write_atomically(self.path / _CONFIG, stored_yaml(config))
+        write_atomically(self.path / _CONFIG, config.record.text)
         write_atomically(self.path / _MACHINE, json.dumps(machine(), indent=2))
-        digests = environment_digests(config)
+        digests = config.record.environment_digests()
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
 
-    def _require_the_same(self, config: Config, before: Config) -> None:
+    def _require_the_same(self, now: Record, before: Record) -> None:
         """Raises :class:`RunDirectoryError` that lists what changed since the run began."""
-        changed = [line for line in diff(before, config) if not line.startswith(MAY_CHANGE)]
-        stored = flat(before)
+        changed = [line for line in before.changes(now) if not line.startswith(MAY_CHANGE)]
         keys = [line.partition(":")[0] for line in changed]
-        overrides = [f"{key}={stored[key]}" for key in keys if key in stored]
+        overrides = [f"{key}={before.values[key]}" for key in keys if key in before.values]
         digests = read_json_file(self.path / _ENVIRONMENT) or {}
-        now = environment_digests(config, digests)
         changed += [
-            f"{key}: {config.expressions[tuple(key.split('.'))][0]} has another value than it had"
-            for key, digest in now.items()
+            f"{key}: {now.expressions[key][0]} has another value than it had"
+            for key, digest in now.environment_digests(digests).items()
             if not key.startswith(MAY_CHANGE) and digests.get(key, digest) != digest
         ]
         if changed:

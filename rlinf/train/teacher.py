@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.config import Config
-from rlinf.config.facts import teacher_name
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.same_tokenizer import PROBE, require_same_ids, require_same_tokenizer
 from rlinf.samplers.echo_server import EchoServer
@@ -29,7 +28,7 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
     teacher = config.teacher
     if teacher.past_policy != "none":
         return _finite(lambda batch: learner.evaluate(batch, reference=True).logprobs), {
-            "teacher": str(teacher_name(config))
+            "teacher": str(config.facts.teacher)
         }
     if teacher.path is not None:
         require_same_tokenizer(tokenizer, load_tokenizer(teacher.path), key="teacher.path", name=teacher.path)

@@ -12,13 +12,16 @@ from typing import Any
 
 from rlinf.config import Config
 from rlinf.errors import UserError
-from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker, tokenizer_texts
-from rlinf.rollouts.text.members import members_of
+from rlinf.rollouts.text.env_worker import TextEnvWorker, tokenizer_texts
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
 from rlinf.samplers.build import hf_sampler
-from rlinf.samplers.spec import sampler_spec
-from rlinf.train.build.conversations import conversation_rollout
+from rlinf.train.build.conversations import (
+    conversation_envs,
+    conversation_members,
+    conversation_rollout,
+    conversation_spec,
+)
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model
 from rlinf.train.build.tokenizer import policy_tokenizer
@@ -63,7 +66,7 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
 @contextmanager
 def _conversations(config: Config) -> Iterator[tuple[TextRollout, TextEnvWorker]]:
     """The rollout that makes the conversations of a run, and its environments, all in this process."""
-    envs = text_env_worker(config)
+    envs = conversation_envs(config)
     try:
         with TemporaryDirectory() as folder:
             yield _rollout(config, envs, Path(folder)), envs
@@ -80,11 +83,11 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     tokenizer.save_pretrained(str(folder / "tokenizer"))
     setup = Setup.of(config)
     config = setup.config
-    spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
+    spec = conversation_spec(setup, tokenizer, folder)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))
     sampler = hf_sampler(model, config.rollout, spec)
-    members = members_of(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
-    return conversation_rollout(config, _HERE)(sampler, envs, members, config)
+    members = conversation_members(config, tokenizer, facts, end_token_ids=spec.eos_token_ids)
+    return conversation_rollout(config, _HERE)(sampler, envs, members, config.collection)
 
 
 def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:

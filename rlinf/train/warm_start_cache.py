@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from rlinf.config import Config, flat
+from rlinf.config import Config
 from rlinf.durable import first_folder, remove_folder
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
 from rlinf.train.run_dir import machine
@@ -73,7 +73,7 @@ class WarmStartCache:
 
 def digest(config: Config) -> str:
     """A digest of all that a warm start may depend on."""
-    keys = {key: value for key, value in flat(config).items() if not key.startswith(_NO_PART)}
+    keys = {key: value for key, value in config.record.values.items() if not key.startswith(_NO_PART)}
     facts = machine()
     text = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

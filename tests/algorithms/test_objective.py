@@ -9,7 +9,7 @@ import torch
 
 from rlinf.algorithms import policy_loss
 from rlinf.algorithms.catalog import LOSSES
-from rlinf.algorithms.losses.value import value_loss
+from rlinf.algorithms.losses.actor_critic import value_loss
 from rlinf.algorithms.metrics import early_stop, finalise_metrics
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.ranks import reduce_metrics

@@ -131,7 +131,10 @@ def test_imports_go_downwards() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Wherever an import stands, for type checkers too. The faces of packages, which hand names on, are left out."""
+    """Wherever an import stands, for type checkers too. The faces of packages, which hand names on, are left out.
+
+    (One of them has a class of its own: `Config`, which imports what derives its facts when they are asked for.)
+    """
     modules = {_module(path): path for path in FILES if path.name != "__init__.py"}
     left = {module: modules.keys() & set(_imports(path)) for module, path in modules.items()}
     found = len(left) + 1
@@ -146,14 +149,21 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_a_run_derives_its_facts_once() -> None:
-    """What builds a run, and what it is built of, is handed :class:`Facts` with the configuration."""
-    names = {field.name for field in fields(Facts)} - {"evaluation_env"}  # which may be asked for other words, too
+    """What builds a run, and what it is built of, reads ``config.facts``."""
+    names = {field.name for field in fields(Facts)}
     derived = {f"rlinf.config.facts.{prefix}{name}" for name in names for prefix in ("", "is_")}
     parts = ("rlinf/rollouts/", "rlinf/samplers/", "rlinf/learners/", "rlinf/cluster/", "rlinf/train/build/")
-    # A simulator's policy is also made without a run: to watch one, to export one, to check one.
-    alone = "rlinf/train/build/simulator_policy.py"
-    built = [path for path in FILES if _relative(path).startswith(parts) and _relative(path) != alone]
+    built = [path for path in FILES if _relative(path).startswith(parts)]
     assert [f"{_relative(path)}: {name}" for path in built for name in _imports(path) if name in derived] == []
+
+
+def test_no_component_takes_the_whole_configuration() -> None:
+    """Below `train` and `config` there are sections, facts and plain values: what is not handed over cannot be read."""
+    parts = ("rollouts", "samplers", "learners", "models", "algorithms", "cluster")
+    files = [path for path in FILES if path.relative_to(ROOT).parts[:1] == ("rlinf",)]
+    below = [path for path in files if path.relative_to(ROOT).parts[1] in parts]
+    whole = {"rlinf.config.Config", "rlinf.config.schema.Config"}
+    assert [f"{_relative(path)}: {name}" for path in below for name in _imports(path) if name in whole] == []
 
 
 def test_what_carries_rewards_does_not_open_them() -> None:

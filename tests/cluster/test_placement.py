@@ -10,7 +10,7 @@ import pytest
 from cluster_workers import Worker
 
 from rlinf.cluster import Cluster, PlacementError, Resources
-from rlinf.cluster.seats import seats
+from rlinf.cluster.placement import seats
 
 
 def test_too_many_cpus_are_refused_at_once(ray_cluster: Cluster) -> None:

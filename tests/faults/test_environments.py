@@ -59,7 +59,7 @@ def rollout(case: str, timeout_s: float = 60.0) -> VectorRollout:
     )
     config = simulator_config(env, num_steps=7)
     config = replace(config, cluster=ClusterConfig(start_timeout_s=timeout_s))
-    return VectorRollout(InThisProcess([EnvWorker(config, range(2), build_policy)]), config)
+    return VectorRollout(InThisProcess([EnvWorker(config.collection, range(2), build_policy)]), config.collection)
 
 
 @pytest.mark.parametrize("case", [*env_zoo.OBSERVATIONS, *env_zoo.ACTIONS, *SOUND])

@@ -14,7 +14,7 @@ from tiny_runs import mapping
 
 from rlinf.cli import main
 from rlinf.config import load, load_stored
-from rlinf.config.stored import MASK, StoredConfigError, environment_digests, stored, written
+from rlinf.config.stored import MASK, StoredConfigError, stored, written
 from rlinf.sweep.load import read_sweep_file
 from rlinf.sweep.records import open_sweep
 from rlinf.sweep.settings import TrialPlan
@@ -115,8 +115,8 @@ def test_what_an_expression_comes_to_through_another_key_is_kept_out(tmp_path: P
         "e": 0,
     }
     assert written(config)["cluster"]["env"] == {"K": LITERAL}
-    digests = environment_digests(config)
-    assert environment_digests(config, digests) == digests
+    digests = config.record.environment_digests()
+    assert config.record.environment_digests(digests) == digests
     assert FROM_ENVIRONMENT not in json.dumps(digests)
 
 

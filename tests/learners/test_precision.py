@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from rlinf.config import Config
 from rlinf.config.plan import precision
-from rlinf.config.plan.micro_batch import fitting_micro_batch
 from rlinf.config.plan.precision import policy_dtype
+from rlinf.config.plan.suited import fitting_micro_batch
 from rlinf.config.schema import PolicyConfig
 from rlinf.learners.precision import compare_with_float32
 from rlinf.models.causal_lm import CausalLMPolicy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlinf.algorithms.judging import judging_metrics
+from rlinf.algorithms.preferences import judging_metrics
 from rlinf.inputs import named_inputs
 from rlinf.learners.reward import RewardLearner
 from rlinf.models.loading import PolicyError, blank_reward_model, load_reward_model

@@ -66,7 +66,7 @@ def collected(layout="fragments", *, truncates=False, decisions=4, **levels):
     """The batch of one worker with one sub-environment: chunks [1, 2], [3, 4], [5, -], then (fragments) [1, 2]."""
     env = EnvConfig("rlinf_test/Counting-v0", kwargs={"truncates": truncates}, num_action_chunks=2)
     config = simulator_config(env, layout, num_steps=decisions)
-    worker = EnvWorker(config, range(1), partial(build, **levels))
+    worker = EnvWorker(config.collection, range(1), partial(build, **levels))
     tasks = [EpisodeTask(0, 0, 0), EpisodeTask(1, 0, 0)] if layout == "episodes" else []
     return worker.collect(0, tasks).batch, worker._policy
 

@@ -28,8 +28,8 @@ def simulators(layout: Layout, workers: int = 1) -> VectorRollout:
 
     env = EnvConfig("CartPole-v1", vectorization="sync")
     config = simulator_config(env, layout, seed=3, num_steps=16, groups=2, group_size=2)
-    made = [EnvWorker(config, part, policy) for part in env_ranges(4, workers)]
-    return VectorRollout(InThisProcess(made), config)
+    made = [EnvWorker(config.collection, part, policy) for part in env_ranges(4, workers)]
+    return VectorRollout(InThisProcess(made), config.collection)
 
 
 def same(one: Batch, other: Batch) -> bool:

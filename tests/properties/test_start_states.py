@@ -43,7 +43,7 @@ OPTIONS = EnvConfig("NumberedForTests-v0", reset_state_ids=[3, 5, 8])
 
 def test_members_of_a_group_share_a_state_and_all_states_come_up() -> None:
     config = simulator_config(OPTIONS, "episodes", evaluation=EvaluationConfig(num_envs=1, reset_state_ids=[20]))
-    worker = EnvWorker(config, range(4), partial(ActorCritic, options=ActorCriticOptions(hidden_sizes=(8,))))
+    worker = EnvWorker(config.collection, range(4), partial(ActorCritic, options=ActorCriticOptions(hidden_sizes=(8,))))
     tasks = [EpisodeTask(row, row // 2, 1_000_003 * (row // 2)) for row in range(60)]
     totals = [record.total for record in worker.collect(0, tasks).episodes]
     assert totals[0::2] == totals[1::2]

@@ -11,9 +11,8 @@ from report_runs import healthy, write_run
 from rlinf.cli import main
 from rlinf.report import write_report, write_run_report
 from rlinf.report.configuration import config_rows
-from rlinf.report.payload import MAX_POINTS, headlines, thinned
+from rlinf.report.payload import MAX_POINTS, headlines, stages, thinned
 from rlinf.report.runs import ReportError, read_run, read_series
-from rlinf.report.stages import stages
 
 pytest.importorskip("plotly")
 SAMPLE = {"group": 0, "reward": 1.0, "slots": 2, "prompt": "</script><b>", "response": "<!-- 7", "advantage": 0.5}

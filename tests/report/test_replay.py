@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tiny_runs import config
 
+from rlinf.report.conversations import token_decoder
 from rlinf.report.replay import ReplayError, differences, main, replay
 from rlinf.report.runs import read_run
-from rlinf.report.token_text import token_decoder
 from rlinf.train import run
 
 

@@ -12,8 +12,7 @@ import text_envs
 from simulator_runs import overrides, recipe
 
 from rlinf.cluster import Cluster, RankInfo, connect
-from rlinf.config import load
-from rlinf.config.facts import SettledConfig, settled
+from rlinf.config import Config, load
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
@@ -40,16 +39,16 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield found
 
 
-def build_simulators(config: SettledConfig, info: RankInfo) -> EnvWorker:
-    return EnvWorker(config, env_ranges(4, info.size)[info.rank], partial(make_policy, config))
+def build_simulators(config: Config, info: RankInfo) -> EnvWorker:
+    return EnvWorker(config.collection, env_ranges(4, info.size)[info.rank], partial(make_policy, config))
 
 
 def test_a_simulator_that_hangs_costs_its_episode(tmp_path: Path, cluster: Cluster) -> None:
     hangs = ["env.kwargs={hang_every: 40}", f"env.step_timeout_s={TIMEOUT_S}"]
-    config = settled(load(recipe(tmp_path / "run", "ppo_faulty"), [*overrides(tmp_path / "run", 2), *hangs]))
+    config = load(recipe(tmp_path / "run", "ppo_faulty"), [*overrides(tmp_path / "run", 2), *hangs])
     with cluster.spawn("env", partial(build_simulators, config)) as group:
         pool = EnvPool(group)
-        rollout = VectorRollout(pool, config)
+        rollout = VectorRollout(pool, config.collection)
         policy = make_policy(config, *pool.spaces())
         pool.call("load", WeightUpdate(1, {name: tensor.clone() for name, tensor in policy.weights()}))
         batch, metrics = rollout.collect(0)

@@ -12,8 +12,7 @@ from tiny_models import forward_logprobs
 from tiny_runs import config, logged, run
 
 from rlinf.cluster import connect
-from rlinf.config import ConfigErrors
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config, ConfigErrors
 from rlinf.config.schema import AlgorithmConfig, DataConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.text.members import Member
@@ -48,13 +47,15 @@ class Run:
 
         cluster = connect(ClusterConfig(backend="local"))
         self.group = cluster.spawn("sampler", build, n=2)
-        config = SettledConfig(
+        config = Config(
             data=DataConfig(max_prompt_length=200),
             rollout=RolloutConfig(batch_size=PROMPTS, over_sampling=extra / PROMPTS, max_new_tokens=CAP),
             algorithm=AlgorithmConfig(group_size=GROUP),
         )
         pool = SamplerPool(self.group, cluster)  # weights are loaded below
-        self.rollout = OverSamplingRollout(pool, Echo(1), [Member("", PromptRenderer(Letters()), 50)], config)
+        self.rollout = OverSamplingRollout(
+            pool, Echo(1), [Member("", PromptRenderer(Letters()), 50)], config.collection
+        )
 
     def step(self, number: int, version: int) -> Any:
         self.group.call("load", WeightUpdate(version, weights(version)))

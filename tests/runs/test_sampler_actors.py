@@ -14,8 +14,7 @@ from held_weights import send
 from simulator_runs import overrides, recipe, summary
 
 from rlinf.cluster import Cluster, RankInfo, connect
-from rlinf.config import load
-from rlinf.config.facts import SettledConfig, settled
+from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.simulator import make_policy
@@ -48,32 +47,32 @@ class MortalEnv(SimulatorWorker):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build_env(config: SettledConfig, info: RankInfo) -> SimulatorWorker:
+def build_env(config: Config, info: RankInfo) -> SimulatorWorker:
     env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
     return MortalEnv(config, env_indices, partial(make_policy, config))
 
 
-def build_sampler(config: SettledConfig, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
+def build_sampler(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
     return Mortal(make_policy(config, *spaces), torch.device("cpu"))
 
 
-def settings(folder: Path, kind: str, *more: str) -> SettledConfig:
-    return settled(load(recipe(folder, kind), [*overrides(folder, 2), *more]))
+def settings(folder: Path, kind: str, *more: str) -> Config:
+    return load(recipe(folder, kind), [*overrides(folder, 2), *more])
 
 
-def rollouts(cluster: Cluster, config: SettledConfig, *, sampled: bool, samplers: int = 1) -> tuple[VectorRollout, Any]:
+def rollouts(cluster: Cluster, config: Config, *, sampled: bool, samplers: int = 1) -> tuple[VectorRollout, Any]:
     envs = cluster.spawn("env", partial(build_env, config), n=config.env.num_workers)
     pool = EnvPool(envs)
     if sampled:
         group = cluster.spawn("sampler", partial(build_sampler, config, pool.spaces()), n=samplers)
         pool = ServedEnvPool(envs, group, cluster, merge=config.rollout.merge_requests)
-    rollout = VectorRollout(pool, config)
+    rollout = VectorRollout(pool, config.collection)
     policy = make_policy(config, *pool.spaces())
     send(cluster, config, pool, policy, version=3)
     return rollout, pool
 
 
-def collected(config: SettledConfig, steps: int, *, sampled: bool) -> list[Batch]:
+def collected(config: Config, steps: int, *, sampled: bool) -> list[Batch]:
     with connect(config.cluster) as cluster:
         rollout, pool = rollouts(cluster, config, sampled=sampled)
         batches = [rollout.collect(step)[0] for step in range(steps)]
@@ -163,7 +162,7 @@ class Asleep(PolicyServerWorker):
         return super().answer(ask)
 
 
-def build_asleep(config: SettledConfig, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
+def build_asleep(config: Config, spaces: Any, _info: RankInfo) -> PolicyServerWorker:
     return Asleep(make_policy(config, *spaces), torch.device("cpu"))
 
 
@@ -178,7 +177,7 @@ def test_a_sampler_that_hangs_past_its_deadline_is_replaced(tmp_path: Path) -> N
         spaces = EnvPool(envs).spaces()
         group = cluster.spawn("sampler", partial(build_asleep, config, spaces), n=1)
         pool = ServedEnvPool(envs, group, cluster)
-        rollout = VectorRollout(pool, config)
+        rollout = VectorRollout(pool, config.collection)
         policy = make_policy(config, *spaces)
         send(cluster, config, pool, policy, version=3)
         assert_same(rollout.collect(0)[0], inside[0])

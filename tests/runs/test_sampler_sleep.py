@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from tiny_runs import config
 
-from rlinf.config.facts import settled
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
-from rlinf.train.build.devices import Devices
+from rlinf.train.build.setup import Devices
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
 
@@ -65,7 +64,7 @@ def test_auto_is_where_a_gpu_is_shared(
     cluster = replace(given.cluster, placement=placement, gpus_per_learner=gpus, gpus_per_sampler=gpus)  # type: ignore[arg-type]
     rollout = replace(given.rollout, sleep=sleep, staleness=ahead)  # type: ignore[arg-type]
     wanted = replace(given, cluster=cluster, rollout=rollout)
-    assert Devices.of(settled(wanted)).samplers_sleep(settled(wanted)) is expected
+    assert Devices.of(wanted).samplers_sleep(wanted) is expected
 
 
 class Sleeper:

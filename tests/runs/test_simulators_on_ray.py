@@ -15,8 +15,7 @@ from held_weights import send
 from simulator_runs import overrides, recipe, summary
 
 from rlinf.cluster import Cluster, RankInfo
-from rlinf.config import load
-from rlinf.config.facts import SettledConfig, settled
+from rlinf.config import Config, load
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
@@ -92,17 +91,17 @@ class Mortal(SimulatorWorker):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build(config: SettledConfig, info: RankInfo) -> SimulatorWorker:
+def build(config: Config, info: RankInfo) -> SimulatorWorker:
     env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
     return Mortal(config, env_indices, partial(make_policy, config))
 
 
 @pytest.mark.slow
 def test_a_dead_env_worker_is_started_again_with_the_newest_weights(tmp_path: Path, ray_session: Cluster) -> None:
-    config = settled(load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2)))
+    config = load(recipe(tmp_path / "run", "ppo"), overrides(tmp_path / "run", 2))
     with ray_session.spawn("env", partial(build, config), n=WORKERS) as group:
         pool = EnvPool(group)
-        rollout = VectorRollout(pool, config)
+        rollout = VectorRollout(pool, config.collection)
         policy = make_policy(config, *pool.spaces())
         torch.nn.init.constant_(policy.value_head.bias, 3.0)
         send(ray_session, config, pool, policy, version=1)

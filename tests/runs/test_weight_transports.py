@@ -18,7 +18,6 @@ from transport_workers import build_hf, build_learner, build_vllm, digest, weigh
 from rlinf.cluster import Cluster, WorkerGroup, connect
 from rlinf.cluster.weights.transport import Collective, SharedMemory, choose
 from rlinf.config import Config
-from rlinf.config.facts import settled
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
 from rlinf.samplers import environment
@@ -71,7 +70,9 @@ def settings(way: str) -> Config:
 
 def connected(group: WorkerGroup, cluster: Cluster, learner: WorkerGroup, way: str) -> SamplerPool:
     samplers = SamplerPool(group, cluster)
-    samplers.connect(choose(settled(settings(way)), learner, group, cuda=False))
+    samplers.connect(
+        choose(settings(way).facts.weight_transport, learner, group, cuda=False, keep=settings(way).facts.overlaps)
+    )
     return samplers
 
 

@@ -18,7 +18,7 @@ from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.env import IsolatedEnv
-from rlinf.rollouts.simulator.experts import expert_of, expert_steps
+from rlinf.rollouts.simulator.experts import Step, expert_of, expert_steps
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "venvs" / "libero" / "bin" / "python"
@@ -83,7 +83,9 @@ def test_the_demonstrator_succeeds(task: int) -> None:
         for seed in range(10):
             generator = np.random.default_rng(seed)
             steps = expert_steps(env, make_expert, chosen, start_seed=seed, perturbation=0.0, generator=generator)
-            solved += list(steps)[-1].success
+            *_, last = steps
+            assert isinstance(last, Step)
+            solved += last.success
     finally:
         env.close()
     assert solved >= 9

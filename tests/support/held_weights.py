@@ -12,7 +12,6 @@ from rlinf.cluster import Cluster, RankInfo
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
-from rlinf.config.facts import settled
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.types import WeightForm, WeightUpdate
 
@@ -33,7 +32,9 @@ def send(cluster: Cluster, config: Config, pool: EnvPool, policy: Any, version: 
     """Connects the workers that act in ``pool`` to the weights of ``policy``, and sends them as ``version``."""
     held = {name: tensor.clone() for name, tensor in policy.weights()}
     learner = cluster.spawn(f"{pool.group.name}_learner", functools.partial(HeldWeights, held))
-    pool.acting.connect(choose(settled(config), learner, pool.acting.group, cuda=False))
+    pool.acting.connect(
+        choose(config.facts.weight_transport, learner, pool.acting.group, cuda=False, keep=config.facts.overlaps)
+    )
     pool.acting.send_weights(version)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import (
     AlgorithmConfig,
     EnvConfig,
@@ -28,10 +28,10 @@ def simulator_config(
     gamma: float = 1.0,
     off_policy: bool = False,
     evaluation: EvaluationConfig | None = None,
-) -> SettledConfig:
+) -> Config:
     """An iteration is ``num_steps`` decisions of every env, or ``groups`` of whole episodes."""
     adv_type, loss_type = ("gae" if layout == "fragments" else "grpo"), ("sac" if off_policy else "actor")
-    return SettledConfig(
+    return Config(
         run=RunConfig(seed=seed),
         env=env,
         policy=PolicyConfig(name="actor_critic"),

@@ -15,7 +15,7 @@ from rlinf.cluster.errors import WORKER_LOST, ClusterError
 from rlinf.cluster.weights.receiver import added
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.config.facts import SettledConfig
+from rlinf.config.schema.rollout import WeightTransportName
 from rlinf.errors import UserError
 from rlinf.types import Metrics, WeightForm
 
@@ -214,13 +214,16 @@ class Collective:
         return "\n".join(problems) or None
 
 
-def choose(config: SettledConfig, learner: WorkerGroup, receivers: WorkerGroup, *, cuda: bool) -> WeightTransport:
-    """The transport that ``rollout.weight_transport`` names; ``auto``: shared memory on one node, else a broadcast.
+def choose(
+    wanted: WeightTransportName, learner: WorkerGroup, receivers: WorkerGroup, *, cuda: bool, keep: bool
+) -> WeightTransport:
+    """The transport that `rollout.weight_transport` names; ``auto``: shared memory on one node, else a broadcast.
+
+    ``cuda``: both groups compute on GPUs. ``keep``: the weights are read while the learner changes them.
 
     :raises UserError: shared memory is asked for, and the workers are on several nodes or the system has none.
     """
-    wanted, keep = config.rollout.weight_transport, config.facts.overlaps
-    if config.cluster.backend == "local" or wanted == "object_store":
+    if wanted == "object_store":
         return ObjectStore(learner, receivers)
     nodes = {learner.nodes()[0], *receivers.nodes()}
     together = len(nodes) == 1 and available()
@@ -265,3 +268,16 @@ def _largest(outcomes: Sequence[Metrics | str]) -> Metrics:
     numbers = [outcome for outcome in outcomes if not isinstance(outcome, str)]
     names = numbers[0] if numbers else {}
     return {name: max(float(number[name]) for number in numbers) for name in names}
+
+
+class StoredWeights:
+    """The weight transport of samplers without a learner; one that is restarted reads its folder again."""
+
+    name = "stored"
+
+    def send(self, version: int, restart: Restart) -> Metrics:
+        """Nothing: samplers answer with the weights that they were built with."""
+        return {}
+
+    def send_again(self, rank: int) -> None:
+        """Nothing, likewise."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rlinf.config.checks.acting import check_acting
 from rlinf.config.checks.agents import check_agents
 from rlinf.config.checks.algorithm import check_algorithm
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
-from rlinf.config.checks.columns import check_columns
-from rlinf.config.checks.critic import check_critic
-from rlinf.config.checks.evaluation import check_evaluation
+from rlinf.config.checks.columns import check_columns, check_critic
 from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
@@ -19,10 +16,10 @@ from rlinf.config.checks.own import check_own_functions, check_own_policy
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
-from rlinf.config.checks.run import check_run
+from rlinf.config.checks.run import check_evaluation, check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
-from rlinf.config.checks.simulator import check_simulator
+from rlinf.config.checks.simulator import check_acting, check_simulator
 from rlinf.config.checks.tasks import check_pool, check_tasks
 from rlinf.config.checks.teacher import check_teacher
 from rlinf.config.checks.tokens import check_tokens

@@ -56,7 +56,7 @@ def _check_engines(context: Context) -> None:
 
 def _on_gpus(config: Config) -> bool:
     """Whether workers will have GPUs: those of this machine, or of the one that the plan is for."""
-    return gpus_per_learner(config, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
+    return gpus_per_learner(config.cluster, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
 
 
 def _check_offload(context: Context) -> None:

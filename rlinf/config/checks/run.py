@@ -1,8 +1,11 @@
-"""The run's name and its directory."""
+"""The run's name and directory, its evaluations, and the checkpoints that follow them."""
 
 from __future__ import annotations
 
+import json
+
 from rlinf.config.context import Context
+from rlinf.config.defaults import default_of
 from rlinf.config.facts import run_directory
 from rlinf.config.placeholders import PlaceholderError
 
@@ -19,3 +22,35 @@ def check_run(context: Context) -> None:
         run_directory(context.config)
     except PlaceholderError as error:
         context.error("run.dir", f"run.dir: {error}.", "For example: runs/{name}_{seed}.", reads=("run.name",))
+
+
+def check_evaluation(context: Context) -> None:
+    """Several samples must be able to differ, and the best checkpoint needs a metric that is measured."""
+    evaluation, checkpoint = context.config.evaluation, context.config.checkpoint
+    if evaluation.samples > 1 and evaluation.temperature == 0:
+        message = f"evaluation.samples {evaluation.samples} at temperature 0 would all be the same response."
+        fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
+        context.error("evaluation.samples", message, fix, reads=("evaluation.temperature",))
+    if evaluation.size == 0:
+        for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes", "words"):
+            key = f"evaluation.{name}"
+            off = json.dumps(default_of(context.config, key))
+            fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
+            context.unread(key, "is not read with evaluation.size: 0.", fix, reads=("evaluation.size",))
+    elif evaluation.every and evaluation.video_every % evaluation.every:
+        every, video = evaluation.every, evaluation.video_every
+        message = (
+            f"evaluation.video_every {video}: no evaluation falls on every {video}th step (evaluation.every {every})."
+        )
+        fix = f"Set it to a multiple, for example {max(1, round(video / every)) * every}."
+        context.error("evaluation.video_every", message, fix, reads=("evaluation.every",))
+    best = checkpoint.best_metric
+    if best is None:
+        return
+    key = "checkpoint.best_metric"
+    if not best.startswith("eval/"):
+        message = f"{key}: {best} is not an evaluation metric."
+        context.error(key, message, "Write eval/accuracy (verified tasks) or eval/return (simulators).")
+    elif evaluation.size == 0:
+        message = f"{key}: {best} is never measured, because evaluation.size is 0."
+        context.error(key, message, "Set evaluation.size: 256, or take it out.", reads=("evaluation.size",))

@@ -9,11 +9,19 @@ from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.context import Context, neighbours
 from rlinf.config.extras import OWN_ENVIRONMENT
 from rlinf.config.facts import (
+    acts_in,
     collects_episodes,
     has_warm_start,
     is_off_policy,
     is_text,
     prior_transitions,
+)
+
+_SAMPLER_KEYS = (
+    "rollout.merge_requests",
+    "rollout.pipeline_stages",
+    "rollout.num_samplers",
+    "cluster.gpus_per_sampler",
 )
 
 # A policy that is loaded brings these with it.
@@ -263,3 +271,24 @@ def _check_dueling(context: Context) -> None:
             if key not in mine:
                 why = f"is not read by loss_type: {name}."
                 context.unread(key, why, f"It is read by loss_type: {other}.", reads=("algorithm.loss_type",))
+
+
+def check_acting(context: Context) -> None:
+    """Only samplers have stages, and every stage has envs."""
+    config = context.config
+    if is_text(context.config):
+        return
+    if acts_in(config) == "worker":
+        for key in _SAMPLER_KEYS:
+            why = "is not read where policies act inside the env workers."
+            context.unread(key, why, "Set rollout.act_in: sampler, or take it out.", reads=("rollout.act_in",))
+        return
+    stages, reads = config.rollout.pipeline_stages, ("rollout.act_in", "env.num_envs", "env.num_workers")
+    fewest = config.env.num_envs // config.env.num_workers
+    if stages > fewest:
+        message = f"rollout.pipeline_stages {stages} is more than the {fewest} envs of a worker."
+        context.error("rollout.pipeline_stages", message, f"Use at most {max(fewest, 1)}.", reads=reads)
+    if stages > 1 and config.env.vectorization == "native":
+        message = "env.vectorization: native steps all envs together, which leaves nothing to overlap."
+        fix = "Set env.vectorization: sync, or rollout.pipeline_stages: 1."
+        context.error("env.vectorization", message, fix, reads=("rollout.pipeline_stages",))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlinf.config.defaults import conditional, value_of
-from rlinf.config.extras import needed_extras
 from rlinf.config.facts import (
     collects_episodes,
     conversation_tokens,
@@ -66,7 +65,7 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
         ("Sent by a rank in a step", _traffic(config, gpus) if text else []),
         ("Evaluation and checkpoints", _evaluation(config)),
     ]
-    extras = needed_extras(config)
+    extras = config.facts.extras
     if extras:
         state = [(extra.name, f"{'installed' if extra.installed else 'missing'} ({extra.reason})") for extra in extras]
         sections.append(("Extras", state))
@@ -125,7 +124,7 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
     machine = f"{cpus} CPU cores, {gpus} GPUs" if memory is None else f"{gpus} GPUs of {memory:g} GB"
     if cluster.backend == "local":
         return [("backend", "local: everything in this process"), ("machine", machine)]
-    shared, per_learner = shares_gpus(config), gpus_per_learner(config, on_gpus=gpus > 0)
+    shared, per_learner = shares_gpus(config), gpus_per_learner(config.cluster, on_gpus=gpus > 0)
     sampler = config.rollout.sampler if is_text(config) else "policy"
     where = "on the CPU" if gpus == 0 else "on the GPUs of the learner" if shared else "GPUs of their own"
     count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"

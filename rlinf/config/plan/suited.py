@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rlinf.config.facts import SettledConfig
 from rlinf.config.machine import memory_bytes
-from rlinf.config.plan.micro_batch import fitting_micro_batch
+from rlinf.config.plan.architecture import Decoder, decoder_of
+from rlinf.config.plan.memory import estimate, layer_values, recomputes
 from rlinf.config.plan.precision import policy_dtype
+from rlinf.config.schema import Config
+
+_SHARE = 0.5
+"""Of the machine's memory; the rest is for Python, Ray, the operating system and passing peaks."""
+_STEP = 1024
 
 
-def suited(config: SettledConfig, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[SettledConfig, dict[str, str]]:
+def suited(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[Config, dict[str, str]]:
     """``config`` as this machine runs it, the same for all workers; and what is not as it says, for people.
 
     ``on_gpu``: learner or samplers have GPUs.
@@ -26,3 +31,25 @@ def suited(config: SettledConfig, *, on_gpu: bool, learner_on_gpu: bool) -> tupl
             notes["learner.micro_batch_tokens"] = f"{fits}: {tokens} do not fit into half of this machine's memory"
             config = replace(config, learner=replace(config.learner, micro_batch_tokens=fits))
     return config, notes
+
+
+def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
+    """``learner.micro_batch_tokens``, or as many as fit beside weights, optimiser and samplers on one machine's CPU.
+
+    ``memory_bytes`` is all that the machine has, not what is free now: a run that is resumed cuts its batches as
+    before, bit for bit. Of an architecture that is not known here nothing is lowered.
+    """
+    asked = config.learner.micro_batch_tokens
+    decoder = decoder_of(config.policy)
+    if decoder is None:
+        return asked
+    ranks, memory = config.learner.num_workers, estimate(config, decoder, 0)
+    taken = ranks * (memory.learner + memory.host + memory.logits) + config.rollout.num_samplers * memory.sampler
+    fits = int((_SHARE * memory_bytes - taken) / ranks / _bytes_per_token(config, decoder))
+    return min(asked, max(_STEP, fits // _STEP * _STEP))
+
+
+def _bytes_per_token(config: Config, decoder: Decoder) -> int:
+    """Bytes that the backward pass keeps of a token, all in float32: norms, attention and residuals are on a CPU."""
+    kept = decoder.hidden if recomputes(config) else layer_values(decoder)
+    return 4 * decoder.layers * kept

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlinf.config.schema.algorithm import (
     AlgorithmConfig,
@@ -28,6 +29,10 @@ from rlinf.config.schema.reward_model import RewardModelConfig
 from rlinf.config.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
 from rlinf.config.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
 from rlinf.config.schema.teacher import TeacherConfig
+
+if TYPE_CHECKING:
+    from rlinf.config.facts import Collection, Facts
+    from rlinf.config.stored import Record
 
 __all__ = [
     "AlgorithmConfig",
@@ -87,6 +92,27 @@ class Config:
         default_factory=dict, compare=False, repr=False, metadata={"key": False}
     )
     # No key of the file: path -> (the ``${oc.env:...}`` written there, its value), for copies that must not hold it.
+
+    @functools.cached_property
+    def facts(self) -> Facts:
+        """What follows from the configuration, if it passed its checks: derived once, and handed down with it."""
+        from rlinf.config.facts import Facts
+
+        return Facts.of(self)
+
+    @functools.cached_property
+    def collection(self) -> Collection:
+        """The part that rollouts read."""
+        from rlinf.config.facts import Collection
+
+        return Collection.of(self)
+
+    @functools.cached_property
+    def record(self) -> Record:
+        """The copy that a run directory keeps, and compares with."""
+        from rlinf.config.stored import Record
+
+        return Record.of(self)
 
 
 def keys(section: Any) -> list[Field[Any]]:

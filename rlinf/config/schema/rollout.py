@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+WeightTransportName = Literal["auto", "shared_memory", "collective", "object_store"]
+
 
 @dataclass(frozen=True)
 class VllmConfig:
@@ -47,7 +49,7 @@ class RolloutConfig:
     """Keyword arguments of a sampler of your own."""
     num_samplers: int = 1
     """Sampler processes; prompts (simulators: requests of env workers) are split over them."""
-    weight_transport: Literal["auto", "shared_memory", "collective", "object_store"] = "auto"
+    weight_transport: WeightTransportName = "auto"
     """How new weights get to samplers and env workers: memory shared on one node, a broadcast, or Ray's object store.
 
     `auto`: shared memory where all of them are on one node, otherwise a broadcast."""

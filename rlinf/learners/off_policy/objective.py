@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
-from rlinf.learners.flat import FlatParameters
 from rlinf.learners.moments import own_options
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
@@ -177,3 +177,42 @@ class OffPolicyObjective(Generic[PolicyT]):
 def td_errors(judged: Tensor, wanted: Tensor) -> Tensor:
     """[M] from estimates [critics, M]: the mean over the critics of the absolute errors."""
     return (judged.detach() - wanted).abs().mean(0)
+
+
+class FlatParameters:
+    """Lays parameters of one dtype end to end in :attr:`whole` [P], of which they, and their gradients, become views.
+
+    So a step of an optimiser on ``whole`` moves all of them. Gradients are added to: :meth:`forget_gradients` comes
+    before each backward pass, and nobody else may take them away (``zero_grad`` does).
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parts = list(parameters)
+        self.whole = nn.Parameter(torch.cat([part.detach().reshape(-1) for part in self.parts]))
+        self._gradient: Tensor = torch.zeros_like(self.whole)
+        self.whole.grad = self._gradient
+        sizes = [part.numel() for part in self.parts]
+        pieces = zip(self.whole.detach().split(sizes), self._gradient.split(sizes), strict=True)
+        for part, (values, gradient) in zip(self.parts, pieces, strict=True):
+            part.data = values.view_as(part)
+            part.grad = gradient.view_as(part) if part.requires_grad else None
+
+    def forget_gradients(self) -> None:
+        self._gradient.zero_()
+
+    def average_gradients(self, ranks: Ranks, size: int) -> None:
+        """The mean over ``size`` ranks, in one message."""
+        if size > 1:
+            self._gradient.copy_(ranks.sum(self._gradient)).div_(size)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Computations inside give these parameters no gradient."""
+        trained = [part for part in self.parts if part.requires_grad]
+        for part in trained:
+            part.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for part in trained:
+                part.requires_grad_(True)

@@ -7,24 +7,29 @@ Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
+from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
+from rlinf.models.loading import load_tokenizer
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
-from rlinf.models.vla.export import load_exported, save_exported
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers
 from rlinf.models.vla.options import VlaOptions
-from rlinf.models.vla.positions import in_place
 from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
+
+Spaces = tuple[spaces.Space, spaces.Space]
 
 _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
@@ -177,7 +182,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
     def save_pretrained(self, folder: str) -> None:
         """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
-        save_exported(dict(self.weights()), folder, self._spaces, self.options, self.instructions.tokenizer)
+        _save_exported(dict(self.weights()), folder, self._spaces, self.options, self.instructions.tokenizer)
 
     @classmethod
     def from_pretrained(
@@ -192,7 +197,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
         ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
         """
-        both_spaces, options, tokenizer, weights = load_exported(folder)
+        both_spaces, options, tokenizer, weights = _load_exported(folder)
         options = replace(
             options,
             temperature=options.temperature if temperature is None else temperature,
@@ -203,3 +208,33 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         policy = cls.made(both_spaces, options, tokenizer)
         policy.load_state_dict(weights)
         return policy
+
+
+def in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:
+    """The positions [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
+    if not parts:
+        return torch.zeros(mask.shape, device=mask.device)
+    column = torch.cat(parts)
+    width = column.shape[1]
+    table = column.new_zeros(mask.shape[0], mask.shape[1] // width, width).index_put(places, column).flatten(1)
+    return torch.where(mask, table, 0.0)
+
+
+def _save_exported(named: Mapping[str, Tensor], folder: str, both: Spaces, options: VlaOptions, tokenizer: Any) -> None:
+    """Writes everything that :func:`_load_exported` reads into ``folder``, which is made."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
+    save_file(weights, target / "model.safetensors")
+    (target / "vla.json").write_text(json.dumps(asdict(options), indent=2))
+    save_spaces(target, both)
+    tokenizer.save_pretrained(str(target))
+
+
+def _load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tensor]]:
+    """Spaces, options, tokenizer and weights."""
+    source = Path(folder)
+    written = json.loads((source / "vla.json").read_text())
+    for name in ("image_mean", "image_std"):
+        written[name] = tuple(written[name])
+    return load_spaces(source), VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.report.metrics.entry import ANY, COUNT, INFORMS, REWARD, SECONDS, SHARE, TOKENS, Metric
+from rlinf.report.metrics.entry import COUNT, REWARD, SECONDS, SHARE, TOKENS, Metric
 
 _EPISODES = "of the episodes that ended in this step"
 _LONGER = "a larger rollout.max_new_tokens, or algorithm.overlong_penalty"
@@ -71,22 +71,17 @@ ROLLOUT: Mapping[str, Metric] = {
         "the same of one environment of env.tasks", "correct / responses", SHARE, "rises", "a larger weight of it"
     ),
     "rollout/response_length/{term}": Metric(
-        "mean length of the responses of one environment of env.tasks", "mean", TOKENS, ANY, INFORMS
+        "mean length of the responses of one environment of env.tasks", "mean", TOKENS
     ),
     "rollout/groups/{term}": Metric(
-        "groups of one environment of env.tasks in this batch",
-        "number",
-        COUNT,
-        "its share of rollout.batch_size",
-        INFORMS,
+        "groups of one environment of env.tasks in this batch", "number", COUNT, "its share of rollout.batch_size"
     ),
-    "pool/seen": Metric("data.pool: tasks drawn so far", "number", COUNT, "rises", INFORMS),
+    "pool/seen": Metric("data.pool: tasks drawn so far", "number", COUNT, "rises"),
     "pool/resting": Metric(
         "data.pool: tasks that are passed over, since they were always or never solved",
         "number",
         COUNT,
-        ANY,
-        "data.pool.rest, or other thresholds",
+        remedy="data.pool.rest, or other thresholds",
     ),
     "pool/learnable": Metric(
         "data.pool: tasks that some of their responses solved when they were drawn last",
@@ -102,7 +97,7 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/cut_by_length": Metric(
         "responses cut by the length limit", "cut / responses", SHARE, "below 0.2", _LONGER
     ),
-    "rollout/calls_per_episode": Metric("agents: how often an episode called the policy", "mean", COUNT, ANY, INFORMS),
+    "rollout/calls_per_episode": Metric("agents: how often an episode called the policy", "mean", COUNT),
     "rollout/branches_per_episode": Metric(
         "agents: token sequences that an episode left; more than 1 where conversations were rewritten or forked",
         "mean",
@@ -131,7 +126,7 @@ ROLLOUT: Mapping[str, Metric] = {
         "0",
         "`reward_failures/{term}` says which term failed",
     ),
-    "rollout/tokens": Metric("tokens that the policy generated", "sum", TOKENS, ANY, INFORMS),
+    "rollout/tokens": Metric("tokens that the policy generated", "sum", TOKENS),
     "rollout/prompts_dropped": Metric(
         "prompts longer than data.max_prompt_length",
         "number since the start",
@@ -146,15 +141,12 @@ ROLLOUT: Mapping[str, Metric] = {
         "rollout.batch_size",
         "more algorithm.max_resample",
     ),
-    "rollout/greedy_reward": Metric(
-        "remax: mean reward of the greedy responses", "mean R_greedy", REWARD, "rises", INFORMS
-    ),
+    "rollout/greedy_reward": Metric("remax: mean reward of the greedy responses", "mean R_greedy", REWARD, "rises"),
     "rollout/responses_continued": Metric(
         "over_sampling, staleness: responses begun in an earlier step",
         "number",
         COUNT,
-        ANY,
-        "a smaller rollout.over_sampling",
+        remedy="a smaller rollout.over_sampling",
     ),
     "rollout/staleness": Metric(
         "versions of the weights between sampling and training",
@@ -168,18 +160,14 @@ ROLLOUT: Mapping[str, Metric] = {
         "training iterations",
         COUNT,
         "at most rollout.staleness",
-        INFORMS,
     ),
     "rollout/age/{k}": Metric(
         "rollout.staleness: the share of tokens that were made by weights {k} iterations old",
         "tokens of that age / tokens",
         SHARE,
         "0 above the bound",
-        INFORMS,
     ),
-    "rollout/batches_open": Metric(
-        "rollout.staleness: batches that are begun and not complete", "number", COUNT, ANY, INFORMS
-    ),
+    "rollout/batches_open": Metric("rollout.staleness: batches that are begun and not complete", "number", COUNT),
     "rollout/rounds": Metric(
         "dynamic_sampling: rollouts made for this batch", "number", COUNT, "1 to 3", "tasks of other difficulty"
     ),
@@ -189,7 +177,7 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/return_last_100": Metric(
         "mean return of the last 100 episodes", "mean", REWARD, "rises", "docs: my run does not learn"
     ),
-    "rollout/episode_len": Metric(f"mean length {_EPISODES}", "mean", "environment steps", ANY, INFORMS),
+    "rollout/episode_len": Metric(f"mean length {_EPISODES}", "mean", "environment steps"),
     "rollout/episodes": Metric(
         "episodes that ended in this step", "number", COUNT, "above 0", "a larger rollout.num_steps or env.num_envs"
     ),
@@ -213,8 +201,8 @@ ROLLOUT: Mapping[str, Metric] = {
         "rises",
         "a denser reward, or imitation (sft)",
     ),
-    "rollout/env_steps": Metric("environment steps of this training iteration", "number", COUNT, ANY, INFORMS),
-    "rollout/env_steps_total": Metric("environment steps since the start", "number", COUNT, ANY, INFORMS),
+    "rollout/env_steps": Metric("environment steps of this training iteration", "number", COUNT),
+    "rollout/env_steps_total": Metric("environment steps since the start", "number", COUNT),
 }
 
 EVALUATION: Mapping[str, Metric] = {
@@ -225,15 +213,13 @@ EVALUATION: Mapping[str, Metric] = {
         "the same of one environment of env.tasks", "correct / responses", SHARE, "rises", "a larger weight of it"
     ),
     "eval/reward/{term}": Metric(
-        "mean reward of the held-out responses of one environment of env.tasks", "mean R", REWARD, "rises", INFORMS
+        "mean reward of the held-out responses of one environment of env.tasks", "mean R", REWARD, "rises"
     ),
-    "eval/avg@{k}": Metric("the same with k responses a task", "mean share of correct ones", SHARE, "rises", INFORMS),
+    "eval/avg@{k}": Metric("the same with k responses a task", "mean share of correct ones", SHARE, "rises"),
     "eval/pass@{k}": Metric(
-        "tasks solved by at least one of k responses", "1 - C(n-c, k) / C(n, k)", SHARE, "above accuracy", INFORMS
+        "tasks solved by at least one of k responses", "1 - C(n-c, k) / C(n, k)", SHARE, "above accuracy"
     ),
-    "eval/maj@{k}": Metric(
-        "tasks whose most frequent answer is right", "majority of k", SHARE, "above accuracy", INFORMS
-    ),
+    "eval/maj@{k}": Metric("tasks whose most frequent answer is right", "majority of k", SHARE, "above accuracy"),
     "eval/reward": Metric(
         "mean reward of the held-out responses", "mean R", REWARD, "rises", "see rollout/accuracy beside it"
     ),
@@ -245,11 +231,11 @@ EVALUATION: Mapping[str, Metric] = {
         "as verdict/unparsable",
     ),
     "eval/cut_by_length": Metric("held-out responses cut by the limit", "cut / responses", SHARE, "below 0.2", _LONGER),
-    "eval/response_length": Metric("mean length of held-out responses", "mean", TOKENS, ANY, INFORMS),
+    "eval/response_length": Metric("mean length of held-out responses", "mean", TOKENS),
     "eval/return": Metric(
         "mean return of the evaluation episodes", "mean sum of rewards", REWARD, "rises", "docs: my run does not learn"
     ),
-    "eval/episode_len": Metric("mean length of them", "mean", "environment steps", ANY, INFORMS),
+    "eval/episode_len": Metric("mean length of them", "mean", "environment steps"),
     "eval/success_once": Metric(
         "episodes with success at any time", "episodes / episodes", SHARE, "rises", "a denser reward"
     ),
@@ -297,20 +283,17 @@ EVALUATION: Mapping[str, Metric] = {
     "eval/dpo_accuracy": Metric(
         "held-out pairs whose chosen answer it prefers", "mean [margin > 0]", SHARE, "above 0.6", "more pairs"
     ),
-    "eval/dpo_pairs": Metric("pairs it was measured on", "number", COUNT, ANY, INFORMS),
-    "eval/sft_tokens": Metric("tokens it was measured on", "number", TOKENS, ANY, INFORMS),
+    "eval/dpo_pairs": Metric("pairs it was measured on", "number", COUNT),
+    "eval/sft_tokens": Metric("tokens it was measured on", "number", TOKENS),
 }
 
 MACHINE: Mapping[str, Metric] = {
-    "step": Metric(
-        "training iteration; 0 is before the first, negative ones are the warm start", "number", COUNT, ANY, INFORMS
-    ),
+    "step": Metric("training iteration; 0 is before the first, negative ones are the warm start", "number", COUNT),
     "env/steps_per_s": Metric(
         "speed of the environments",
         "environment steps / rollout time",
         "1/s",
-        ANY,
-        "env.num_workers, env.vectorization",
+        remedy="env.num_workers, env.vectorization",
     ),
     "env/failures": Metric(
         "environments that raised an error, and were restarted",
@@ -349,29 +332,23 @@ MACHINE: Mapping[str, Metric] = {
         "high with several turns",
         "docs: agents, a sampler for life",
     ),
-    "speed/steps_per_s": Metric(
-        "environment steps per second, all phases included", "env_steps / step time", "1/s", ANY, INFORMS
-    ),
-    "speed/tokens_per_s": Metric(
-        "generated tokens per second, all phases included", "tokens / step time", "1/s", ANY, INFORMS
-    ),
-    "weights/weight_update_bytes": Metric("weights that travelled to the samplers", "sum", "bytes", ANY, INFORMS),
+    "speed/steps_per_s": Metric("environment steps per second, all phases included", "env_steps / step time", "1/s"),
+    "speed/tokens_per_s": Metric("generated tokens per second, all phases included", "tokens / step time", "1/s"),
+    "weights/weight_update_bytes": Metric("weights that travelled to the samplers", "sum", "bytes"),
     "weights/weight_update_s": Metric(
         "how long that took", "sum", SECONDS, "small beside time/step_s", "rollout.weight_transport"
     ),
-    "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes", ANY, INFORMS),
+    "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes"),
     "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small beside time/step_s", "learner.offload"),
-    "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, ANY, "the largest of the others"),
-    "time/rollout_s": Metric("collecting the batch", "wall time", SECONDS, ANY, "more samplers or env workers"),
+    "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, remedy="the largest of the others"),
+    "time/rollout_s": Metric("collecting the batch", "wall time", SECONDS, remedy="more samplers or env workers"),
     "time/generation_s": Metric(
-        "generating responses", "wall time", SECONDS, ANY, "rollout.sampler: vllm, more samplers"
+        "generating responses", "wall time", SECONDS, remedy="rollout.sampler: vllm, more samplers"
     ),
     "time/verification_s": Metric(
         "judging responses", "wall time", SECONDS, "small beside generation", "env.num_workers"
     ),
-    "time/verification_hidden_s": Metric(
-        "the part of it that ran beside generation", "wall time", SECONDS, ANY, INFORMS
-    ),
+    "time/verification_hidden_s": Metric("the part of it that ran beside generation", "wall time", SECONDS),
     "time/prepare_s": Metric(
         "rewards, advantages and old log-probabilities",
         "wall time",
@@ -380,7 +357,7 @@ MACHINE: Mapping[str, Metric] = {
         "learner.micro_batch_tokens",
     ),
     "time/update_s": Metric(
-        "optimiser steps", "wall time", SECONDS, ANY, "learner.num_workers, learner.micro_batch_tokens"
+        "optimiser steps", "wall time", SECONDS, remedy="learner.num_workers, learner.micro_batch_tokens"
     ),
     "time/weights_s": Metric(
         "getting new weights to the samplers",
@@ -389,7 +366,9 @@ MACHINE: Mapping[str, Metric] = {
         "small beside time/step_s",
         "rollout.weight_transport",
     ),
-    "time/evaluation_s": Metric("the evaluation of this step", "wall time", SECONDS, ANY, "a smaller evaluation.size"),
+    "time/evaluation_s": Metric(
+        "the evaluation of this step", "wall time", SECONDS, remedy="a smaller evaluation.size"
+    ),
     "time/learner_idle_s": Metric(
         "rollout.staleness: the learner waiting for the next batch", "wall time", SECONDS, "near 0", "more samplers"
     ),
@@ -397,23 +376,21 @@ MACHINE: Mapping[str, Metric] = {
         "rollout.staleness: samplers waiting for the learner's next weights",
         "wall time",
         SECONDS,
-        ANY,
-        "a larger rollout.staleness, or fewer samplers",
+        remedy="a larger rollout.staleness, or fewer samplers",
     ),
     "time/interrupt_s": Metric(
-        "rollout.staleness: interrupting the samplers for new weights", "wall time", SECONDS, "under 0.1", INFORMS
+        "rollout.staleness: interrupting the samplers for new weights", "wall time", SECONDS, "under 0.1"
     ),
-    "time/env_busy_s": Metric("environments stepping", "sum over workers", SECONDS, ANY, _BOUND),
-    "time/env_waits_s": Metric("environments waiting for the policy", "sum over workers", SECONDS, ANY, _BOUND),
+    "time/env_busy_s": Metric("environments stepping", "sum over workers", SECONDS, remedy=_BOUND),
+    "time/env_waits_s": Metric("environments waiting for the policy", "sum over workers", SECONDS, remedy=_BOUND),
     "time/env_reset_s": Metric(
         "environments being reset", "sum over workers", SECONDS, "small beside env_busy", "a cheaper reset"
     ),
-    "time/policy_busy_s": Metric("the policy deciding", "sum over workers", SECONDS, ANY, _BOUND),
+    "time/policy_busy_s": Metric("the policy deciding", "sum over workers", SECONDS, remedy=_BOUND),
     "time/policy_waits_s": Metric(
         "the policy waiting for environments",
         "sum over workers",
         SECONDS,
-        ANY,
-        "rollout.pipeline_stages, more environments",
+        remedy="rollout.pipeline_stages, more environments",
     ),
 }

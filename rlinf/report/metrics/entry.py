@@ -12,12 +12,10 @@ class Metric:
     meaning: str
     formula: str
     unit: str
-    healthy: str
+    healthy: str = "any"
     """Where it lies in a run that learns."""
-    remedy: str
+    remedy: str = "nothing: it says what the run does"
     """What to do where it does not."""
 
 
 COUNT, SHARE, NATS, SECONDS, TOKENS, REWARD = "number", "share, 0 to 1", "nats", "seconds", "tokens", "reward"
-ANY = "any"
-INFORMS = "nothing: it says what the run does"

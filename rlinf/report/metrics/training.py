@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.report.metrics.entry import ANY, COUNT, INFORMS, NATS, REWARD, SHARE, Metric
+from rlinf.report.metrics.entry import COUNT, NATS, REWARD, SHARE, Metric
 
 _SMALLER = "lower learner.optimizer.lr, or fewer algorithm.update_epochs and num_minibatches"
 _SIGNAL = "other tasks, a larger algorithm.group_size, or algorithm.dynamic_sampling"
@@ -13,9 +13,7 @@ _UNIT = "of the loss"
 ALGORITHM: Mapping[str, Metric] = {
     "algorithm/reward_mean": Metric("mean reward of the rows", "mean R", REWARD, "rises", "read samples"),
     "algorithm/reward_std": Metric("spread of the rewards", "std R", REWARD, "above 0", _SIGNAL),
-    "algorithm/reward_processed_mean": Metric(
-        "the same after clipping, penalties and reward_norm", "mean R'", REWARD, ANY, INFORMS
-    ),
+    "algorithm/reward_processed_mean": Metric("the same after clipping, penalties and reward_norm", "mean R'", REWARD),
     "algorithm/constant_group_fraction": Metric(
         "groups whose members all have the same reward: they teach nothing",
         "rows in constant groups / rows",
@@ -52,7 +50,7 @@ ALGORITHM: Mapping[str, Metric] = {
         "falls towards 0",
         "a larger learning rate, or a larger opd_coef",
     ),
-    "algorithm/kl_coef": Metric("weight of that KL divergence now", "kl_coef", "", ANY, INFORMS),
+    "algorithm/kl_coef": Metric("weight of that KL divergence now", "kl_coef", ""),
 }
 
 TRAIN: Mapping[str, Metric] = {
@@ -60,7 +58,7 @@ TRAIN: Mapping[str, Metric] = {
         "what is minimised", "policy_loss + value_loss + KL - entropy", _UNIT, "any sign, no trend", "look at its terms"
     ),
     "train/policy_loss": Metric(
-        "the policy's share of the loss", "rlinf list losses", _UNIT, "about 0 with centred advantages", INFORMS
+        "the policy's share of the loss", "rlinf list losses", _UNIT, "about 0 with centred advantages"
     ),
     "train/value_loss": Metric(
         "the critic's share of the loss",
@@ -73,7 +71,7 @@ TRAIN: Mapping[str, Metric] = {
         "the KL term of the loss", "kl_beta * KL", _UNIT, "small beside policy_loss", "smaller kl_beta"
     ),
     "train/entropy_loss": Metric(
-        "the entropy's share of the loss", "-entropy_bonus * entropy", _UNIT, "small beside policy_loss", INFORMS
+        "the entropy's share of the loss", "-entropy_bonus * entropy", _UNIT, "small beside policy_loss"
     ),
     "train/kl_ref": Metric(
         "KL divergence to the reference policy",
@@ -126,7 +124,7 @@ TRAIN: Mapping[str, Metric] = {
     "train/value": Metric(
         "mean of the critic's values", "mean V", REWARD, "near train/return", "see explained_variance"
     ),
-    "train/return": Metric("mean of the returns that the critic learns", "mean R", REWARD, "rises", INFORMS),
+    "train/return": Metric("mean of the returns that the critic learns", "mean R", REWARD, "rises"),
     "train/return_std": Metric(
         "standard deviation of those returns",
         "sqrt(Var(R))",
@@ -149,7 +147,7 @@ TRAIN: Mapping[str, Metric] = {
         "steady; no spikes of 20 times its median",
         "smaller learning rate, learner.optimizer.grad_clip",
     ),
-    "train/lr": Metric("learning rate of this step", "learner.optimizer.schedule", "", ANY, INFORMS),
+    "train/lr": Metric("learning rate of this step", "learner.optimizer.schedule", ""),
     "train/skipped_minibatches": Metric(
         "minibatches without an optimiser step: ratio above early_stop_imp_ratio, or no finite number",
         "number of the training iteration",
@@ -209,11 +207,7 @@ TRAIN: Mapping[str, Metric] = {
         "see sampler_logprob_gap",
     ),
     "train/actor_loss": Metric(
-        "off-policy: the actor's loss",
-        "mean(alpha logp - Q), td3: mean(-Q1)",
-        REWARD,
-        "falls while returns rise",
-        INFORMS,
+        "off-policy: the actor's loss", "mean(alpha logp - Q), td3: mean(-Q1)", REWARD, "falls while returns rise"
     ),
     "train/critic_loss": Metric(
         "off-policy: the critics' loss",
@@ -222,9 +216,7 @@ TRAIN: Mapping[str, Metric] = {
         "bounded",
         "env.normalize_rewards, a smaller lr",
     ),
-    "train/q": Metric(
-        "td3, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns", INFORMS
-    ),
+    "train/q": Metric("td3, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns"),
     "train/alpha": Metric(
         "sac, discrete_sac, crossq: entropy temperature",
         "alpha",
@@ -236,11 +228,9 @@ TRAIN: Mapping[str, Metric] = {
         "dqn: probability of a random action", "epsilon", SHARE, "falls to epsilon_end", "epsilon_steps"
     ),
     "train/replay_size": Metric(
-        "off-policy: transitions in the replay buffer", "number", COUNT, "grows to replay_capacity", INFORMS
+        "off-policy: transitions in the replay buffer", "number", COUNT, "grows to replay_capacity"
     ),
-    "train/updates": Metric(
-        "off-policy: gradient updates since the start", "number", COUNT, "replay_ratio a step", INFORMS
-    ),
+    "train/updates": Metric("off-policy: gradient updates since the start", "number", COUNT, "replay_ratio a step"),
 }
 
 SFT: Mapping[str, Metric] = {
@@ -332,6 +322,6 @@ REWARD_MODEL: Mapping[str, Metric] = {
     **{f"reward_model/{name}": metric for name, metric in _SCORES.items()},
     **{f"reward_model/before/{name}": metric for name, metric in _SCORES.items()},
     **{f"reward_model/after/{name}": metric for name, metric in _SCORES.items()},
-    "reward_model/trained_rows": Metric("responses it was trained on", "number", COUNT, ANY, INFORMS),
-    "reward_model/replayed_rows": Metric("earlier ones among them", "replay_fraction", COUNT, ANY, INFORMS),
+    "reward_model/trained_rows": Metric("responses it was trained on", "number", COUNT),
+    "reward_model/replayed_rows": Metric("earlier ones among them", "replay_fraction", COUNT),
 }

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import Collection
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
@@ -32,7 +32,7 @@ class AgentRollout(TextRollout):
         sampler: TextSampler,
         envs: TextEnvs,
         members: Sequence[Member],
-        config: SettledConfig,
+        config: Collection,
         *,
         address: str = "127.0.0.1",
     ) -> None:

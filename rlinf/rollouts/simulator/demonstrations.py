@@ -25,7 +25,7 @@ from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, R
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import MakeExpert, Step, expert_of, shared_steps
+from rlinf.rollouts.simulator.experts import MakeExpert, Step, expert_of, expert_steps
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.streams import numpy_generator
@@ -88,7 +88,7 @@ class Demonstrator:
     ) -> RolloutCoroutine[list[tuple[Any, np.ndarray, int]] | None]:
         """Its decisions (observation, chunk, actions that were carried out); None where it is to be left out."""
         key = ("demonstration", task.row) if self.round == 0 else ("demonstration", self.round, task.row)
-        source = shared_steps(
+        source = expert_steps(
             env,
             make_expert,
             self.options,

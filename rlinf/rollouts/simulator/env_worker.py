@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 import gymnasium
 import numpy as np
 
-from rlinf.config.facts import SettledConfig, evaluation_env
+from rlinf.config.facts import Collection, with_words
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
@@ -41,7 +41,22 @@ from rlinf.streams import rollout_key, stream_seed
 from rlinf.types import Metrics, WeightUpdate
 
 CourseName = Literal["collect", "evaluate", "demonstrate"]
+Given = ParamSpec("Given")
+Value = TypeVar("Value")
 BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
+
+
+def _with_own_policy(
+    course: Callable[Concatenate[EnvWorker, PolicyFacts, int, Given], PipelinedRollout[Value]],
+) -> Callable[Concatenate[EnvWorker, Given], Value]:
+    """The same from beginning to end, with the worker's copy of the policy."""
+
+    @functools.wraps(course)
+    def call(self: EnvWorker, /, *args: Given.args, **options: Given.kwargs) -> Value:
+        policy = self._policy
+        return course(self, PolicyFacts.of(policy), self._version, *args, **options).drive(policy)
+
+    return call
 
 
 class EnvWorker:
@@ -50,14 +65,14 @@ class EnvWorker:
     Where the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect` and
     the others do, with questions and answers as messages.
 
-    ``global_indices`` are the numbers of this worker's sub-environments among all of the run.
+    ``global_indices`` are the numbers of this worker's sub-environments among all of the run; ``cores`` its CPUs.
     """
 
-    def __init__(self, config: SettledConfig, global_indices: range, build_policy: BuildPolicy) -> None:
+    def __init__(self, config: Collection, global_indices: range, build_policy: BuildPolicy, *, cores: int = 1) -> None:
         self._config, self._env = config, config.facts.training_env
         if config.evaluation.video_every:
             os.environ.update(offscreen())  # before MuJoCo chooses how to draw
-        self._cores = config.cluster.threads_per_worker
+        self._cores = cores
         self._choice = choose_vec_env(self._env, len(global_indices), cores=self._cores)
         self._vec_env: VecEnv = make_vec_env(replace(self._env, vectorization=self._choice.kind), len(global_indices))
         self._build_policy = build_policy
@@ -98,34 +113,6 @@ class EnvWorker:
         self._version = update.version
         return self._weights.take(self._policy, update)
 
-    def collect(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> RolloutPart:
-        """This worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""
-        facts = PolicyFacts.of(self._policy)
-        return self._collection(facts, self._version, step, tasks, round).drive(self._policy)
-
-    def evaluate(
-        self,
-        tasks: Sequence[EpisodeTask],
-        greedy: bool = True,
-        words: Words | None = None,
-        filmed: Sequence[EpisodeTask] = (),
-        video: Path | None = None,
-    ) -> RolloutPart:
-        """Episodes on environments of their own, with the newest weights. No batch; training is not disturbed.
-
-        ``filmed`` come first and are played into the file ``video``. An episode depends on its seed alone, so they are
-        the episodes that would have been played without a camera.
-        """
-        facts = PolicyFacts.of(self._policy)
-        return self._evaluation(facts, self._version, tasks, greedy, words, filmed, video).drive(self._policy)
-
-    def demonstrate(self, tasks: Sequence[EpisodeTask], perturbation: float, round: int = 0) -> Demonstrations:
-        """Actions of the demonstrator, live or recorded, in the units of the policy's actions.
-
-        From round 1 on the policy makes some of the decisions (`sft.dagger_share`)."""
-        facts = PolicyFacts.of(self._policy)
-        return self._demonstration(facts, self._version, tasks, perturbation, round).drive(self._policy)
-
     def begin(self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any) -> WorkerMessage[Any]:
         """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
 
@@ -144,6 +131,7 @@ class EnvWorker:
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> PipelinedRollout[RolloutPart]:
+        """This worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""
         fragments, stages, key = self._fragments, self._config.rollout.pipeline_stages, rollout_key(step, round)
         if fragments is None:
             return self._episode_trace(facts, version, key, tasks, stages)
@@ -180,6 +168,10 @@ class EnvWorker:
     def _demonstration(
         self, facts: PolicyFacts, _version: int, tasks: Sequence[EpisodeTask], perturbation: float, round: int = 0
     ) -> PipelinedRollout[Demonstrations]:
+        """Actions of the demonstrator, live or recorded, in the units of the policy's actions.
+
+        From round 1 on the policy makes some of the decisions (`sft.dagger_share`).
+        """
         sft = self._config.sft
         if sft.dataset is not None:
             recorded = RecordedDemonstrator(sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename)
@@ -198,6 +190,12 @@ class EnvWorker:
         filmed: Sequence[EpisodeTask] = (),
         video: Path | None = None,
     ) -> PipelinedRollout[RolloutPart]:
+        """Episodes on environments of their own, with the newest weights. No batch; training is not disturbed.
+
+        ``filmed`` come first and are played into the file ``video``. An episode depends on its seed alone, so they are
+        the episodes that would have been played without a camera.
+        """
+
         def end() -> RolloutCoroutine[RolloutPart]:
             runs: list[EpisodeRun] = []
             problem, last_failure = None, ""
@@ -227,6 +225,10 @@ class EnvWorker:
             )
 
         return PipelinedRollout([], end)
+
+    collect = _with_own_policy(_collection)
+    evaluate = _with_own_policy(_evaluation)
+    demonstrate = _with_own_policy(_demonstration)
 
     def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
         if words not in self._evaluators:
@@ -266,7 +268,7 @@ class EnvWorker:
         return collector
 
     def _evaluation_env(self, words: Words | None = None) -> EnvConfig:
-        env = self._config.facts.evaluation_env if words is None else evaluation_env(self._config, words)
+        env = with_words(self._config.facts.evaluation_env, words)
         # A native vector env cannot start episodes from given seeds.
         return replace(env, vectorization="auto") if env.vectorization == "native" else env
 

@@ -7,7 +7,7 @@ observations to actions. So it may look at anything in the environment, and keep
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,42 +94,17 @@ def expert_steps(
     *,
     start_seed: int,
     perturbation: float,
-    generator: np.random.Generator,
-    every_observation: bool = True,
-    to_the_end: bool = False,
-) -> Iterator[Step]:
-    """One episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
-
-    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Without
-    ``every_observation`` those between decisions may lack their pictures (see :data:`DRAWS`).
-    """
-    steps = shared_steps(
-        env,
-        make_expert,
-        options,
-        start_seed=start_seed,
-        perturbation=perturbation,
-        policys_share=0.0,
-        generator=generator,
-        every_observation=every_observation,
-        to_the_end=to_the_end,
-    )
-    return (step for step in steps if isinstance(step, Step))
-
-
-def shared_steps(
-    env: gymnasium.Env,
-    make_expert: MakeExpert,
-    options: EnvConfig,
-    *,
-    start_seed: int,
-    perturbation: float,
-    policys_share: float,
+    policys_share: float = 0.0,
     generator: np.random.Generator,
     every_observation: bool = True,
     to_the_end: bool = False,
 ) -> Generator[Step | Asked, np.ndarray | None, None]:
-    """The same, of which a policy makes another share of the decisions: each is :class:`Asked` for."""
+    """One episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
+
+    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random; of the others a
+    policy makes ``policys_share``, each of which is :class:`Asked` for. Without ``every_observation`` those between
+    decisions may lack their pictures (see :data:`DRAWS`).
+    """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
     observation, _ = env.reset(seed=start_seed % 2**31)

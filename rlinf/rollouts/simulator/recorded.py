@@ -121,17 +121,16 @@ def record(
                         f"{solved} of {tried} episodes succeeded (info[{wanted.env.success_key!r}]): too few for "
                         f"{wanted.episodes}. --keep-failures records all"
                     )
-                steps = list(
-                    expert_steps(
-                        env,
-                        chosen,
-                        wanted.env,
-                        start_seed=mixture.nth(stream_seed(wanted.seed, "demonstration", tried), tried),
-                        perturbation=wanted.perturbation,
-                        generator=numpy_generator(wanted.seed, "demonstration", tried),
-                        to_the_end=wanted.to_the_end,
-                    )
+                played = expert_steps(
+                    env,
+                    chosen,
+                    wanted.env,
+                    start_seed=mixture.nth(stream_seed(wanted.seed, "demonstration", tried), tried),
+                    perturbation=wanted.perturbation,
+                    generator=numpy_generator(wanted.seed, "demonstration", tried),
+                    to_the_end=wanted.to_the_end,
                 )
+                steps = [step for step in played if isinstance(step, Step)]  # all of them: no policy is asked
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import Collection
 from rlinf.config.schema.run import Words
 from rlinf.errors import UserError
 from rlinf.rollouts.envs.mixture import Mixture
@@ -49,7 +49,7 @@ class VectorEvaluation:
 class VectorRollout:
     """An `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
 
-    def __init__(self, workers: Workers, config: SettledConfig) -> None:
+    def __init__(self, workers: Workers, config: Collection) -> None:
         self._workers, self._config = workers, config
         self._episodes = config.facts.collects_episodes
         self._mixture = Mixture.of(config.env)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import Collection
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.admission import Admission, Groups
 from rlinf.rollouts.text.arrivals import ArrivalLog, Arrivals
@@ -78,7 +78,7 @@ class ContinuousRollout(TextRollout):
         sampler: TextSampler,
         envs: ChannelEnvs,
         members: Sequence[Member],
-        config: SettledConfig,
+        config: Collection,
         *,
         open_session: Callable[[], SamplerSession],
         folder: Path,

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from rlinf.config.schema import Config
+from rlinf.config.schema import SftConfig
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -33,14 +33,14 @@ class TextDemonstrations:
     Of a mixture each environment has its share of all demonstrations so far, to within one.
     """
 
-    def __init__(self, envs: Demonstrators, members: Sequence[Member], config: Config) -> None:
-        self._envs, self._members, self._config = envs, members, config
-        self._pools = [min(member.num_tasks, config.sft.max_tasks or member.num_tasks) for member in members]
+    def __init__(self, envs: Demonstrators, members: Sequence[Member], sft: SftConfig, *, seed: int) -> None:
+        self._envs, self._members, self._sft, self._seed = envs, members, sft, seed
+        self._pools = [min(member.num_tasks, sft.max_tasks or member.num_tasks) for member in members]
         self._shares = Shares([member.weight for member in members])
 
     def notes(self) -> Mapping[str, int | str]:
         """An example of what the warm start imitates: the environment may have made it of a bare answer."""
-        if not self._config.sft.steps or self._config.sft.data is not None:
+        if not self._sft.steps or self._sft.data is not None:
             return {}
         (one,) = self._envs.demonstrations("train", [0])
         short = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in (one.prompt, shown(one))]
@@ -59,9 +59,9 @@ class TextDemonstrations:
 
     def _picked(self, step: int) -> list[int]:
         """The task ids of a warm-start step."""
-        count, size = len(self._members), self._config.sft.batch_size
+        count, size = len(self._members), self._sft.batch_size
         members = [self._shares.member(place) for place in range(step * size, (step + 1) * size)]
-        generator = numpy_generator(self._config.run.seed, "sft", step)
+        generator = numpy_generator(self._seed, "sft", step)
         own: list[list[int]] = [
             generator.integers(pool, size=members.count(member)).tolist() for member, pool in enumerate(self._pools)
         ]

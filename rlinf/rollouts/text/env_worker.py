@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.facts import VERIFIERS, TextEnv, is_agent, text_envs
-from rlinf.config.schema import Config
+from rlinf.config.facts import VERIFIERS, TextEnv, is_agent
+from rlinf.config.schema import EnvConfig
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
@@ -307,19 +307,20 @@ def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
         raise TextEnvError(f"env.tasks: {one.name}: {error}") from error
 
 
-def text_env_worker(config: Config) -> TextEnvWorker:
-    """The environments of a run, for training and for evaluation; each is made when it is first asked for."""
-    environments = text_envs(config)
+def text_env_worker(env: EnvConfig, environments: Sequence[TextEnv], *, watched: bool) -> TextEnvWorker:
+    """The environments of a run, for training and for evaluation; each is made when it is first asked for.
+
+    ``watched``: the driver watches over the worker's process, which it can end whatever it hangs in.
+    """
     return TextEnvWorker(
         environments[0].id,
         environments[0].splits,
-        mixture=environments if config.env.tasks else (),
-        max_turns=config.env.max_turns,
-        num_tasks=config.env.num_tasks,
-        success_key=config.env.success_key,
-        # Elsewhere the driver watches over the worker's process, which it can end whatever it hangs in.
-        step_timeout_s=config.env.step_timeout_s if config.cluster.backend == "local" else 0.0,
-        row_timeout_s=config.env.step_timeout_s,
-        start_timeout_s=config.cluster.start_timeout_s,
-        python=config.env.python or sys.executable,
+        mixture=environments if env.tasks else (),
+        max_turns=env.max_turns,
+        num_tasks=env.num_tasks,
+        success_key=env.success_key,
+        step_timeout_s=0.0 if watched else env.step_timeout_s,
+        row_timeout_s=env.step_timeout_s,
+        start_timeout_s=env.start_timeout_s,
+        python=env.python or sys.executable,
     )

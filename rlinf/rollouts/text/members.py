@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from rlinf.config.facts import text_envs
-from rlinf.config.schema import Config
+from rlinf.config.facts import TextEnv
+from rlinf.config.schema import DataConfig
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.prompts import PromptRenderer, prompt_renderer
+from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rows import Row
 from rlinf.types import Metrics
 
@@ -32,8 +32,16 @@ class Member:
     """Held-out tasks of an evaluation; None: as many as every other environment."""
 
 
-def members_of(config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids: Collection[int] = ()) -> list[Member]:
-    """The environments of a configuration, in the order of `env.tasks`.
+def members_of(
+    environments: Sequence[TextEnv],
+    facts: EnvFacts,
+    tokenizer: Any,
+    data: DataConfig,
+    *,
+    stop: Sequence[str] = (),
+    end_token_ids: Collection[int] = (),
+) -> list[Member]:
+    """The environments of a run, in the order of `env.tasks`; ``data.system_prompt`` goes before their own.
 
     Raises:
         ChatTemplateError: the chat template can't render the conversations of one of them.
@@ -41,14 +49,38 @@ def members_of(config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids
     return [
         Member(
             env.name,
-            prompt_renderer(config, tokenizer, own, max_turns=env.max_turns, end_token_ids=end_token_ids),
+            _renderer(env, own, tokenizer, data, stop, end_token_ids),
             own.num_tasks,
             env.max_turns,
             env.weight,
             env.evaluation_size,
         )
-        for env, own in zip(text_envs(config), facts.members or (facts,), strict=True)
+        for env, own in zip(environments, facts.members or (facts,), strict=True)
     ]
+
+
+def _renderer(
+    env: TextEnv,
+    own: EnvFacts,
+    tokenizer: Any,
+    data: DataConfig,
+    stop: Sequence[str],
+    end_token_ids: Collection[int],
+) -> PromptRenderer:
+    renderer = PromptRenderer(
+        tokenizer,
+        chat_template=data.chat_template,
+        system_prompt=data.system_prompt or own.system_prompt,
+        instruction=data.instruction,
+        instructions=own.instructions,
+        tools=own.tools,
+        template_kwargs=data.chat_template_kwargs,
+        end_token_ids=end_token_ids,
+        stop=stop,
+    )
+    if env.max_turns > 1:
+        renderer.require_turns()
+    return renderer
 
 
 def evaluation_tasks(members: Sequence[Member], size: int) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import Collection
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.members import Member, metrics_by_member, summary
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout
@@ -57,7 +57,7 @@ class OverSamplingRollout(TextRollout):
 
     sampler: GroupSampler
 
-    def __init__(self, sampler: GroupSampler, envs: TextEnvs, members: Sequence[Member], config: SettledConfig) -> None:
+    def __init__(self, sampler: GroupSampler, envs: TextEnvs, members: Sequence[Member], config: Collection) -> None:
         super().__init__(sampler, envs, members, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
         self.kept: list[OpenGroup] = []

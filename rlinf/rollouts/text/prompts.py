@@ -7,9 +7,8 @@ import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from rlinf.config.schema import Config
 from rlinf.errors import UserError
 from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.tool_forms import (
@@ -371,43 +370,6 @@ class PromptRenderer:
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of a text; marks in it become their tokens."""
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
-
-
-class Instructions(Protocol):
-    """An environment's instructions on its prompts (:class:`rlinf.rollouts.text.env_worker.EnvFacts`)."""
-
-    @property
-    def system_prompt(self) -> str | None: ...
-
-    @property
-    def instructions(self) -> Mapping[str, str]: ...
-
-    @property
-    def tools(self) -> Sequence[Mapping[str, Any]]: ...
-
-
-def prompt_renderer(
-    config: Config, tokenizer: Any, env: Instructions, *, max_turns: int = 1, end_token_ids: Collection[int] = ()
-) -> PromptRenderer:
-    """The renderer of an environment of a run; ``data.system_prompt`` goes before the environment's own.
-
-    Raises:
-        ChatTemplateError: the template can't render the conversations of this run.
-    """
-    renderer = PromptRenderer(
-        tokenizer,
-        chat_template=config.data.chat_template,
-        system_prompt=config.data.system_prompt or env.system_prompt,
-        instruction=config.data.instruction,
-        instructions=env.instructions,
-        tools=env.tools,
-        template_kwargs=config.data.chat_template_kwargs,
-        end_token_ids=end_token_ids,
-        stop=config.rollout.stop,
-    )
-    if max_turns > 1:
-        renderer.require_turns()
-    return renderer
 
 
 def _message(role: str, content: str) -> Message:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from rlinf.algorithms.catalog import columns_of
-from rlinf.config.facts import SettledConfig
+from rlinf.config.facts import Collection
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.free import FreeConversations
 from rlinf.rollouts.text.members import Member, metrics_by_member, summary
@@ -114,7 +114,7 @@ class TextRollout:
     and of what earlier steps passed over (prompts that were too long, tasks that rest).
     """
 
-    def __init__(self, sampler: TextSampler, envs: TextEnvs, members: Sequence[Member], config: SettledConfig) -> None:
+    def __init__(self, sampler: TextSampler, envs: TextEnvs, members: Sequence[Member], config: Collection) -> None:
         """``members``: what ``envs`` play, one environment or a mixture of several."""
         self.sampler, self.envs, self.members, self.seed = sampler, envs, members, config.run.seed
         self.pool = TaskPool(config.data.pool) if config.data.pool.adaptive else None

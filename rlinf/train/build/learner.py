@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rlinf.cluster import RankInfo
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.interfaces import Policy
 from rlinf.train.build.stages import stages_of
 
@@ -42,7 +42,7 @@ def all_ranks(device: torch.device, info: RankInfo, *, timeout_s: float) -> Rank
 
 
 def torch_learner(
-    config: SettledConfig, device: torch.device, info: RankInfo, make_policy: Callable[[], Policy]
+    config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], Policy]
 ) -> TorchLearner:
     """A rank that joins the others first, then makes its policy."""
     from rlinf.learners.torch import TorchLearner

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 from rlinf.algorithms.prepare import OnPolicy, Preparation
 from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
-from rlinf.config.facts import SettledConfig, prompted
+from rlinf.config import Config
+from rlinf.config.facts import prior_transitions, prompted
 from rlinf.interfaces import Learner
 from rlinf.models.own import is_own, keep_class
-from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics
+from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
+from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
+from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics, read_dataset
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner
-from rlinf.train.build.prior import make_prior
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.simulator_policy import make_off_policy, make_policy, make_trained_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
@@ -32,6 +34,9 @@ from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorW
 
 if TYPE_CHECKING:
     import torch
+
+if TYPE_CHECKING:
+    from rlinf.learners.off_policy.prior import PriorTransitions
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
@@ -54,7 +59,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         _keep_tokenizer(config, envs, folder)
     if facts.acts_in == "sampler":
         envs = _with_samplers(setup, envs, cluster, folder)
-    rollout = VectorRollout(envs, config)
+    rollout = VectorRollout(envs, config.collection)
     warm_start = Imitation(
         rollout, config.sft, seed=config.run.seed, folder=folder, send_weights=envs.acting.send_weights
     )
@@ -66,16 +71,17 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         rendezvous=config.learner.num_workers > 1,
     )
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
-    envs.acting.connect(choose(config, learners, envs.acting.group, cuda=on_gpus))
+    envs.acting.connect(choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps))
     learner = LearnerPool(learners, cluster)
     dataset = config.sft.dataset or config.algorithm.prior_data
     if dataset is not None:
         write_statistics(folder, dataset_statistics(dataset))
     evaluator = VectorEvaluator(rollout, config.evaluation, folder)
+    algorithm, staleness = config.algorithm, config.rollout.staleness
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=Preparation() if facts.off_policy else OnPolicy(config, learner),
+        preparation=Preparation() if facts.off_policy else OnPolicy(algorithm, facts, learner, staleness=staleness),
         send_weights=envs.acting.send_weights,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
@@ -101,21 +107,21 @@ def _with_samplers(setup: Setup, envs: EnvPool, cluster: Cluster, folder: Path) 
     return ServedEnvPool(envs.group, samplers, cluster, merge=setup.config.rollout.merge_requests)
 
 
-def _build_env(config: SettledConfig, folder: Path, info: RankInfo) -> SimulatorWorker:
+def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
     env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
     build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
-    return SimulatorWorker(config, env_indices, build)
+    return SimulatorWorker(config.collection, env_indices, build, cores=config.cluster.threads_per_worker)
 
 
 def _build_sampler(
-    config: SettledConfig, device: str, spaces: tuple[Any, Any], folder: Path, _info: RankInfo
+    config: Config, device: str, spaces: tuple[Any, Any], folder: Path, _info: RankInfo
 ) -> PolicyServerWorker:
     import torch
 
     return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), torch.device(device))
 
 
-def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
+def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
     """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
     wanted, language = config.policy.tokenizer, config.policy.vla.language
 
@@ -135,9 +141,7 @@ def _keep_tokenizer(config: SettledConfig, envs: EnvPool, folder: Path) -> None:
     kept_tokenizer(folder / "tokenizer", make)
 
 
-def _build_learner(
-    config: SettledConfig, device: str, spaces: tuple[Any, Any], folder: Path, info: RankInfo
-) -> LearnerWorker:
+def _build_learner(config: Config, device: str, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
     import torch
 
     make = _off_policy_learner if config.facts.off_policy else _actor_critic_learner
@@ -146,14 +150,14 @@ def _build_learner(
 
 
 def _actor_critic_learner(
-    config: SettledConfig, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+    config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
 ) -> Learner:
     policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
     return torch_learner(config, device, info, policy)
 
 
 def _off_policy_learner(
-    config: SettledConfig, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+    config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
 ) -> Learner:
     from rlinf.learners.off_policy.learner import OffPolicyLearner
     from rlinf.learners.off_policy.objective import Placement
@@ -167,5 +171,26 @@ def _off_policy_learner(
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         place=Placement(device, info.rank, info.size, ranks),
-        prior=make_prior(config, policy, spaces),
+        prior=_make_prior(config, policy, spaces),
     )
+
+
+def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:
+    """All transitions of the dataset; None without one. The policy's running statistics begin with theirs.
+
+    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
+    """
+    from rlinf.learners.off_policy.prior import PriorTransitions
+
+    algorithm, chunk = config.algorithm, config.env.num_action_chunks
+    if algorithm.prior_data is None:
+        return None
+    found = read_dataset(algorithm.prior_data)
+    chunks = environment_actions(found, spaces[1], algorithm.prior_rename)[chunk_frames(found, chunk)]
+    observations, finals = (
+        observation_arrays(found, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
+    )
+    actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
+    batch = transitions_batch(found, observations, finals, actions, chunk)
+    policy.observe(batch.inputs, batch.mask)
+    return PriorTransitions(batch, algorithm, prior_transitions(config))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
 from rlinf.config import Config
-from rlinf.config.facts import activation_dtype, is_off_policy, is_vla, uses_pi0
+from rlinf.config.facts import activation_dtype
 from rlinf.granularity import Levels
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.models.own import is_own, make_own, own_class, own_options
@@ -44,9 +44,9 @@ def make_policy(
         torch.manual_seed(stream_seed(config.run.seed, "policy"))
         if own:
             return _own_policy(config, observation_space, action_space)
-        if is_vla(config):
+        if config.facts.vla:
             return _vla(config, observation_space, action_space, tokenizer)
-        if is_off_policy(config):
+        if config.facts.off_policy:
             return _off_policy(config, observation_space, action_space)
         return _actor_critic(config, observation_space, action_space)
 
@@ -116,7 +116,7 @@ def _require_same_algorithm(config: Config, path: str) -> None:
     from rlinf.models.actor_critic.export import off_policy_loss
     from rlinf.models.loading import PolicyError
 
-    theirs, ours = off_policy_loss(path), config.algorithm.loss_type if is_off_policy(config) else None
+    theirs, ours = off_policy_loss(path), config.algorithm.loss_type if config.facts.off_policy else None
     if theirs != ours:
         trained, wanted = (f"algorithm.loss_type {name}" if name else "PPO or GRPO" for name in (theirs, ours))
         raise PolicyError(
@@ -171,7 +171,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         made = load_vla(
             policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
         )
-    elif uses_pi0(config):
+    elif config.facts.pi0:
         made = _pi0(config, observation_space, action_space, folder)
     else:
         assert folder is not None

@@ -6,18 +6,17 @@ from dataclasses import replace
 
 from rlinf.algorithms.objective import Objective
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
 
 
-def stages_of(config: SettledConfig) -> tuple[Stage, ...]:
+def stages_of(config: Config) -> tuple[Stage, ...]:
     """The stages of a run, in their order."""
     training = training_stage(config)
     return (warm_start_stage(config), training) if config.sft.steps else (training,)
 
 
-def training_stage(config: SettledConfig) -> Stage:
+def training_stage(config: Config) -> Stage:
     """Reinforcement learning."""
     algorithm = config.algorithm
     return Stage(

@@ -10,19 +10,24 @@ from typing import Any
 
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.cluster import Cluster, Resources, Starting
-from rlinf.cluster.weights.transport import choose
+from rlinf.cluster.weights.transport import StoredWeights, choose
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig, is_agent
+from rlinf.config.facts import is_agent
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
-from rlinf.rollouts.text.env_worker import text_env_worker, tokenizer_texts
-from rlinf.rollouts.text.members import Member, members_of
+from rlinf.rollouts.text.env_worker import tokenizer_texts
+from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
-from rlinf.samplers.spec import SamplerSpec, sampler_spec
-from rlinf.train.build.conversations import conversation_rollout
+from rlinf.samplers.spec import SamplerSpec
+from rlinf.train.build.conversations import (
+    conversation_envs,
+    conversation_members,
+    conversation_rollout,
+    conversation_spec,
+)
 from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import begin_learner, language_model, learner_pool
@@ -33,36 +38,36 @@ from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_session import SLICE_S
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.train.workers.stored_weights import StoredWeights
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Batch, Metrics
 
 
 def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
-    config, devices = setup.config, setup.devices
+    config, devices, facts = setup.config, setup.devices, setup.config.facts
     starting = _begin_environments(config, cluster)
     import_tokenizers()
     envs = TextEnvPool(starting.ready(), config.env)
     train, held_out = envs.facts("train"), envs.facts("eval")
     tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
     path = str(folder / "tokenizer")
-    spec = sampler_spec(config, tokenizer, folder, device=devices.sampler_device)
-    members = members_of(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
+    spec = conversation_spec(setup, tokenizer, folder)
+    members = conversation_members(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
     _decode_where_graded(config, members, envs)
     # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
     coming, following = begin_learner(setup, cluster, path), _begin_samplers(setup, cluster, spec)
     learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
     sampler = SamplerPool(samplers, cluster)
-    sampler.connect(choose(config, learner.group, samplers, cuda=devices.all_on_gpus))
-    if config.facts.continues_responses:
+    on_gpus, keep = devices.all_on_gpus, facts.overlaps
+    sampler.connect(choose(facts.weight_transport, learner.group, samplers, cuda=on_gpus, keep=keep))
+    if facts.continues_responses:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
-        rollout = _rollout(config, cluster)(sampler, envs, members, config)
+        rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
     rollout.require_fitting_prompt()
-    tasks = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
-    demonstrations = TextDemonstrations(envs, members, config)
+    demonstrations = TextDemonstrations(envs, members, config.sft, seed=config.run.seed)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
     make_batch, notes = demonstrations.batch, demonstrations.notes()
     prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated
@@ -78,14 +83,14 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(config, learner, teacher),
+        preparation=OnPolicy(config.algorithm, facts, learner, teacher, staleness=config.rollout.staleness),
         send_weights=sampler.send_weights,
         evaluate=evaluate,
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
         reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_tokenizer, tokenizer),
-        overlaps=config.facts.overlaps,
+        overlaps=facts.overlaps,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,
@@ -108,18 +113,18 @@ def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEv
     envs = TextEnvPool(_begin_environments(config, cluster).ready(), config.env)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
-    spec = sampler_spec(config, tokenizer, folder, device=setup.devices.sampler_device)
-    members = members_of(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    spec = conversation_spec(setup, tokenizer, folder)
+    members = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     _decode_where_graded(config, members, envs)
     sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
     sampler.connect(StoredWeights())
-    rollout = _rollout(config, cluster)(sampler, envs, members, config)
+    rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
     return TextEvaluator(rollout, config.evaluation, members)
 
 
 def _begin_environments(config: Config, cluster: Cluster) -> Starting:
     resources = Resources(cpus=config.cluster.cpus_per_worker, spread=True)
-    return cluster.begin("env", lambda _info: text_env_worker(config), n=config.env.num_workers, resources=resources)
+    return cluster.begin("env", lambda _info: conversation_envs(config), n=config.env.num_workers, resources=resources)
 
 
 def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEnvPool) -> None:
@@ -145,7 +150,7 @@ def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starti
 
 
 def _continuous(
-    config: SettledConfig,
+    config: Config,
     cluster: Cluster,
     sampler: SamplerPool,
     envs: TextEnvPool,
@@ -155,7 +160,13 @@ def _continuous(
     # In one process a slice ends when a response does: how much is generated must not depend on the clock.
     open_session = functools.partial(sampler.session, slice_s=SLICE_S if cluster.concurrent else math.inf)
     return ContinuousRollout(
-        sampler, envs, members, config, open_session=open_session, folder=folder, concurrent=cluster.concurrent
+        sampler,
+        envs,
+        members,
+        config.collection,
+        open_session=open_session,
+        folder=folder,
+        concurrent=cluster.concurrent,
     )
 
 

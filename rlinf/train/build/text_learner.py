@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import Cluster, RankInfo, Starting, WorkerGroup
 from rlinf.config import Config
-from rlinf.config.facts import SettledConfig
 from rlinf.config.schema import OffloadConfig
 from rlinf.interfaces import Learner
 from rlinf.streams import stream_seed
@@ -58,7 +57,7 @@ def begin_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> Starti
     )
 
 
-def learner_pool(config: SettledConfig, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
+def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
     """The ranks of :func:`begin_learner` as one."""
     plan = RowPlan(
         stages_of(config),
@@ -69,7 +68,7 @@ def learner_pool(config: SettledConfig, cluster: Cluster, ranks: WorkerGroup) ->
     return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
 
 
-def _build_learner(config: SettledConfig, device_type: str, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
+def _build_learner(config: Config, device_type: str, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
     """The learner that ``learner.backend`` names, with the stages of this run."""
     import torch
 
@@ -83,7 +82,7 @@ def _build_learner(config: SettledConfig, device_type: str, tokenizer_path: str,
     )
 
 
-def _teacher(config: SettledConfig, device: torch.device, info: RankInfo) -> Scorer | None:
+def _teacher(config: Config, device: torch.device, info: RankInfo) -> Scorer | None:
     """This rank's copy of the teacher, where the reference policy would be: a whole one with every backend.
 
     Its log-probabilities are of the policy's distribution: at the sampling temperature, with nothing cut off.
@@ -108,11 +107,11 @@ def _teacher(config: SettledConfig, device: torch.device, info: RankInfo) -> Sco
     return Scorer(policy, micro_batch_tokens=tokens, device=device, rank=info.rank, size=info.size)
 
 
-def _torch_learner(config: SettledConfig, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
+def _torch_learner(config: Config, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
     return torch_learner(config, device, info, functools.partial(text_policy, config, tokenizer_path, device.type))
 
 
-def _fsdp_learner(config: SettledConfig, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
+def _fsdp_learner(config: Config, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
     from rlinf.learners.fsdp import FSDPLearner
 
     join_group(device, info, timeout_s=config.cluster.call_timeout_s)
@@ -126,7 +125,7 @@ def _fsdp_learner(config: SettledConfig, device: torch.device, tokenizer_path: s
     )
 
 
-def _megatron_learner(config: SettledConfig, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
+def _megatron_learner(config: Config, device: torch.device, tokenizer_path: str, info: RankInfo) -> Learner:
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.shards import SafetensorsFolder
     from rlinf.models.checkpoint_names import by_expert
@@ -159,7 +158,7 @@ def _megatron_learner(config: SettledConfig, device: torch.device, tokenizer_pat
     )
 
 
-LEARNERS: Mapping[str, Callable[[SettledConfig, torch.device, str, RankInfo], Learner]] = {
+LEARNERS: Mapping[str, Callable[[Config, torch.device, str, RankInfo], Learner]] = {
     "torch": _torch_learner,
     "fsdp": _fsdp_learner,
     "megatron": _megatron_learner,

@@ -16,15 +16,15 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.config.facts import keeps_reference, optimizer_steps_per_iteration, settled
+from rlinf.config.facts import conversation_tokens, keeps_reference, optimizer_steps_per_iteration
 from rlinf.config.plan.architecture import decoder_of
+from rlinf.config.plan.memory import micro_batch_tokens
 from rlinf.config.plan.parallel import Split
 from rlinf.train.build.text_learner import LEARNERS
-from rlinf.train.rehearsal.batch import largest_batch
 from rlinf.train.rehearsal.fakes import Fakes, Observed
 from rlinf.train.rehearsal.gpu import GPU, movable_fakes, pretended_gpu
 from rlinf.train.rehearsal.memory import Ledger
-from rlinf.types import Batch
+from rlinf.types import Batch, TextInputs
 
 MICRO_BATCHES = 2
 """Of each rank in each update: the second one meets the gradients of the first."""
@@ -111,7 +111,7 @@ def _drive(rehearsal: _Rehearsal, tokenizer_path: str, info: RankInfo, batch: Ba
     # One optimiser step stands for all of an iteration.
     once = replace(config, algorithm=replace(config.algorithm, update_epochs=1, num_minibatches=1))
     with rehearsal.phase("made", "weights"):
-        learner: Any = LEARNERS[config.learner.backend](settled(once), report.device, tokenizer_path, info)
+        learner: Any = LEARNERS[config.learner.backend](once, report.device, tokenizer_path, info)
         if config.sft.steps:
             learner.start("train")
     rehearsal.fakes.label = _labels(_vocabulary(config))
@@ -213,3 +213,33 @@ def _local(tensor: Tensor) -> Tensor:
 
 def _fakes(tensors: Any) -> Iterator[Tensor]:
     return (tensor for tensor in tensors if isinstance(tensor, FakeTensor))
+
+
+def largest_batch(config: Config, *, vocabulary: int, shares: int, micro_batches: int) -> Batch:
+    """Full-length rows, real and on the host, that give each of ``shares`` ranks ``micro_batches`` full micro-batches.
+
+    Every row has a prompt of its own: rows that share one need less.
+    """
+    prompt, response = config.data.max_prompt_length, conversation_tokens(config)
+    rows_at_once = max(1, micro_batch_tokens(config) // (prompt + response))
+    rows = rows_at_once * micro_batches * shares
+    random = torch.Generator().manual_seed(0)
+    tokens = torch.randint(vocabulary, (rows, prompt + response), generator=random)
+    mask = torch.ones(rows, response, dtype=torch.bool)
+    numbers = torch.randn(4, rows, response, generator=random)
+    return Batch(
+        inputs=TextInputs(
+            prompt_ids=tokens[:, :prompt],
+            prompt_lengths=torch.full((rows,), prompt),
+            response_lengths=torch.full((rows,), response),
+        ),
+        actions=tokens[:, prompt:].contiguous(),
+        mask=mask,
+        rollout_logprobs=-numbers[0].abs(),
+        rewards=numbers[1, :, 0].contiguous(),
+        group_ids=torch.arange(rows) // config.algorithm.group_size,
+        policy_version=torch.zeros(rows, response, dtype=torch.int32),
+        advantages=numbers[2],
+        returns=numbers[3],
+        old_values=numbers[3].clone(),
+    )

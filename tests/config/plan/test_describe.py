@@ -9,7 +9,6 @@ import pytest
 from config_cases import QUICKSTART, Write
 
 from rlinf.config import load
-from rlinf.config.extras import needed_extras
 from rlinf.config.facts import needs_reference
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.describe import plan
@@ -96,5 +95,5 @@ def test_a_token_level_kl_keeps_a_reference_whoever_asks_for_it(options: dict[st
 
 def test_extras_follow_the_configuration(write: Write) -> None:
     config = load(write("rollout: {sampler: vllm}\npolicy: {lora: {rank: 8}}\nlogging: {wandb_project: p}\n"))
-    assert [extra.name for extra in needed_extras(config)] == ["vllm", "lora", "wandb"]
-    assert needed_extras(load(QUICKSTART)) == []
+    assert [extra.name for extra in config.facts.extras] == ["vllm", "lora", "wandb"]
+    assert load(QUICKSTART).facts.extras == []

@@ -73,7 +73,7 @@ def test_one_pass_a_decision(layout: Layout, options: dict[str, Any]) -> None:
     """Episodes of 5 steps in chunks of 2: the last decision of each carries out one action."""
     config = simulator_config(ENV, layout, num_steps=4, groups=3)
     build = Counted(**options)
-    worker = EnvWorker(config, range(3), build)
+    worker = EnvWorker(config.collection, range(3), build)
     tasks = [EpisodeTask(row, row, row) for row in range(3)] if layout == "episodes" else []
     batch = worker.collect(0, tasks).batch
     assert batch is not None

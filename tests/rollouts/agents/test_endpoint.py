@@ -16,7 +16,7 @@ from tiny_models import tiny_qwen2
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.cluster.local import LocalCluster
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
@@ -24,10 +24,10 @@ from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.messages import answer_of
 from rlinf.rollouts.agents.rollout import AgentRollout
-from rlinf.rollouts.text.env_worker import text_env_worker
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
+from rlinf.train.build.conversations import conversation_envs
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
@@ -38,7 +38,7 @@ from rlinf.types import Batch, SamplingParams
 def rollout(agent: str, *, tasks: int = 2, **options: Any) -> Iterator[tuple[AgentRollout, TextEnvPool]]:
     limits = {name: options.pop(name) for name in ("step_timeout_s", "max_failures") if name in options}
     kwargs: dict[str, Any] = {"tasks": "agents_for_tests:tasks", "options": options}
-    config = SettledConfig(
+    config = Config(
         env=EnvConfig(f"agent:agents_for_tests:{agent}", kwargs, max_turns=8, **limits),
         data=DataConfig(max_prompt_length=60, shuffle=False),
         rollout=RolloutConfig(batch_size=tasks, max_new_tokens=10, max_conversation_tokens=100),
@@ -53,9 +53,9 @@ def rollout(agent: str, *, tasks: int = 2, **options: Any) -> Iterator[tuple[Age
         )
 
     with LocalCluster(config.cluster) as cluster:
-        envs = TextEnvPool(cluster.spawn("env", lambda _info: text_env_worker(config), n=1), config.env)
+        envs = TextEnvPool(cluster.spawn("env", lambda _info: conversation_envs(config), n=1), config.env)
         member = Member("", PromptRenderer(Letters()), 8, config.env.max_turns)
-        it = AgentRollout(SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, [member], config)
+        it = AgentRollout(SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, [member], config.collection)
         try:
             yield it, envs
         finally:

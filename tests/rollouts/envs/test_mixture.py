@@ -13,7 +13,6 @@ import pytest
 from gymnasium import spaces
 
 from rlinf.config import load_mapping
-from rlinf.config.facts import settled
 from rlinf.config.schema import EnvConfig, TaskConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.make_env import make_env
@@ -145,7 +144,7 @@ def test_groups_never_mix_tasks_and_a_step_draws_the_same_after_a_restart() -> N
     for _ in range(2):
         workers: Any = Rollout()
         with pytest.raises(InterruptedError):
-            VectorRollout(workers, settled(config)).collect(5)
+            VectorRollout(workers, config.collection).collect(5)
         asked.append(workers.asked)
     assert asked[0] == asked[1]
     groups: dict[int, set[int]] = {}

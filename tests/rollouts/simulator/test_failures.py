@@ -55,9 +55,9 @@ def rollout(
         env_options, layout, seed=3, num_steps=20, groups=4, group_size=2, off_policy=off_policy, evaluation=evaluation
     )
     build = partial(build_policy, options=policy)
-    made.extend(EnvWorker(config, part, build) for part in env_ranges(4, workers))
+    made.extend(EnvWorker(config.collection, part, build) for part in env_ranges(4, workers))
     patient = replace(config, env=replace(env_options, max_failures=1000))
-    return VectorRollout(InThisProcess(made[-workers:]), patient)
+    return VectorRollout(InThisProcess(made[-workers:]), patient.collection)
 
 
 @pytest.mark.parametrize("vectorization", ["sync", "async"])

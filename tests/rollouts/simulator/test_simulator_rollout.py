@@ -34,8 +34,8 @@ def rollout(
 ):
     config = simulator_config(EnvConfig(env_id, **(env or {})), layout, seed=3, num_steps=num_steps, **options)
     build = partial(build_policy, options=policy)
-    group = InThisProcess([EnvWorker(config, part, build) for part in env_ranges(num_envs, workers)])
-    return VectorRollout(group, config)
+    group = InThisProcess([EnvWorker(config.collection, part, build) for part in env_ranges(num_envs, workers)])
+    return VectorRollout(group, config.collection)
 
 
 def same(one, other):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import Letters
 
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
 from rlinf.rollouts.text.admission import Admission
 from rlinf.rollouts.text.continuous import ContinuousRollout
@@ -151,7 +151,7 @@ class Channel:
 def continuous(
     sampler: Sampler, folder: Path, *, envs: Envs | None = None, turns: int = 1, **rollout: Any
 ) -> ContinuousRollout:
-    config = SettledConfig(
+    config = Config(
         run=RunConfig(max_steps=STEPS),
         env=EnvConfig(max_turns=turns),
         data=DataConfig(max_prompt_length=200),

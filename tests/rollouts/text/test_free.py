@@ -17,26 +17,27 @@ from letters import EOS, PAD, Letters
 from tiny_models import tiny_qwen2
 
 from rlinf.cluster.local import LocalCluster
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.errors import UserError
-from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
+from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Pause, Response
 from rlinf.samplers.hf import HFSampler
+from rlinf.train.build.conversations import conversation_envs
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
 from rlinf.types import Batch
 
 
-def config(folder: Path, *, turns: int = 3, workers: int = 1, **env: Any) -> SettledConfig:
+def config(folder: Path, *, turns: int = 3, workers: int = 1, **env: Any) -> Config:
     limits = {"step_timeout_s": env.pop("step_timeout_s", 60.0), "max_failures": env.pop("max_failures", 100)}
     kwargs = {**text_envs.lines(folder), "max_turns": turns, **env}
-    return SettledConfig(
+    return Config(
         env=EnvConfig(text_envs.SLOW_TOOLS, kwargs, max_turns=turns, num_workers=workers, **limits),
         data=DataConfig(max_prompt_length=50),
         rollout=RolloutConfig(batch_size=3, max_new_tokens=10, num_samplers=workers),
@@ -46,7 +47,7 @@ def config(folder: Path, *, turns: int = 3, workers: int = 1, **env: Any) -> Set
 
 
 @contextmanager
-def rollout(settings: SettledConfig) -> Iterator[tuple[TextRollout, TextEnvPool]]:
+def rollout(settings: Config) -> Iterator[tuple[TextRollout, TextEnvPool]]:
     def sampler(_info: object) -> SamplerWorker:
         model = tiny_qwen2(vocabulary=128)
         return SamplerWorker(
@@ -55,13 +56,13 @@ def rollout(settings: SettledConfig) -> Iterator[tuple[TextRollout, TextEnvPool]
 
     workers = settings.env.num_workers
     with LocalCluster(settings.cluster) as cluster:
-        envs = TextEnvPool(cluster.spawn("env", lambda _info: text_env_worker(settings), n=workers), settings.env)
+        envs = TextEnvPool(cluster.spawn("env", lambda _info: conversation_envs(settings), n=workers), settings.env)
         samplers = SamplerPool(cluster.spawn("sampler", sampler, n=workers), cluster)
         member = Member("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings.env.max_turns)
-        yield TextRollout(samplers, envs, [member], settings), envs
+        yield TextRollout(samplers, envs, [member], settings.collection), envs
 
 
-def collected(settings: SettledConfig) -> Batch:
+def collected(settings: Config) -> Batch:
     with rollout(settings) as (it, _):
         return it.collect(1)[0]
 
@@ -109,7 +110,7 @@ def test_too_many_failures_end_the_run_by_the_name_of_the_environment(tmp_path: 
 
 def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:
     settings = config(tmp_path)
-    worker = text_env_worker(settings)
+    worker = conversation_envs(settings)
     worker.reset("train", [0, 1])
     worker.replay("train", [Response(0, "ab", False), Response(1, "a", False), Response(0, "abc", False)])
     (last,) = worker.grade("train", 2, [Response(0, "abcd", False), Pause(0.0)])

@@ -15,7 +15,7 @@ import torch
 from letters import EOS, PAD, Letters
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config.facts import SettledConfig
+from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.errors import UserError
 from rlinf.models.causal_lm import CausalLMPolicy
@@ -111,13 +111,13 @@ def rollout(sampler: Any, envs: Any, *, turns: int, tasks: int = 5, adv_type: st
     limits: dict[str, Any] = {"batch_size": 2, "max_new_tokens": 80, **more}
     limits.setdefault("max_conversation_tokens", turns * limits["max_new_tokens"] + 40)
     algorithm = AlgorithmConfig(adv_type=adv_type, group_size=limits.pop("group_size", 2))
-    config = SettledConfig(
+    config = Config(
         env=EnvConfig(max_turns=turns),
         data=DataConfig(max_prompt_length=200),
         rollout=RolloutConfig(**limits),
         algorithm=algorithm,
     )
-    return TextRollout(sampler, envs, [Member("", PromptRenderer(Letters()), tasks, turns)], config)
+    return TextRollout(sampler, envs, [Member("", PromptRenderer(Letters()), tasks, turns)], config.collection)
 
 
 def tiny() -> Any:

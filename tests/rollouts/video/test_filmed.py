@@ -89,8 +89,8 @@ def rollout(workers: int = 1, chunk: int = 1, isolated: bool = False, **kwargs: 
         env = replace(env, id="walk:Walk-v0", isolation="process")
     config = simulator_config(env, seed=3, num_steps=8, evaluation=EvaluationConfig(num_envs=1, video_episodes=3))
     build = partial(build_policy, chunk=chunk)
-    group = InThisProcess([EnvWorker(config, part, build) for part in env_ranges(4, workers)])
-    return VectorRollout(group, config)
+    group = InThisProcess([EnvWorker(config.collection, part, build) for part in env_ranges(4, workers)])
+    return VectorRollout(group, config.collection)
 
 
 def frames(path: Path) -> list[np.ndarray]:
