@@ -77,6 +77,8 @@ _SIMULATORS = (
     "algorithm.priority_correction",
     "algorithm.priority_exponent",
     "algorithm.random_shift",
+    "algorithm.sequence_length",
+    "algorithm.burn_in",
     "algorithm.target_noise",
     "algorithm.target_noise_clip",
     "algorithm.target_tau",

@@ -61,6 +61,8 @@ AT_LEAST: Mapping[str, float] = {
     "algorithm.difficulty_low_threshold": 0,
     "algorithm.overlong_penalty.coef": 0,
     "algorithm.n_step": 1,
+    "algorithm.sequence_length": 1,
+    "algorithm.burn_in": 0,
     "algorithm.policy_delay": 1,
     "algorithm.target_update_every": 1,
     "algorithm.target_noise": 0,

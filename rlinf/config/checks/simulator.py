@@ -6,6 +6,7 @@ import os
 
 from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
+from rlinf.config.checks.recurrent import check_memory
 from rlinf.config.context import Context, neighbours
 from rlinf.config.extras import OWN_ENVIRONMENT
 from rlinf.config.facts import (
@@ -204,9 +205,6 @@ def _check_off_policy(context: Context) -> None:
     if ":" in config.policy.name:
         message = f"policy.name: loss_type: {name} has networks of its own, and {config.policy.name} is none of them."
         context.error("policy.name", message, "Set it to actor_critic, or choose adv_type: gae.", reads=reads)
-    if config.policy.recurrent != "none":
-        message = f"policy.recurrent: loss_type: {name} learns from single transitions, without memory."
-        context.error("policy.recurrent", message, "Set it to none.", reads=reads)
     if config.policy.distribution not in ("auto", *_ACTS_BY.get(name, ())):
         acts = f"acts by a {_ACTS_BY[name][0]}" if name in _ACTS_BY else "has no distribution to choose"
         message = f"policy.distribution: loss_type: {name} {acts}, not {config.policy.distribution}."
@@ -226,6 +224,7 @@ def _check_off_policy(context: Context) -> None:
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.", reads=reads)
+    check_memory(context)
     if config.algorithm.sac_alpha != "auto":
         why = f"is not read with a fixed algorithm.sac_alpha ({config.algorithm.sac_alpha})."
         context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.", reads=("algorithm.sac_alpha",))

@@ -7,8 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
 from rlinf.config import Config
 from rlinf.config.facts import activation_dtype, is_off_policy, is_vla, uses_pi0
 from rlinf.granularity import Levels
@@ -74,7 +72,6 @@ def make_trained_policy(config: Config, observation_space: Any, action_space: An
 def make_off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
     """The same where the learner has a replay buffer."""
     policy = make_policy(config, observation_space, action_space)
-    assert isinstance(policy, imported(catalog.off_policy(config.algorithm.loss_type).policy))
     return cast("OffPolicyNetworks", policy)
 
 
@@ -134,9 +131,12 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
 
 
 def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
-    kind: type[OffPolicyNetworks] = imported(catalog.off_policy(config.algorithm.loss_type).policy)
+    from rlinf.models.off_policy.kinds import load_networks, networks_of
+
+    loss_type = config.algorithm.loss_type
     if config.policy.path is not None:
-        return kind.from_pretrained(config.policy.path)
+        return load_networks(config.policy.path, loss_type)
+    kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
     return kind(observation_space, action_space, _actor_critic_options(config))
 
 
