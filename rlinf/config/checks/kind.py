@@ -19,7 +19,6 @@ _TEXT = (
     "env.num_tasks",
     "evaluation.samples",
     "learner.compare_float32_every",
-    "learner.offload",
     "learner.pack",
     "policy.architecture",
     "policy.attention",
@@ -47,6 +46,7 @@ _TEXT = (
     "teacher",
 )
 _LANGUAGE = (
+    "learner.offload",
     "policy.dtype",
     "policy.gradient_checkpointing",
     "policy.lora",

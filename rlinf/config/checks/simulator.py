@@ -14,6 +14,7 @@ from rlinf.config.facts import (
     has_warm_start,
     is_off_policy,
     is_text,
+    is_vla,
     prior_transitions,
 )
 
@@ -68,8 +69,10 @@ def check_simulator(context: Context) -> None:
 def _check_unbuilt(context: Context) -> None:
     """Options that simulators are to have one day: a run that ignored them would not be the one that was asked for."""
     config = context.config
-    if config.learner.backend != "torch":
-        message = f"learner.backend: {config.learner.backend} trains language models only."
+    backend = config.learner.backend
+    if backend == "megatron" or (backend == "fsdp" and not is_vla(config)):
+        trains = "language models" if backend == "megatron" else "language models and vla policies"
+        message = f"learner.backend: {backend} trains {trains} only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
     if config.evaluation.temperature not in (0.0, 1.0):
         message = "evaluation.temperature: simulator policies are not sharpened or flattened."
@@ -221,10 +224,10 @@ def _check_off_policy(context: Context) -> None:
     for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.", reads=reads)
     _check_prior(context)
+    check_memory(context)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.", reads=reads)
-    check_memory(context)
     if config.algorithm.sac_alpha != "auto":
         why = f"is not read with a fixed algorithm.sac_alpha ({config.algorithm.sac_alpha})."
         context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.", reads=("algorithm.sac_alpha",))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
-from rlinf.models.vla.backbones import random_tower, random_vision, rebuilt
+from rlinf.models.vla.backbones import encoder_layers, random_tower, random_vision, rebuilt
 from rlinf.models.vla.conditioning import mean_of_words
 from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.flow import ActionFlow
@@ -78,6 +78,9 @@ class VlaPolicy(VisionLanguageAction):
 
     def towers(self) -> list[nn.Module]:
         return [self.language, *([] if self.images is None else [self.images.tower])]
+
+    def layers(self) -> list[nn.Module]:
+        return [layer for tower in self.towers() for layer in encoder_layers(tower)]
 
     @property
     def tokens_per_decision(self) -> int:

@@ -22,7 +22,7 @@ REFUSED = [
     (PPO, "evaluation.video_episodes", 0, "at least 1"),
     (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
     (PPO, "algorithm.entropy_type", "token_level", "is not read without calculate_entropy"),
-    (PPO, "learner.backend", "fsdp", "trains language models only"),
+    (PPO, "learner.backend", "fsdp", "trains language models and vla policies only"),
     (PPO, "rollout.batch_size", 8, "is not read by adv_type: gae"),
     (PPO, "algorithm.group_size", 4, "is not read by adv_type: gae"),
     (PPO, "env.auto_reset", False, "is not read by adv_type: gae"),
