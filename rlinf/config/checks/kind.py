@@ -110,6 +110,8 @@ _SIMULATORS = (
     "sft.dataset_stride",
     "sft.demonstrations",
     "sft.expert",
+    "sft.image_shift",
+    "sft.color_jitter",
     "sft.perturbation",
     "sft.rename",
 )

@@ -113,6 +113,8 @@ AT_LEAST: Mapping[str, float] = {
     "sft.dagger_rounds": 0,
     "sft.dagger_share": 0,
     "sft.perturbation": 0,
+    "sft.image_shift": 0,
+    "sft.color_jitter": 0,
     "cluster.threads_per_worker": 1,
     "cluster.max_restarts": 0,
     "cluster.restart_window_s": 0,
@@ -131,6 +133,7 @@ AT_LEAST: Mapping[str, float] = {
 
 ABOVE: Mapping[str, float] = {
     "sft.epochs": 0,
+    "policy.vla.center_crop": 0,
     "rollout.top_p": 0,
     "rollout.repetition_penalty": 0,
     "rollout.vllm.gpu_memory_utilization": 0,
@@ -170,6 +173,8 @@ AT_MOST: Mapping[str, float] = {
     "reward_model.verified_fraction": 1,
     "reward_model.replay_fraction": 0.9,
     "sft.perturbation": 0.9,
+    "sft.color_jitter": 1,
+    "policy.vla.center_crop": 1,
     "sft.dagger_share": 0.9,
 }
 

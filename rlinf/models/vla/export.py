@@ -34,6 +34,6 @@ def load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tenso
     """Spaces, options, tokenizer and weights."""
     source = Path(folder)
     written = json.loads((source / "vla.json").read_text())
-    for name in ("image_mean", "image_std"):
-        written[name] = tuple(written[name])
+    for name in ("image_mean", "image_std", "cameras"):
+        written[name] = tuple(written.get(name, ()))
     return load_spaces(source), VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

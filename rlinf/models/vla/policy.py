@@ -51,7 +51,7 @@ class VlaPolicy(VisionLanguageAction):
         super().__init__()
         self.options = options
         self._spaces = observation_space, action_space
-        leaves = sort_leaves(observation_space)
+        leaves = sort_leaves(observation_space, options.cameras)
         self.instructions = Instructions(
             tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
         )
@@ -133,4 +133,12 @@ def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> Action
             hidden=options.flow_hidden,
             draws=options.flow_draws,
         )
-    return ActionTokens(width, space, bins=options.action_bins, chunk=chunk, temperature=options.temperature)
+    bins = None if options.action_tokens == "vocabulary" else options.action_bins
+    return ActionTokens(
+        width,
+        space,
+        bins=bins,
+        chunk=chunk,
+        temperature=options.temperature,
+        statistics=options.action_statistics,
+    )
