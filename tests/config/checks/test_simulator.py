@@ -58,9 +58,6 @@ REFUSED = [
     (SAC, "algorithm.group_size", 4, "is not read by loss_type: sac"),
     (SAC, "algorithm.logprob_type", "token_level", "is not read by"),
     ({"loss_type": "td3"}, "policy.recurrent", "gru", "without memory"),
-    ({**SAC, "replay_batch_size": 250}, "policy.recurrent", "gru", "no number of sequences of 16"),
-    ({**SAC, "replay_start": 20}, "policy.recurrent", "gru", "less than one sequence of 24 decisions"),
-    ({**SAC, "n_step": 3}, "policy.recurrent", "gru", "know no returns of several steps"),
     (SAC, "algorithm.burn_in", 4, "is not read without policy.recurrent"),
     (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
     (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
@@ -172,3 +169,21 @@ def test_videos_fall_on_evaluations() -> None:
     load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 20}))
     # Without a period only the first and the last evaluation happen, and both are filmed.
     load_mapping(simulator(PPO, **{"evaluation.video_every": 25}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("replay_batch_size", 250, "no number of sequences of 16. Set it to 256"),
+        ("replay_start", 20, "less than one sequence of 24 decisions"),
+        ("n_step", 3, "know no returns of several steps"),
+        ("priority_exponent", 0.6, "know no priorities"),
+    ],
+)
+def test_a_memory_needs_whole_sequences(name: str, value: float, message: str) -> None:
+    load_mapping(simulator(SAC, **{"policy.recurrent": "gru"}), source="test")
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(simulator({**SAC, name: value}, **{"policy.recurrent": "gru"}), source="test")
+    (found,) = caught.value.problems
+    assert found.key == f"algorithm.{name}"
+    assert message in str(found)
