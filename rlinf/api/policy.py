@@ -142,9 +142,9 @@ class Policy:
 
 
 def _actor_critic(folder: Path) -> Any:
+    from rlinf.learners.off_policy.kinds import load_networks
     from rlinf.models.actor_critic import ActorCritic
     from rlinf.models.actor_critic.export import off_policy_loss
-    from rlinf.models.off_policy.kinds import load_networks
 
     loss_type = off_policy_loss(str(folder))
     if loss_type is None:

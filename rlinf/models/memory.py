@@ -1,4 +1,4 @@
-"""A recurrent cell over the decisions of a row, whose state begins anew with each episode."""
+"""A recurrent cell over the decisions of a row, whose state is zero at the start of each episode."""
 
 from __future__ import annotations
 

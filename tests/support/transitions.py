@@ -10,8 +10,8 @@ from gymnasium import spaces
 
 from rlinf.algorithms import catalog
 from rlinf.inputs import named_inputs
+from rlinf.learners.off_policy.kinds import networks_of
 from rlinf.models.actor_critic import ActorCriticOptions
-from rlinf.models.off_policy.kinds import networks_of
 from rlinf.types import Batch
 
 STATE = spaces.Box(-1, 1, (3,))

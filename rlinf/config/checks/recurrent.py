@@ -17,7 +17,7 @@ _WITHOUT_MEMORY: tuple[tuple[str, object, str], ...] = (
 
 
 def check_memory(context: Context) -> None:
-    """Of an off-policy run."""
+    """Report keys of sequences without a memory, and what a memory of an off-policy run rules out."""
     config, reads = context.config, ("policy.recurrent", "algorithm.loss_type")
     algorithm, name = config.algorithm, config.algorithm.loss_type
     if not off_policy_memory(config):

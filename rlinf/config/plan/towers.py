@@ -57,14 +57,14 @@ def towers_memory(config: Config) -> TowersMemory | None:
 
 
 def _decoder_parameters(tower: TowerConfig) -> int | None:
-    """Without an output layer, which a tower does not have."""
+    """The weights of a decoder without an output layer, which a tower does not have; None for an unknown one."""
     written = _written(tower, "text_config")
     decoder = decoder_of(PolicyConfig(architecture=dict(written)))
     return None if decoder is None or "vocab_size" not in written else replace(decoder, tied=True).parameters
 
 
 def _vision_parameters(tower: TowerConfig) -> int | None:
-    """Of a vision transformer with biases and learned positions (SigLIP)."""
+    """The weights of a vision transformer with biases and learned positions (SigLIP); None for another one."""
     written = _written(tower, "vision_config")
     numbers = [written.get(name) for name in _VIT]
     hidden, inner, layers, patch = (number if isinstance(number, int) else 0 for number in numbers)

@@ -1,4 +1,4 @@
-"""Soft actor-critic on sequences: what actor, critics and targets remember is computed anew from the stored state."""
+"""Soft actor-critic on sequences: actor, critics and targets recall each of them from its stored state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RecurrentSacObjective(SacObjective):
 
 
 def _now(encoder: nn.Module, cell: Cell, sampled: Sequences, state: Tensor) -> tuple[Tensor, Tensor]:
-    """What a memory gives at the trained positions [M L, E], and its states afterwards [M L, S]."""
+    """A memory's features at the trained positions [M L, E], and its states afterwards [M L, S]."""
     if sampled.before_starts.shape[1]:
         with torch.no_grad():
             state = recall(encoder, cell, sampled.before, state, sampled.before_starts)[1][:, -1]
@@ -62,6 +62,6 @@ def _now(encoder: nn.Module, cell: Cell, sampled: Sequences, state: Tensor) -> t
 
 
 def _after(encoder: nn.Module, cell: Cell, sampled: Sequences, state: Tensor) -> Tensor:
-    """What a memory gives [M L, E] for the observations after the trained positions: one step from each."""
+    """A memory's features [M L, E] for the observations after the trained positions: one step from each."""
     _, states = _now(encoder, cell, sampled, state)
     return advance(cell, encoder(sampled.next_inputs), states)[0]

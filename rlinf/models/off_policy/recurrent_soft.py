@@ -83,7 +83,7 @@ class RecurrentSoftActorCritic(SoftActorCritic):
 def recall(
     encoder: nn.Module, cell: Cell, leaves: Mapping[str, Tensor], state: Tensor, starts: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What a memory gives for the observations [B, T, ...] of rows, and its states afterwards: [B, T, E], [B, T, S]."""
+    """A memory's features [B, T, E] for the observations [B, T, ...] of rows, and its states afterwards [B, T, S]."""
     flat = {name: leaf.flatten(0, 1) for name, leaf in leaves.items()}
     features: Tensor = encoder(flat)
     return unroll(cell, features.unflatten(0, starts.shape), state, starts)

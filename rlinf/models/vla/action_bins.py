@@ -1,4 +1,4 @@
-"""What a token of a discretised action stands for: numbers of a Box, cut into bins.
+"""Bins of discretised actions: the numbers that their tokens stand for.
 
 A of them per action; tokens are counted from 0.
 """

@@ -1,5 +1,4 @@
-"""What a pretrained policy of OpenVLA's kind brings beside its weights: action statistics, and the output rows of the
-ids that its actions are."""
+"""Files of pretrained policies of OpenVLA's kind: action statistics, and the output rows of the ids of actions."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
 
 
 def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
-    from rlinf.models.off_policy.kinds import load_networks, networks_of
+    from rlinf.learners.off_policy.kinds import load_networks, networks_of
 
     loss_type = config.algorithm.loss_type
     if config.policy.path is not None:
