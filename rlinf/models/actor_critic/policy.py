@@ -88,7 +88,8 @@ class ActorCritic(PolicyOfHead):
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
         positions = self.granularity
         decided = positions.decisions(mask)
-        whole = self.cell is not None or bool(decided.all())
+        full = bool(mask.all())
+        whole = self.cell is not None or full or bool(decided.all())
         # A policy without memory needs no padding: only the true decisions are computed, then put in their places.
         places = None if whole else decided.nonzero(as_tuple=True)
         given = ObservationInputs.of(inputs)
@@ -102,13 +103,13 @@ class ActorCritic(PolicyOfHead):
         logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
-            logprobs=self._in_place(positions.logprobs(logprobs, acted), places, mask),
-            entropy=None if entropy is None else self._in_place(positions.entropy(entropy, acted), places, mask),
-            values=self._in_place(positions.spread(self.value_head(critic)), places, mask),
+            logprobs=self._in_place(positions.logprobs(logprobs, acted), places, mask, full),
+            entropy=None if entropy is None else self._in_place(positions.entropy(entropy, acted), places, mask, full),
+            values=self._in_place(positions.spread(self.value_head(critic)), places, mask, full),
         )
 
-    def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
-        """The positions [n, P] of flat decisions as [B, T]."""
+    def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
+        """The positions [n, P] of flat decisions as [B, T]; ``full``: ``mask`` is true everywhere."""
         rows, parts = mask.shape[0], column.shape[1]
         if places is None:
             table = column.reshape(mask.shape)
@@ -116,7 +117,7 @@ class ActorCritic(PolicyOfHead):
             table = column.new_zeros(rows, mask.shape[1] // parts, parts).index_put(places, column).flatten(1)
             if parts == 1:
                 return table
-        return table if bool(mask.all()) else torch.where(mask, table, 0.0)
+        return table if full else torch.where(mask, table, 0.0)
 
     @torch.no_grad()
     def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
