@@ -305,6 +305,7 @@ _OBJECTIVES = "rlinf.learners.off_policy"
 _NETWORKS = "rlinf.models.off_policy"
 _SOFT = ("sac_alpha", "sac_target_entropy", "policy_delay")
 _TARGET = ("target_tau", "target_update_every")
+_SEQUENCES = ("sequence_length", "burn_in")
 _PRIOR = ("prior_data", "prior_share", "prior_rename")
 
 OFF_POLICY: dict[str, OffPolicy] = {
@@ -313,9 +314,11 @@ OFF_POLICY: dict[str, OffPolicy] = {
         "soft actor-critic: two critics, a squashed Gaussian actor that is paid for its entropy",
         "y = r + gamma (min Q'(s', a') - alpha log pi(a'|s'));  actor: alpha log pi(a|s) - min Q(s, a)",
         "Haarnoja et al., arXiv:1812.05905",
-        (*_SOFT, *_TARGET, *_PRIOR),
+        (*_SOFT, *_TARGET, *_PRIOR, *_SEQUENCES),
         policy=f"{_NETWORKS}.soft_actor_critic:SoftActorCritic",
         policy_options=("policy.critic_layer_norm",),
+        recurrent_policy=f"{_NETWORKS}.recurrent_soft:RecurrentSoftActorCritic",
+        recurrent_function=f"{_OBJECTIVES}.recurrent_sac:RecurrentSacObjective",
     ),
     "td3": OffPolicy(
         f"{_OBJECTIVES}.td3:Td3Objective",

@@ -125,6 +125,10 @@ class OffPolicy(Entry):
     """Why an update cannot be shared among ranks; empty where it can."""
     policy_options: tuple[str, ...] = ()
     """Keys of the policy section that only some of these read."""
+    recurrent_policy: str = ""
+    """Networks with a memory (`policy.recurrent`); empty where there are none."""
+    recurrent_function: str = ""
+    """The class of their objective."""
 
 
 E = TypeVar("E", bound=Entry)

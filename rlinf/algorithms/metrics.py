@@ -35,10 +35,17 @@ def means_over(facts: Mapping[str, Tensor], mask: Tensor) -> PartialMetrics:
     """:func:`mean_over` of several columns [B, T] in one pass, which is what counts where batches are small."""
     if not facts:
         return {}
-    columns = torch.stack([value.detach().float().expand_as(mask) for value in facts.values()])
-    sums = torch.where(mask, columns, 0.0).sum(dim=(1, 2), dtype=torch.float64)
-    count = mask.sum().double()
+    with torch.no_grad():  # one by one, a `detach` of each column costs more than their sums
+        columns = torch.stack([_as_numbers(value, mask) for value in facts.values()])
+        sums = torch.where(mask, columns, 0.0).sum(dim=(1, 2), dtype=torch.float64)
+        count = mask.sum().double()
     return {name: (total, count) for name, total in zip(facts, sums.unbind(), strict=True)}
+
+
+def _as_numbers(value: Tensor, mask: Tensor) -> Tensor:
+    """``value`` as float32 of the shape of ``mask``."""
+    numbers = value if value.dtype == torch.float32 else value.float()
+    return numbers if numbers.shape == mask.shape else numbers.expand_as(mask)
 
 
 def total_of(value: Tensor) -> tuple[Tensor, Tensor]:

@@ -142,11 +142,11 @@ class Policy:
 
 
 def _actor_critic(folder: Path) -> Any:
-    from rlinf.algorithms import catalog
-    from rlinf.algorithms.entries import imported
+    from rlinf.learners.off_policy.kinds import load_networks
     from rlinf.models.actor_critic import ActorCritic
     from rlinf.models.actor_critic.export import off_policy_loss
 
     loss_type = off_policy_loss(str(folder))
-    kind = ActorCritic if loss_type is None else imported(catalog.off_policy(loss_type).policy)
-    return kind.from_pretrained(str(folder)).eval()
+    if loss_type is None:
+        return ActorCritic.from_pretrained(str(folder)).eval()
+    return load_networks(str(folder), loss_type).eval()

@@ -31,6 +31,8 @@ MODULES: Mapping[str, str] = {
     "box2d": "Box2D",
     "atari": "ale_py",
     "gymnax": "gymnax",
+    "brax": "brax",
+    "playground": "mujoco_playground",
     "hdf5": "h5py",
     "serve": "websockets",
     "onnx": "onnxruntime",
@@ -49,6 +51,8 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "maniskill": ("rlinf_envs:rlinf/ManiSkill-",),
     "robotics": ("gymnasium_robotics:",),
     "gymnax": ("rlinf_envs.sim.gymnax:",),
+    "playground": ("rlinf_envs.sim.brax:make_playground",),
+    "brax": ("rlinf_envs.sim.brax:",),
     "atari": ("ale_py:",),
     "box2d": ("BipedalWalker-", "BipedalWalkerHardcore-", "CarRacing-", "LunarLander-", "LunarLanderContinuous-"),
 }  # fmt: skip

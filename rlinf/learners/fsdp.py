@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as checkpoint
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_state_dict,
@@ -42,6 +42,9 @@ from rlinf.models.checkpoint_names import by_expert
 from rlinf.portions import portions
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
+Unit = tuple[nn.Module, torch.dtype | None]
+"""A part whose weights come together at a time, and the dtype that they come in (None: their own)."""
+
 
 class FSDPLearner(TorchLearner):
     """Trains a causal language model; the process group must be up (:func:`rlinf.learners.process_group.join`)."""
@@ -61,7 +64,7 @@ class FSDPLearner(TorchLearner):
             raise ValueError("learner.backend: fsdp does not cover policy.lora: use torch")
         self._host_reference: dict[str, Tensor] | None = None
         super().__init__(
-            _split(policy, torch.device(device)),
+            _split(policy, self.units(policy), torch.device(device)),
             stages=stages,
             seed=seed,
             micro_batch_tokens=micro_batch_tokens,
@@ -71,6 +74,11 @@ class FSDPLearner(TorchLearner):
             ranks=TorchRanks(device=device),
             offload=offload,
         )
+
+    @staticmethod
+    def units(policy: Any) -> list[Unit]:
+        """Each decoder layer is a unit of its own, the rest (embeddings, last norm, heads) one more."""
+        return [(part, policy.autocast) for part in [*policy.model.base_model.layers, policy]]
 
     def start(self, stage: str) -> None:
         """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
@@ -147,18 +155,27 @@ class FSDPLearner(TorchLearner):
         partial += [self._backward(mini, mini.batch.blank(), mini.rows[:1]) for _ in range(blanks)]
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Everything that travels to whoever acts, split as it is."""
+        named: Iterator[tuple[str, Tensor]] = self.policy.model.named_parameters()
+        return named
+
+    def _published(self, name: str, whole: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """A whole tensor by the names that others know it by."""
+        return by_expert([(name, whole)])
+
     def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
         """(name, whole tensor on the CPU), one at a time, on rank 0; all ranks must run through it. All if no names."""
-        for name, tensor in self.policy.model.named_parameters():
+        for name, tensor in self._tensors():
             if names is not None and name not in names:
                 continue
             whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
             if self.rank == 0:
-                yield from by_expert([(name, whole.detach().cpu())])
+                yield from self._published(name, whole.detach().cpu())
 
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
-        named = self.policy.model.named_parameters()
-        return portions(((name, tensor.numel() * tensor.element_size()) for name, tensor in named), bucket_bytes)
+        sizes = ((name, tensor.numel() * tensor.element_size()) for name, tensor in self._tensors())
+        return portions(sizes, bucket_bytes)
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
@@ -225,17 +242,16 @@ class FSDPLearner(TorchLearner):
         dist.barrier()
 
 
-def _split(policy: Any, device: torch.device) -> Any:
-    """Each decoder layer a unit of its own, the rest (embeddings, last norm, heads) one more.
+def _split(policy: Any, units: Sequence[Unit], device: torch.device) -> Any:
+    """Splits ``units`` over all ranks; the last one is the policy itself, with what is in no other.
 
     Layers come to the device one by one: whole, the model would not fit it. Where activations are in 16 bits, so are
     the weights that come together for a pass: autocast's copies would all stay until the backward pass.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    precision = MixedPrecisionPolicy(param_dtype=policy.autocast, reduce_dtype=policy.autocast and torch.float32)
-    for layer in policy.model.base_model.layers:
-        fully_shard(layer.to(device), mesh=mesh, mp_policy=precision)
-    fully_shard(policy.to(device), mesh=mesh, mp_policy=precision)
+    for part, dtype in units:
+        precision = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=dtype and torch.float32)
+        fully_shard(part.to(device), mesh=mesh, mp_policy=precision)
     register_fsdp_forward_method(policy, "evaluate")
     for module in policy.modules():
         if isinstance(module, FSDPModule):

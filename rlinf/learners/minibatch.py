@@ -89,6 +89,8 @@ class Minibatch:
             gap = torch.where(part.mask, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
             metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
             metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
+        if device.type == "cpu":
+            return loss, metrics
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
     def conclude(self, merged: ReducedMetrics, step: Callable[[float], float]) -> tuple[Metrics, bool]:

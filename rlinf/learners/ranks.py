@@ -98,6 +98,8 @@ def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) 
                 merged[name] = (torch.maximum(merged[name][0], value), torch.maximum(merged[name][1], count))
             else:
                 merged[name] = (merged[name][0] + value, merged[name][1] + count)
+    if ranks is ONE_RANK:
+        return {name: (float(value), float(count)) for name, (value, count) in merged.items()}
     maxima = [name for name in merged if name.endswith("_max")]
     sums = [name for name in merged if not name.endswith("_max")]
     found: ReducedMetrics = {}

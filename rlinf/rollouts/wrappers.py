@@ -68,6 +68,27 @@ class Instruct(gymnasium.ObservationWrapper):
         return {**parts, "instruction": self.instruction}
 
 
+class KeepEntries(gymnasium.ObservationWrapper):
+    """Only some numbers of a plain observation: what is left out can at best be inferred from those before.
+
+    ``entries``: their indices, as in `{"rlinf.rollouts.wrappers:KeepEntries": {entries: [0, 1]}}`.
+    """
+
+    def __init__(self, env: gymnasium.Env, entries: Sequence[int]) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+            raise TypeError(f"KeepEntries wants an observation that is one row of numbers, got {space}")
+        if not entries or min(entries) < 0 or max(entries) >= space.shape[0]:
+            raise ValueError(f"entries {list(entries)} are not among 0 to {space.shape[0] - 1}")
+        self.entries = list(entries)
+        low, high = space.low[self.entries], space.high[self.entries]
+        self.observation_space = spaces.Box(low, high, dtype=np.dtype(space.dtype).type)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return observation[self.entries]
+
+
 class BlankWords(gymnasium.ObservationWrapper):
     """Text entries of a Dict observation say nothing."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from rlinf.config.schema import SftConfig
 from rlinf.durable import replace_whole
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, imitation_batch
 from rlinf.rollouts.simulator.experts import NoDemonstrationsError
+from rlinf.rollouts.simulator.image_augmentation import ImageAugmentation
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch
@@ -38,6 +40,7 @@ class Imitation:
     ) -> None:
         """``send_weights(version)``: the learner's weights to whoever acts."""
         self._rollout, self._options, self._seed = rollout, options, seed
+        self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)
         self._folder, self._send_weights = folder / "dagger", send_weights
         self._pools: list[Demonstrations] = []
         """What batches draw from in each round, everything before it included."""
@@ -81,7 +84,8 @@ class Imitation:
         generator, count = numpy_generator(self._seed, "sft", step), self._options.batch_size
         pool = self.pool(step)
         drawn = generator.integers(len(pool.actions), size=count)
-        return imitation_batch(pool, drawn, generator.standard_normal((count, pool.imitation_noise)))
+        noise = generator.standard_normal((count, pool.imitation_noise))
+        return imitation_batch(pool, drawn, noise, functools.partial(self._augmentation, generator=generator))
 
 
 def _joined(parts: Sequence[Demonstrations]) -> Demonstrations:

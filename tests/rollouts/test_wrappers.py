@@ -20,7 +20,7 @@ from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
-from rlinf.rollouts.wrappers import TokenizeText
+from rlinf.rollouts.wrappers import KeepEntries, TokenizeText
 from rlinf.types import Batch
 
 
@@ -137,3 +137,16 @@ def test_rewards_are_scaled_by_the_spread_of_discounted_returns():
         columns = {name: getattr(batch, name)[:, part] for name in names}
         last = halves(batch.replace(rewards=rewards[:, part], **columns))
     torch.testing.assert_close(last.rewards, (rewards / spread)[:, 250:])
+
+
+def test_entries_are_kept_in_their_order():
+    env = make_env(EnvConfig("Pendulum-v1", wrappers=[{"rlinf.rollouts.wrappers:KeepEntries": {"entries": [1, 0]}}]))
+    whole, _ = gymnasium.make("Pendulum-v1").reset(seed=3)
+    seen, _ = env.reset(seed=3)
+    assert seen.tolist() == whole[[1, 0]].tolist()
+    assert env.observation_space == spaces.Box(-1.0, 1.0, (2,), np.float32)
+    assert env.observation_space.contains(env.step(env.action_space.sample())[0])
+    with pytest.raises(ValueError, match="not among 0 to 2"):
+        KeepEntries(gymnasium.make("Pendulum-v1"), [3])
+    with pytest.raises(TypeError, match="one row of numbers"):
+        KeepEntries(gymnasium.make("FrozenLake-v1"), [0])

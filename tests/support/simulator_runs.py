@@ -41,16 +41,22 @@ SMALL = {
     "priority_exponent: 0.6, huber_delta: 1.0, epsilon_steps: 100, target_update_every: 10}\n",
     "discrete_sac": "env: {id: CartPole-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: discrete_sac, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "sac_memory": "env: {id: Pendulum-v1, num_envs: 2, max_episode_steps: 11}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 100, "
+    "sequence_length: 4, burn_in: 2}\n",
     "sac_chunks": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
     "rollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.9, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
 }
 
 
+_POLICY = {"sac_memory": "policy: {name: actor_critic, hidden_sizes: [16], recurrent: gru, embedding_size: 8}\n"}
+
+
 def recipe(folder: Path, kind: str) -> Path:
     """The file of one of :data:`SMALL`, beside the run directory ``folder``."""
     file = folder.parent / f"{kind}.yaml"
-    file.write_text(SMALL[kind] + "policy: {name: actor_critic, hidden_sizes: [16]}\n")
+    file.write_text(SMALL[kind] + _POLICY.get(kind, "policy: {name: actor_critic, hidden_sizes: [16]}\n"))
     return file
 
 

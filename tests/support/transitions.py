@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from gymnasium import spaces
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
 from rlinf.inputs import named_inputs
+from rlinf.learners.off_policy.kinds import networks_of
 from rlinf.models.actor_critic import ActorCriticOptions
 from rlinf.types import Batch
 
@@ -44,13 +46,19 @@ def fragment(num_envs=2, positions=20, first=0.0, ends=(), terminates=(), invali
 def networks(loss_type, seed=0, hidden=(16, 16), **options):
     """Those of an algorithm, for observations of three numbers."""
     torch.manual_seed(seed)
-    entry = catalog.off_policy(loss_type)
-    actions = spaces.Discrete(4) if entry.discrete else ARM
-    return imported(entry.policy)(STATE, actions, ActorCriticOptions(hidden_sizes=hidden, activation="relu", **options))
+    actions = spaces.Discrete(4) if catalog.off_policy(loss_type).discrete else ARM
+    kind = networks_of(loss_type, recurrent="recurrent" in options)
+    return kind(STATE, actions, ActorCriticOptions(hidden_sizes=hidden, activation="relu", **options))
 
 
 def soft_actor_critic(seed=0):
     return networks("sac", seed)
+
+
+def remembered(policy, batch, starts):
+    """The fragment as a policy with a memory played it, from no memory on; episodes begin at ``starts`` [N, T]."""
+    state = torch.zeros(batch.num_rows, policy.state_size)
+    return batch.replace(inputs=replace(batch.inputs, recurrent_state=state, episode_starts=starts))
 
 
 def played(loss_type, **options):

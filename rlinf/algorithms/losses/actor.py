@@ -31,12 +31,14 @@ def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip: Clip) -> TokenLos
     >>> clipped_surrogate(torch.tensor([1.5, 0.5, 9.0]), torch.tensor([1., -1., -1.]), Clip(0.2, 0.2, dual=3.0)).policy
     tensor([-1.2000,  0.8000,  3.0000])
     """
-    plain = -advantages * ratio
-    clipped = -advantages * ratio.clamp(1 - clip.low, 1 + clip.high)
+    costs = -advantages
+    plain = costs * ratio
+    clipped = costs * ratio.clamp(1 - clip.low, 1 + clip.high)
     loss = torch.maximum(plain, clipped)
+    decided = clipped > plain
     metrics = {
-        "clip_fraction_low": (clipped > plain) & (ratio < 1 - clip.low),
-        "clip_fraction_high": (clipped > plain) & (ratio > 1 + clip.high),
+        "clip_fraction_low": decided & (ratio < 1 - clip.low),
+        "clip_fraction_high": decided & (ratio > 1 + clip.high),
     }
     if clip.dual is not None:
         bound = clip.dual * advantages.abs()

@@ -19,7 +19,6 @@ _TEXT = (
     "env.num_tasks",
     "evaluation.samples",
     "learner.compare_float32_every",
-    "learner.offload",
     "learner.pack",
     "policy.architecture",
     "policy.attention",
@@ -48,6 +47,7 @@ _TEXT = (
     "teacher",
 )
 _LANGUAGE = (
+    "learner.offload",
     "policy.dtype",
     "policy.gradient_checkpointing",
     "policy.lora",
@@ -78,6 +78,8 @@ _SIMULATORS = (
     "algorithm.priority_correction",
     "algorithm.priority_exponent",
     "algorithm.random_shift",
+    "algorithm.sequence_length",
+    "algorithm.burn_in",
     "algorithm.target_noise",
     "algorithm.target_noise_clip",
     "algorithm.target_tau",
@@ -109,6 +111,8 @@ _SIMULATORS = (
     "sft.dataset_stride",
     "sft.demonstrations",
     "sft.expert",
+    "sft.image_shift",
+    "sft.color_jitter",
     "sft.perturbation",
     "sft.rename",
 )

@@ -61,6 +61,8 @@ AT_LEAST: Mapping[str, float] = {
     "algorithm.difficulty_low_threshold": 0,
     "algorithm.overlong_penalty.coef": 0,
     "algorithm.n_step": 1,
+    "algorithm.sequence_length": 1,
+    "algorithm.burn_in": 0,
     "algorithm.policy_delay": 1,
     "algorithm.target_update_every": 1,
     "algorithm.target_noise": 0,
@@ -112,6 +114,8 @@ AT_LEAST: Mapping[str, float] = {
     "sft.dagger_rounds": 0,
     "sft.dagger_share": 0,
     "sft.perturbation": 0,
+    "sft.image_shift": 0,
+    "sft.color_jitter": 0,
     "cluster.threads_per_worker": 1,
     "cluster.max_restarts": 0,
     "cluster.restart_window_s": 0,
@@ -130,6 +134,7 @@ AT_LEAST: Mapping[str, float] = {
 
 ABOVE: Mapping[str, float] = {
     "sft.epochs": 0,
+    "policy.vla.center_crop": 0,
     "rollout.top_p": 0,
     "rollout.repetition_penalty": 0,
     "rollout.vllm.gpu_memory_utilization": 0,
@@ -169,6 +174,8 @@ AT_MOST: Mapping[str, float] = {
     "reward_model.verified_fraction": 1,
     "reward_model.replay_fraction": 0.9,
     "sft.perturbation": 0.9,
+    "sft.color_jitter": 1,
+    "policy.vla.center_crop": 1,
     "sft.dagger_share": 0.9,
 }
 

@@ -6,6 +6,7 @@ import os
 
 from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
+from rlinf.config.checks.recurrent import check_memory
 from rlinf.config.context import Context, neighbours
 from rlinf.config.extras import OWN_ENVIRONMENT
 from rlinf.config.facts import (
@@ -14,6 +15,7 @@ from rlinf.config.facts import (
     has_warm_start,
     is_off_policy,
     is_text,
+    is_vla,
     prior_transitions,
 )
 
@@ -75,8 +77,10 @@ def check_simulator(context: Context) -> None:
 def _check_unbuilt(context: Context) -> None:
     """Options that simulators are to have one day: a run that ignored them would not be the one that was asked for."""
     config = context.config
-    if config.learner.backend != "torch":
-        message = f"learner.backend: {config.learner.backend} trains language models only."
+    backend = config.learner.backend
+    if backend == "megatron" or (backend == "fsdp" and not is_vla(config)):
+        trains = "language models" if backend == "megatron" else "language models and vla policies"
+        message = f"learner.backend: {backend} trains {trains} only."
         context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
     if config.evaluation.temperature not in (0.0, 1.0):
         message = "evaluation.temperature: simulator policies are not sharpened or flattened."
@@ -212,9 +216,6 @@ def _check_off_policy(context: Context) -> None:
     if ":" in config.policy.name:
         message = f"policy.name: loss_type: {name} has networks of its own, and {config.policy.name} is none of them."
         context.error("policy.name", message, "Set it to actor_critic, or choose adv_type: gae.", reads=reads)
-    if config.policy.recurrent != "none":
-        message = f"policy.recurrent: loss_type: {name} learns from single transitions, without memory."
-        context.error("policy.recurrent", message, "Set it to none.", reads=reads)
     if config.policy.distribution not in ("auto", *_ACTS_BY.get(name, ())):
         acts = f"acts by a {_ACTS_BY[name][0]}" if name in _ACTS_BY else "has no distribution to choose"
         message = f"policy.distribution: loss_type: {name} {acts}, not {config.policy.distribution}."
@@ -231,6 +232,7 @@ def _check_off_policy(context: Context) -> None:
     for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.", reads=reads)
     _check_prior(context)
+    check_memory(context)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.", reads=reads)

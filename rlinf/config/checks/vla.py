@@ -28,6 +28,7 @@ def check_vla(context: Context) -> None:
     if vision.path is not None:
         why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
         context.unread("policy.vla.vision.patch_init", why, "Take it out.", reads=("policy.vla.vision.path",))
+    _check_action_tokens(context)
     prompt = config.policy.vla.prompt
     if prompt is not None and INSTRUCTION not in prompt:
         message = f"policy.vla.prompt has no {INSTRUCTION}: every instruction would read alike."
@@ -62,6 +63,23 @@ def check_vla(context: Context) -> None:
         message = f"policy.name: {config.policy.name} has no critic of actions, which loss_type: {loss_type} needs."
         fix = "Choose adv_type: grpo with loss_type: actor, or policy.name: actor_critic."
         context.error("policy.name", message, fix, reads=("algorithm.loss_type",))
+
+
+def _check_action_tokens(context: Context) -> None:
+    vla, reads = context.config.policy.vla, ("policy.vla.action_tokens",)
+    if context.config.policy.name == "flow":
+        why = "is not read by policy.name: flow, whose actions are numbers."
+        context.unread("policy.vla.action_tokens", why, "Take it out.", reads=("policy.name",))
+    if vla.action_tokens == "vocabulary":
+        why = "is not read with action_tokens: vocabulary, which has 256."
+        context.unread("policy.vla.action_bins", why, "Take it out.", reads=reads)
+    else:
+        why = "is not read with action_tokens: own, whose bins lie between the environment's bounds."
+        context.unread("policy.vla.action_statistics", why, "Set action_tokens: vocabulary.", reads=reads)
+    if vla.action_statistics is None:
+        for name in ("statistics_key", "raw_actions"):
+            why = "is not read without policy.vla.action_statistics."
+            context.unread(f"policy.vla.{name}", why, "Take it out.", reads=("policy.vla.action_statistics",))
 
 
 def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -> None:

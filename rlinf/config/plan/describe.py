@@ -13,6 +13,7 @@ from rlinf.config.facts import (
     has_warm_start,
     is_off_policy,
     is_text,
+    is_vla,
     needs_reference,
     optimizer_steps_per_iteration,
     row_tokens,
@@ -27,6 +28,7 @@ from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.memory import Memory, estimate
 from rlinf.config.plan.parallel import Split
+from rlinf.config.plan.towers import towers_memory
 from rlinf.config.plan.traffic import traffic
 from rlinf.config.schema import Config
 
@@ -55,7 +57,7 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
         # Planned here, run elsewhere: on a GPU for each learner rank.
         gpus = config.learner.num_workers
     text = is_text(config)
-    memory, memory_warnings = _memory(config, gpus) if text else ([], [])
+    memory, memory_warnings = _memory(config, gpus) if text else _towers(config, gpus) if is_vla(config) else ([], [])
     sections = [
         ("Run", _run(config)),
         ("Processes", _processes(config, cpus, gpus)),
@@ -224,6 +226,25 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     gpu = config.cluster.gpu_memory_gb
     if gpus and gpu is not None:
         return _gpu_row(config, memory, gpu, rows)
+    return rows, []
+
+
+def _towers(config: Config, gpus: int) -> tuple[Rows, list[str]]:
+    memory = towers_memory(config)
+    if memory is None:
+        return [], []
+    trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
+    rows = [
+        ("parameters of the towers", f"{memory.parameters:,}{trained}"),
+        ("a learner rank", f"{size_text(memory.rank)} without activations (weights, gradients, optimiser)"),
+        ("whoever acts", f"{size_text(memory.acting)} in all"),
+    ]
+    if memory.host:
+        rows.append(("each learner on the host", f"{size_text(memory.host)} while the policy acts"))
+    needed = memory.rank * config.learner.num_workers + memory.acting
+    if gpus == 0 and needed > memory_bytes():
+        have = size_text(memory_bytes())
+        return rows, [f"about {size_text(needed)} are needed and this machine has {have} of memory"]
     return rows, []
 
 

@@ -224,6 +224,12 @@ class AlgorithmConfig:
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = field(default_factory=dict)
     """Which column of `prior_data` a part of the observation, or `action`, is, where its name does not say it."""
+    sequence_length: int = 16
+    """sac with `policy.recurrent`: consecutive transitions that are sampled together; gradients flow through them. An
+    update has `replay_batch_size` / N such sequences."""
+    burn_in: int = 8
+    """sac with `policy.recurrent`: decisions before each sequence that bring its stored recurrent state up to date with
+    the newest weights, without gradient (R2D2)."""
     random_shift: int = 0
     """Off-policy: sampled images are shifted by up to N pixels (DrQ; 4 for 84 x 84); 0 is off."""
     strict: bool = True

@@ -165,6 +165,11 @@ class SftConfig:
     rename: dict[str, str] = field(default_factory=dict)
     """Simulators: which column of `sft.dataset` a part of the observation, or `action`, is, where its name does not say
     it."""
+    image_shift: int = 0
+    """Simulators: pictures of imitated decisions are moved by up to N pixels in both directions, the edge repeated.
+    With `policy.vla.center_crop` that is a random crop."""
+    color_jitter: float = 0.0
+    """Simulators: imitated pictures change brightness, contrast and saturation by up to this share (OpenVLA: 0.2)."""
     cache: str | None = None
     """A folder of finished warm starts: one that would be the same (data, policy, seed, versions, commit) is taken from
     there, and a new one is left there. Sweeps have one of their own."""

@@ -58,6 +58,24 @@ class VlaConfig:
     """The decoder that decides (`qwen2`, `qwen3`, `llama`, ...)."""
     vision: VisionTowerConfig = field(default_factory=VisionTowerConfig)
     """What sees (`siglip_vision_model`, `dinov2`, ...); not made where the environment has no images."""
+    action_tokens: Literal["own", "vocabulary"] = "own"
+    """`vocabulary`: a number of a continuous action is one of the last 256 ids of the language tower's vocabulary, as
+    in OpenVLA and OpenVLA-OFT, and their rows of the tower's output layer are what decides at first. `own`: new
+    tokens."""
+    action_statistics: str | None = None
+    """With `action_tokens: vocabulary`: a `dataset_statistics.json` of OpenVLA, a LeRobotDataset v3 folder or its
+    statistics: actions between the 1% and the 99% quantile are cut into bins. null takes the environment's bounds."""
+    statistics_key: str | None = None
+    """The data set in that file, where it has several (OpenVLA's `unnorm_key`)."""
+    raw_actions: list[int] = field(default_factory=list)
+    """Numbers of an action that are in [-1, 1] as they are, such as a gripper's, by index; where the file has a mask,
+    that says it."""
+    cameras: list[str] = field(default_factory=list)
+    """The images of the observation that are read, in the order that the policy was trained with; empty reads all, in
+    the order of the environment."""
+    center_crop: float = 1.0
+    """Share of the area of each picture, in its middle, that the policy sees: 0.9 with OpenVLA. Together with
+    `sft.image_shift` it is a random crop in imitation."""
     action_bins: int = 32
     """Values that each number of a continuous action can take, evenly from low to high."""
     max_instruction_tokens: int = 32

@@ -21,10 +21,12 @@ from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective,
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
+from rlinf.learners.off_policy.sequences import SequenceSampler
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
+from rlinf.models.off_policy.recurrent_soft import RecurrentSoftActorCritic
 from rlinf.streams import torch_generator
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.types import Batch, Metrics, ObservationInputs, PolicyOutput, WeightForm, WeightUpdate
 
 # Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
 _SAMPLED_TOGETHER = 8
@@ -55,7 +57,10 @@ class OffPolicyLearner:
         )
         self._together = 1 if prioritised else _SAMPLED_TOGETHER
         self._shift = RandomShift(policy.image_axes(), algorithm.random_shift) if algorithm.random_shift else None
-        make = imported(catalog.off_policy(algorithm.loss_type).function)
+        entry = catalog.off_policy(algorithm.loss_type)
+        make = imported(entry.recurrent_function if policy.remembers else entry.function)
+        length, warm_up = algorithm.sequence_length, algorithm.burn_in
+        self._sequences = SequenceSampler(length, warm_up, algorithm.gamma) if policy.remembers else None
         self.objective: OffPolicyObjective[Any] = make(self.policy, algorithm, optimizer, self.place)
         self._prior = prior
         self._seen = 0
@@ -87,7 +92,7 @@ class OffPolicyLearner:
     def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
         batch = complete(batch)
-        self.replay.add(batch)
+        self.replay.add(batch, self._states_before(batch))
         self.policy.observe(batch.inputs, batch.mask)
         self._seen += int(batch.mask.sum())
         metrics: Metrics = {"replay_size": float(len(self.replay)), **self.objective.explore(self._seen)}
@@ -113,6 +118,22 @@ class OffPolicyLearner:
         """This rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives all."""
         algorithm, place = self.algorithm, self.place
         count = algorithm.replay_batch_size
+        sampled = self._drawn(updates, generator)
+        draws = self.objective.noise_draws
+        noise = torch.randn(updates, draws, count, self.policy.noise_size if draws else 0, generator=generator)
+        if self._shift is not None:
+            sampled = self._shift(sampled, updates * count, generator, rank=place.rank, size=place.size)
+        length = 1 if self._sequences is None else algorithm.sequence_length
+        mine = noise.unflatten(2, (-1, length))[:, :, place.rank :: place.size].flatten(2, 3)
+        here = mine.to(place.device)
+        return list(zip(sampled.to(place.device).split(count // place.size), here.unbind(), strict=True))
+
+    def _drawn(self, updates: int, generator: torch.Generator) -> Transitions:
+        """This rank's transitions of some updates, end to end."""
+        algorithm, place = self.algorithm, self.place
+        count = algorithm.replay_batch_size
+        if self._sequences is not None:
+            return self._sequences(self.replay, count, updates, generator, rank=place.rank, size=place.size)
         sampled = self.replay.sample(
             updates * (count if self._prior is None else count - self._prior.count),
             gamma=algorithm.gamma,
@@ -122,14 +143,18 @@ class OffPolicyLearner:
             rank=place.rank,
             size=place.size,
         )
-        if self._prior is not None:
-            sampled = self._prior.joined(sampled, updates, generator, rank=place.rank, size=place.size)
-        draws = self.objective.noise_draws
-        noise = torch.randn(updates, draws, count, self.policy.noise_size if draws else 0, generator=generator)
-        if self._shift is not None:
-            sampled = self._shift(sampled, updates * count, generator, rank=place.rank, size=place.size)
-        here = noise[:, :, place.rank :: place.size].to(place.device)
-        return list(zip(sampled.to(place.device).split(count // place.size), here.unbind(), strict=True))
+        if self._prior is None:
+            return sampled
+        return self._prior.joined(sampled, updates, generator, rank=place.rank, size=place.size)
+
+    def _states_before(self, batch: Batch) -> Tensor | None:
+        """Recurrent states [N, T, S] before the decisions of a fragment; None for a policy without memory."""
+        if not isinstance(self.policy, RecurrentSoftActorCritic):
+            return None
+        given = ObservationInputs.of(batch.inputs)
+        assert given.recurrent_state is not None
+        after = self.policy.states(given.to(self.place.device), batch.mask.shape).cpu().unflatten(0, batch.mask.shape)
+        return torch.cat([given.recurrent_state[:, None], after[:, :-1]], dim=1)
 
     def _prioritise(self, sampled: Transitions, improvement: Improvement) -> None:
         """Tells the buffer the errors of all ranks' transitions, where it samples by them."""

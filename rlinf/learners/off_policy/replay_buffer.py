@@ -24,6 +24,8 @@ from rlinf.types import Batch, ObservationInputs
 _COPIED_BYTES = 64 << 20
 _NEXT = "next_"
 """Before a leaf's name: its column after the step."""
+STARTS, STATE = "starts", "state"
+"""Columns of policies with a memory: whether an episode begins with a decision, and the recurrent state before it."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,12 @@ class ReplayBuffer:
         """Transitions held, those of broken episodes included."""
         return self._filled * (self._columns["rewards"].shape[1] if self._columns else 0)
 
-    def add(self, batch: Batch) -> None:
-        """Takes the timesteps [N, T] of a fragment whose inputs hold ``next_observations`` too."""
-        arriving = _columns(batch)
+    def add(self, batch: Batch, states: Tensor | None = None) -> None:
+        """Takes the timesteps [N, T] of a fragment whose inputs hold ``next_observations`` too.
+
+        ``states`` [N, T, S]: a policy's recurrent states before its decisions, where it has any.
+        """
+        arriving = _columns(batch, states)
         if not self._columns:
             self._allocate(arriving)
         for timestep in range(batch.num_positions):
@@ -186,9 +191,30 @@ class ReplayBuffer:
             again = ~valid
             flat[again] = torch.randint(self._filled * num_envs, (int(again.sum()),), generator=generator)
 
+    def windows(self, count: int, length: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Rows [count, length] of consecutive timesteps, and their sub-environments [count], with replacement.
+
+        Raises ValueError while the buffer holds fewer timesteps.
+        """
+        if self._filled < length:
+            raise ValueError(f"the replay buffer holds {self._filled} timesteps of each environment, not {length}")
+        num_envs, places = self._columns["rewards"].shape[1], self._filled - length + 1
+        flat = torch.randint(places * num_envs, (count,), generator=generator)
+        ages = (flat // num_envs)[:, None] + torch.arange(length)
+        return (self._head - self._filled + ages) % self._rows, flat % num_envs
+
+    def column(self, name: str, rows: Tensor, env_index: Tensor, *, after: bool = False) -> Tensor:
+        """Entries of a column at ``rows`` and sub-environments of the same shape; ``after``: of the observation that
+        follows."""
+        return self._columns[(_NEXT if after else "") + name][rows, env_index]
+
+    @property
+    def leaves(self) -> list[str]:
+        """Names of the observation's leaves."""
+        return [name for name in self._columns if _NEXT + name in self._columns]
+
     def _leaves(self, prefix: str, rows: Tensor, num_envs: Tensor) -> dict[str, Tensor]:
-        leaves = [name for name in self._columns if _NEXT + name in self._columns]
-        return {name: self._columns[prefix + name][rows, num_envs] for name in leaves}
+        return {name: self._columns[prefix + name][rows, num_envs] for name in self.leaves}
 
     def _allocate(self, arriving: Mapping[str, Tensor]) -> None:
         num_envs = arriving["rewards"].shape[0]
@@ -251,7 +277,7 @@ def _rows_at_once(column: Tensor) -> int:
     return max(1, _COPIED_BYTES // (column[:1].numel() * column.element_size()))
 
 
-def _columns(batch: Batch) -> dict[str, Tensor]:
+def _columns(batch: Batch, states: Tensor | None) -> dict[str, Tensor]:
     """[N, T, ...] per column."""
     assert batch.terminated is not None
     assert batch.truncated is not None
@@ -264,4 +290,5 @@ def _columns(batch: Batch) -> dict[str, Tensor]:
         "terminated": batch.terminated,
         "ended": batch.terminated | batch.truncated,
         "valid": batch.mask,
+        **({} if states is None or inputs.episode_starts is None else {STARTS: inputs.episode_starts, STATE: states}),
     }

@@ -69,10 +69,19 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
     def improve_actor(self, sampled: Transitions, noise: Tensor, alpha: Tensor) -> dict[str, Tensor]:
         """Actor and temperature. The critics are only judges here: their gradients are neither needed nor computed."""
         with self.critic.flat.frozen():
-            actions, logprobs = self.policy.draw(sampled.inputs, noise)
-            loss = (alpha * logprobs - self.policy.judge(sampled.inputs, actions).amin(0)).mean()
-        entropy = -logprobs.detach().mean()
+            logprobs, judged = self.acted(sampled, noise)
+            loss = self.mean(alpha * logprobs - judged, sampled)
+        entropy = -self.mean(logprobs.detach(), sampled)
         self.actor.backward(loss)
         self._temperature.add_gradient(entropy, alpha)
         self.actor.step()
         return {"actor_loss": loss.detach(), "entropy": entropy}
+
+    def acted(self, sampled: Transitions, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [M] of the actor's actions, and the smaller of the critics' estimates [M] of them."""
+        actions, logprobs = self.policy.draw(sampled.inputs, noise)
+        return logprobs, self.policy.judge(sampled.inputs, actions).amin(0)
+
+    def mean(self, values: Tensor, sampled: Transitions) -> Tensor:
+        """The mean of ``values`` [M] over this rank's transitions."""
+        return values.mean()

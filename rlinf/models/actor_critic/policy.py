@@ -26,6 +26,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.memory import Cell, advance, make_cell, state_numbers, unroll
 from rlinf.models.policy_of_head import PolicyOfHead
 from rlinf.types import BatchError, Costs, Inputs, ObservationInputs, PolicyOutput
 
@@ -46,10 +47,9 @@ class ActorCritic(PolicyOfHead):
         shared = options.shared_critic or options.recurrent != "none"
         self.critic_encoder = None if shared else ObservationEncoder(observation_space, options)
         width = self.encoder.out_features
-        self.cell: nn.GRUCell | nn.LSTMCell | None = None
+        self.cell: Cell | None = None
         if options.recurrent != "none":
-            make = nn.GRUCell if options.recurrent == "gru" else nn.LSTMCell
-            self.cell = make(width, options.embedding_size)
+            self.cell = make_cell(options.recurrent, width, options.embedding_size)
             width = options.embedding_size
         self.actor_body = mlp(width, options.hidden_sizes, options.activation)
         self.critic_body = None if shared else mlp(width, options.hidden_sizes, options.activation)
@@ -68,9 +68,7 @@ class ActorCritic(PolicyOfHead):
     @property
     def state_size(self) -> int:
         """Numbers of recurrent state per row; 0 for feed-forward policies."""
-        if self.cell is None:
-            return 0
-        return self.options.embedding_size * (2 if self.options.recurrent == "lstm" else 1)
+        return 0 if self.cell is None else state_numbers(self.cell)
 
     @property
     def positions_independent(self) -> bool:
@@ -82,7 +80,7 @@ class ActorCritic(PolicyOfHead):
         """Actions [N, ...] and the next recurrent state [N, S]; greedy where ``noise`` [N, noise_size] is None."""
         features = self.encoder(observations)
         if self.cell is not None:
-            features, state = self._advance(features, state)
+            features, state = advance(self.cell, features, state)
         parameters = self.head(self.actor_body(features))
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
 
@@ -90,7 +88,8 @@ class ActorCritic(PolicyOfHead):
         """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
         positions = self.granularity
         decided = positions.decisions(mask)
-        whole = self.cell is not None or bool(decided.all())
+        full = bool(mask.all())
+        whole = self.cell is not None or full or bool(decided.all())
         # A policy without memory needs no padding: only the true decisions are computed, then put in their places.
         places = None if whole else decided.nonzero(as_tuple=True)
         given = ObservationInputs.of(inputs)
@@ -104,13 +103,13 @@ class ActorCritic(PolicyOfHead):
         logprobs = self.head.log_prob(parameters, _picked(actions, places)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(
-            logprobs=self._in_place(positions.logprobs(logprobs, acted), places, mask),
-            entropy=None if entropy is None else self._in_place(positions.entropy(entropy, acted), places, mask),
-            values=self._in_place(positions.spread(self.value_head(critic)), places, mask),
+            logprobs=self._in_place(positions.logprobs(logprobs, acted), places, mask, full),
+            entropy=None if entropy is None else self._in_place(positions.entropy(entropy, acted), places, mask, full),
+            values=self._in_place(positions.spread(self.value_head(critic)), places, mask, full),
         )
 
-    def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor) -> Tensor:
-        """The positions [n, P] of flat decisions as [B, T]."""
+    def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
+        """The positions [n, P] of flat decisions as [B, T]; ``full``: ``mask`` is true everywhere."""
         rows, parts = mask.shape[0], column.shape[1]
         if places is None:
             table = column.reshape(mask.shape)
@@ -118,7 +117,7 @@ class ActorCritic(PolicyOfHead):
             table = column.new_zeros(rows, mask.shape[1] // parts, parts).index_put(places, column).flatten(1)
             if parts == 1:
                 return table
-        return table if bool(mask.all()) else torch.where(mask, table, 0.0)
+        return table if full else torch.where(mask, table, 0.0)
 
     @torch.no_grad()
     def values(self, observations: Mapping[str, Tensor], state: Tensor) -> Tensor:
@@ -194,33 +193,15 @@ class ActorCritic(PolicyOfHead):
         features = self.encoder(flat)
         states = features.new_zeros(len(features), 0)
         if self.cell is not None:
-            features, states = self._unroll(features.unflatten(0, shape), inputs)
+            state, starts = inputs.recurrent_state, inputs.episode_starts
+            if state is None or starts is None:
+                raise BatchError("a recurrent policy needs the batch's recurrent_state and episode_starts")
+            outputs, after = unroll(self.cell, features.unflatten(0, shape), state, starts)
+            features, states = outputs.flatten(0, 1), after.flatten(0, 1)
         actor = self.actor_body(features)
         if self.critic_body is None or self.critic_encoder is None:
             return actor, actor, states
         return actor, self.critic_body(self.critic_encoder(flat)), states
-
-    def _unroll(self, features: Tensor, inputs: ObservationInputs) -> tuple[Tensor, Tensor]:
-        """The cell over positions [B, T, F], its state zeroed where an episode starts."""
-        state, starts = inputs.recurrent_state, inputs.episode_starts
-        if state is None or starts is None:
-            raise BatchError("a recurrent policy needs the batch's recurrent_state and episode_starts")
-        outputs, states = [], []
-        for position in range(features.shape[1]):
-            state = state * (~starts[:, position])[:, None].to(state.dtype)
-            output, state = self._advance(features[:, position], state)
-            outputs.append(output)
-            states.append(state)
-        return torch.stack(outputs, 1).flatten(0, 1), torch.stack(states, 1).flatten(0, 1)
-
-    def _advance(self, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One step of the cell: output [N, E], next state [N, S]."""
-        if isinstance(self.cell, nn.LSTMCell):
-            hidden, memory = self.cell(features, tuple(state.chunk(2, dim=1)))
-            return hidden, torch.cat([hidden, memory], dim=1)
-        assert isinstance(self.cell, nn.GRUCell)
-        hidden = self.cell(features, state)
-        return hidden, hidden
 
 
 def _picked(tensor: Tensor, places: tuple[Tensor, ...] | None) -> Tensor:

@@ -29,6 +29,8 @@ class OffPolicyNetworks(PolicyOfHead):
 
     state_size = 0
     positions_independent = True
+    remembers: ClassVar[bool] = False
+    """Whether they have a memory, which `policy.recurrent` names."""
     loss_type: ClassVar[str]
     """What is said of them in errors."""
     action_spaces: ClassVar[type[spaces.Space]] = spaces.Box
@@ -41,7 +43,7 @@ class OffPolicyNetworks(PolicyOfHead):
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
-        """Raises SpaceError for actions of another kind, and ValueError for a recurrent policy."""
+        """Raises SpaceError for actions of another kind, and ValueError for a memory that they do not have."""
         super().__init__()
         if not isinstance(action_space, self.action_spaces):
             continuous = self.action_spaces is spaces.Box
@@ -51,8 +53,9 @@ class OffPolicyNetworks(PolicyOfHead):
                 f"loss_type: {self.loss_type} needs {kind}, got {action_space}. Choose loss_type: {others}, "
                 "adv_type: gae with loss_type: actor_critic (PPO), or adv_type: grpo"
             )
-        if options.recurrent != "none":
-            raise ValueError(f"loss_type {self.loss_type} knows no recurrent policies")
+        if self.remembers != (options.recurrent != "none"):
+            asked = f"{type(self).__name__} {'has' if self.remembers else 'has no'} memory"
+            raise ValueError(f"loss_type {self.loss_type}: {asked}, and policy.recurrent is {options.recurrent}")
         self.options = options
         self._spaces = (observation_space, action_space)
 
@@ -78,6 +81,11 @@ class OffPolicyNetworks(PolicyOfHead):
         """Parameters [N, ...] of the actor at observations [N, ...]."""
         raise NotImplementedError
 
+    def parameters_of_rows(self, given: ObservationInputs, shape: torch.Size) -> Tensor:
+        """Parameters [B * C, ...] of the actor at the decisions ``shape`` = [B, C] of rows."""
+        leaves = self.encoders()[0].leaves
+        return self.distribution({name: given.observations[name].flatten(0, 1) for name in leaves})
+
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
         """Actions [N, *action_shape]; greedy where ``noise`` is None. There is no recurrent state."""
@@ -89,8 +97,7 @@ class OffPolicyNetworks(PolicyOfHead):
         given = ObservationInputs.of(inputs)
         positions, executed = self.granularity, given.executed
         chunks = (*mask.shape, positions.actions, positions.dimensions)
-        leaves = self.encoders()[0].leaves
-        parameters = self.distribution({n: given.observations[n].flatten(0, 1) for n in leaves})
+        parameters = self.parameters_of_rows(given, positions.decisions(mask).shape)
         logprobs = self.head.log_prob(parameters, actions.flatten(0, 1)).view(chunks)
         entropy = self.head.entropy(parameters).view(chunks) if with_entropy else None
         return PolicyOutput(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from rlinf.granularity import Granularity
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
+from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
 from rlinf.models.off_policy.layers import TwinCritic, body
@@ -47,11 +48,15 @@ class SoftActorCritic(ActorAndCritics):
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
         super().__init__(observation_space, action_space, options)
-        self.actor_body = self.make_body(self.actor_encoder.out_features)
+        self.actor_body = self.make_body(self.feature_width(self.actor_encoder))
         self.head = StateDependentSquashedHead(options.hidden_sizes[-1], self.joint_box())
         chunk = options.num_action_chunks
         self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
-        self.critic = self.make_critic(self.critic_encoder.out_features + self.head.noise_size)
+        self.critic = self.make_critic(self.feature_width(self.critic_encoder) + self.head.noise_size)
+
+    def feature_width(self, encoder: ObservationEncoder) -> int:
+        """Features that the layers behind ``encoder`` read."""
+        return encoder.out_features
 
     def make_body(self, inputs: int) -> nn.Module:
         """The actor's hidden layers, [N, inputs] to [N, hidden_sizes[-1]]."""
@@ -64,7 +69,11 @@ class SoftActorCritic(ActorAndCritics):
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
-        actions, logprobs = self.head.draw(self.distribution(inputs), noise)
+        return self.drawn(self.distribution(inputs), noise)
+
+    def drawn(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from the parameters [N, ...] of the head's distribution."""
+        actions, logprobs = self.head.draw(parameters, noise)
         return actions, logprobs.sum(-1)
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:

@@ -10,9 +10,8 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
-from rlinf.spaces import SpaceError
+from rlinf.models.vla.action_bins import ActionStatistics, action_bins
 
 _FIRST_GAIN = 0.01  # a near-uniform first policy
 
@@ -25,29 +24,35 @@ class ActionTokens(nn.Module):
     imitation_noise = 0
     forbidden: Tensor
 
-    def __init__(self, width: int, space: spaces.Space, *, bins: int, chunk: int, temperature: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        space: spaces.Space,
+        *,
+        bins: int | None,
+        chunk: int,
+        temperature: float,
+        statistics: ActionStatistics | None = None,
+    ) -> None:
+        """``bins``: values that a number can take; None: OpenVLA's (`action_bins.VocabularyBins`)."""
         super().__init__()
         self._space, self._chunk, self._temperature = space, chunk, temperature
-        self._box = isinstance(space, spaces.Box)
-        if isinstance(space, spaces.Box):
-            if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-                raise SpaceError(f"discretised actions need finite bounds, got {space}; scale them with a wrapper")
-            self._low = space.low.reshape(-1).astype(np.float64)
-            self._step = (space.high.reshape(-1).astype(np.float64) - self._low) / (bins - 1)
-            sizes = np.full(len(self._low), bins)
-        elif isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
-            sizes, self._starts = category_sizes(space)
-        else:
-            raise SpaceError(f"no action tokens for actions of type {type(space).__name__} ({space})")
-        self.per_action = len(sizes)
+        self.bins = action_bins(space, bins, statistics)
+        self.per_action = len(self.bins.sizes)
         self.count = self.per_action * chunk
         self.noise_size = self.count
         self.action_shape: tuple[int, ...] = (self.count,)
-        values = int(sizes.max())
+        values = int(self.bins.sizes.max())
         # Where dimensions differ in size, the tokens that a smaller one does not have can't be drawn.
-        forbidden = np.tile(np.arange(values)[None, :] >= sizes[:, None], (chunk, 1))
+        forbidden = np.tile(np.arange(values)[None, :] >= self.bins.sizes[:, None], (chunk, 1))
         self.register_buffer("forbidden", torch.from_numpy(forbidden), persistent=False)
-        self.logits = orthogonal(nn.Linear(width, values), _FIRST_GAIN)
+        # A language model's output layer has no bias.
+        self.logits = orthogonal(nn.Linear(width, values, bias=bins is not None), _FIRST_GAIN)
+
+    @torch.no_grad()
+    def take_rows(self, rows: Tensor) -> None:
+        """Begins with rows [V, H] of a pretrained output layer."""
+        self.logits.weight.copy_(rows)
 
     def forward(self, hidden: Tensor) -> Tensor:
         logits = self.logits(hidden).float() / self._temperature
@@ -75,16 +80,11 @@ class ActionTokens(nn.Module):
 
     def to_env(self, tokens: np.ndarray) -> np.ndarray:
         """Tokens [N, Q] as actions [N, *shape], with chunks [N, K, *shape]."""
-        parts = tokens.reshape(len(tokens), self._chunk, self.per_action)
-        numbers = self._low + parts * self._step if self._box else parts + self._starts
+        numbers = self.bins.numbers(tokens.reshape(len(tokens), self._chunk, self.per_action))
         lead = (len(tokens),) if self._chunk == 1 else (len(tokens), self._chunk)
         return numbers.reshape(*lead, *(self._space.shape or ())).astype(self._space.dtype)
 
     def from_env(self, actions: np.ndarray) -> np.ndarray:
         """The nearest tokens [N, Q] of actions [N, *shape] or [N, K, *shape]."""
         parts = np.asarray(actions, dtype=np.float64).reshape(len(actions), self._chunk, self.per_action)
-        if self._box:
-            parts = np.clip((parts - self._low) / self._step, 0, len(self.forbidden[0]) - 1)
-        else:
-            parts = parts - self._starts
-        return np.rint(parts).astype(np.int64).reshape(len(actions), self.count)
+        return self.bins.tokens(parts).reshape(len(actions), self.count)

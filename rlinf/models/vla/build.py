@@ -10,12 +10,14 @@ from typing import Any
 from gymnasium import spaces
 
 from rlinf.models.loading import PolicyError
+from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import language_config, load_tower, vision_config
 from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.observation import sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
+from rlinf.models.vla.vocabulary_actions import action_rows
 
 
 def build_vla(
@@ -31,7 +33,7 @@ def build_vla(
 
     A tower without a folder has the architecture that ``options`` name for it, a small one where that is empty.
     """
-    cameras = sort_leaves(observation_space).images
+    cameras = sort_leaves(observation_space, options.cameras).images
     language = language_config(language_path, options.language, tokenizer)
     if len(tokenizer) > language.vocab_size:
         raise PolicyError(
@@ -47,7 +49,10 @@ def build_vla(
     loaded = {
         name: load_tower(path, config) for name, path, config in towers if path is not None and config is not None
     }
-    return VlaPolicy(observation_space, action_space, whole, tokenizer, **loaded)
+    policy = VlaPolicy(observation_space, action_space, whole, tokenizer, **loaded)
+    if options.action_tokens == "vocabulary" and language_path is not None and isinstance(policy.head, ActionTokens):
+        policy.head.take_rows(action_rows(language_path, policy.language, tokenizer))
+    return policy
 
 
 def build_pi0(

@@ -84,6 +84,10 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         """The parts that may have weights of a checkpoint."""
         raise NotImplementedError
 
+    def layers(self) -> list[nn.Module]:
+        """The parts of towers that compute one after the other, each by a call of its own."""
+        return []
+
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Every weight and every running statistic, by name; adapters are merged into their layers."""
         return merged_weights(self)
@@ -182,7 +186,11 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
     def save_pretrained(self, folder: str) -> None:
         """Weights, options, spaces and tokenizer: all that :meth:`from_pretrained` reads."""
-        _save_exported(dict(self.weights()), folder, self._spaces, self.options, self.instructions.tokenizer)
+        self.save_weights(dict(self.weights()), folder)
+
+    def save_weights(self, named: Mapping[str, Tensor], folder: str) -> None:
+        """The same with weights that were collected elsewhere."""
+        _save_exported(named, folder, self._spaces, self.options, self.instructions.tokenizer)
 
     @classmethod
     def from_pretrained(
@@ -235,6 +243,6 @@ def _load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tens
     """Spaces, options, tokenizer and weights."""
     source = Path(folder)
     written = json.loads((source / "vla.json").read_text())
-    for name in ("image_mean", "image_std"):
-        written[name] = tuple(written[name])
+    for name in ("image_mean", "image_std", "cameras"):
+        written[name] = tuple(written.get(name, ()))
     return load_spaces(source), VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from rlinf.models.vla.conditioning import Film
 from rlinf.models.vla.options import VlaOptions
 from rlinf.spaces import SpaceError, observation_leaves
 
+_OBSERVATION = "observation."  # what the names of a Dict's leaves begin with
+
 
 @dataclass(frozen=True)
 class Leaves:
@@ -28,8 +31,12 @@ class Leaves:
     states: dict[str, spaces.Space]
 
 
-def sort_leaves(space: spaces.Space) -> Leaves:
-    """uint8 with two dimensions or more is an image, Text an instruction, anything else part of the state."""
+def sort_leaves(space: spaces.Space, cameras: Sequence[str] = ()) -> Leaves:
+    """uint8 with two dimensions or more is an image, Text an instruction, anything else part of the state.
+
+    ``cameras``: the images that are read, in that order; all in the order of the space where it is empty. Raises
+    SpaceError for one that is not there.
+    """
     found = Leaves({}, [], {})
     for name, part in observation_leaves(space).items():
         if isinstance(part, spaces.Text):
@@ -38,7 +45,15 @@ def sort_leaves(space: spaces.Space) -> Leaves:
             found.images[name] = part
         else:
             found.states[name] = part
-    return found
+    if not cameras:
+        return found
+    known = {name.removeprefix(_OBSERVATION): name for name in found.images}
+    missing = [name for name in cameras if name.removeprefix(_OBSERVATION) not in known]
+    if missing:
+        have = ", ".join(known) or "none"
+        raise SpaceError(f"policy.vla.cameras: there is no image {', '.join(missing)} in the observation, but {have}")
+    chosen = [known[name.removeprefix(_OBSERVATION)] for name in cameras]
+    return replace(found, images={name: found.images[name] for name in chosen})
 
 
 def require_colour(name: str, space: spaces.Box) -> None:
@@ -47,9 +62,16 @@ def require_colour(name: str, space: spaces.Box) -> None:
         raise SpaceError(f"{name}: a vision tower reads colour images [H, W, 3] or [3, H, W], not {space.shape}")
 
 
-def tower_pixels(images: Tensor, size: tuple[int, int], mean: Tensor, std: Tensor) -> Tensor:
-    """Colour images [N, H, W, 3] or [N, 3, H, W], uint8, as a tower takes them: float32 [N, 3, *size]."""
+def tower_pixels(images: Tensor, size: tuple[int, int], mean: Tensor, std: Tensor, center_crop: float = 1.0) -> Tensor:
+    """Colour images [N, H, W, 3] or [N, 3, H, W], uint8, as a tower takes them: float32 [N, 3, *size].
+
+    ``center_crop``: share of the area, in the middle, that is seen.
+    """
     pixels = (images.movedim(-1, 1) if images.shape[-1] == 3 else images).float() / 255.0
+    if center_crop < 1.0:
+        height, width = (max(1, round(side * math.sqrt(center_crop))) for side in pixels.shape[-2:])
+        top, left = (pixels.shape[-2] - height) // 2, (pixels.shape[-1] - width) // 2
+        pixels = pixels[..., top : top + height, left : left + width]
     if tuple(pixels.shape[-2:]) != size:
         pixels = functional.interpolate(pixels, size, mode="bilinear", antialias=True)
     return (pixels - mean) / std
@@ -69,6 +91,7 @@ class ImageTokens(nn.Module):
             require_colour(name, space)
         size = tower.config.image_size
         self._size = (size, size) if isinstance(size, int) else tuple(size)
+        self._center_crop = options.center_crop
         self.register_buffer("mean", torch.tensor(options.image_mean).reshape(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(options.image_std).reshape(3, 1, 1), persistent=False)
         self.project = nn.Sequential(nn.LayerNorm(tower.config.hidden_size), nn.Linear(tower.config.hidden_size, width))
@@ -89,7 +112,7 @@ class ImageTokens(nn.Module):
 
     def _pixels(self, name: str, images: Tensor) -> Tensor:
         """Normalised, channels first, at the tower's size: float32 [N, 3, h, w]."""
-        return tower_pixels(images.to(self.mean.device), self._size, self.mean, self.std)
+        return tower_pixels(images.to(self.mean.device), self._size, self.mean, self.std, self._center_crop)
 
 
 class StateNumbers(nn.Module):

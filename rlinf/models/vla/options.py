@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from rlinf.granularity import Level
 
 Conditioning = Literal["none", "film"]
 PatchInit = Literal["random", "position_independent"]
+ActionTokenKind = Literal["own", "vocabulary"]
 Order = Literal["words_first", "picture_first"]
 
 
@@ -27,6 +28,14 @@ class VlaOptions:
     """Per channel: divided by."""
     action_bins: int = 32
     """Values that each number of a continuous action can take, evenly from low to high."""
+    action_tokens: ActionTokenKind = "own"
+    """`vocabulary`: OpenVLA's 256 bins, which are the last ids of the language tower's vocabulary."""
+    action_statistics: Mapping[str, Sequence[float]] | None = None
+    """Quantiles of actions that `vocabulary` is of; None: the bounds of the action space."""
+    cameras: tuple[str, ...] = ()
+    """The images that are read, in their order; empty: all, in the order of the space."""
+    center_crop: float = 1.0
+    """Share of the area of each picture, in its middle, that is seen."""
     flow_steps: int = 0
     """Above 0: actions are not discretised but the end of a flow, whose steps these are."""
     flow_noise_level: float = 0.5

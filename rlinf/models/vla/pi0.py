@@ -133,7 +133,7 @@ class Pi0Policy(VisionLanguageAction):
             raise PolicyError(
                 f"the tokenizer knows {len(tokenizer)} tokens and PI0 {text.vocab_size}, one for pictures"
             )
-        leaves = sort_leaves(observation_space)
+        leaves = sort_leaves(observation_space, options.cameras)
         self.cameras = tuple(leaves.images)
         if not self.cameras:
             raise SpaceError("policy.flow.pi0 sees, and there is no image in the observation")
@@ -182,7 +182,10 @@ class Pi0Policy(VisionLanguageAction):
             pictures = torch.full((rows, self._patches * len(self.cameras)), config.vlm_config.image_token_id)
             ids = torch.cat([pictures.to(device), words], dim=1)
             attention = torch.cat([torch.ones_like(pictures, device=device), present.long()], dim=1)
-            pixels = [tower_pixels(leaves[name].to(device), self._size, self.mean, self.std) for name in self.cameras]
+            share = self.options.center_crop
+            pixels = [
+                tower_pixels(leaves[name].to(device), self._size, self.mean, self.std, share) for name in self.cameras
+            ]
             seen = torch.ones(rows, len(self.cameras), dtype=torch.bool, device=device)
             embedded = self.model.model.embed_prefix(ids, torch.stack(pixels, dim=1), seen)
             read = self.model.model.vlm(

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
-from rlinf.models.vla.backbones import random_tower, random_vision, rebuilt
+from rlinf.models.vla.backbones import encoder_layers, random_tower, random_vision, rebuilt
 from rlinf.models.vla.conditioning import mean_of_words
 from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.flow import ActionFlow
@@ -51,7 +51,7 @@ class VlaPolicy(VisionLanguageAction):
         super().__init__()
         self.options = options
         self._spaces = observation_space, action_space
-        leaves = sort_leaves(observation_space)
+        leaves = sort_leaves(observation_space, options.cameras)
         self.instructions = Instructions(
             tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
         )
@@ -78,6 +78,9 @@ class VlaPolicy(VisionLanguageAction):
 
     def towers(self) -> list[nn.Module]:
         return [self.language, *([] if self.images is None else [self.images.tower])]
+
+    def layers(self) -> list[nn.Module]:
+        return [layer for tower in self.towers() for layer in encoder_layers(tower)]
 
     @property
     def tokens_per_decision(self) -> int:
@@ -130,4 +133,12 @@ def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> Action
             hidden=options.flow_hidden,
             draws=options.flow_draws,
         )
-    return ActionTokens(width, space, bins=options.action_bins, chunk=chunk, temperature=options.temperature)
+    bins = None if options.action_tokens == "vocabulary" else options.action_bins
+    return ActionTokens(
+        width,
+        space,
+        bins=bins,
+        chunk=chunk,
+        temperature=options.temperature,
+        statistics=options.action_statistics,
+    )

@@ -10,7 +10,7 @@ https://arxiv.org/abs/1011.0686).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,18 +132,21 @@ class Demonstrator:
         return decision.env_actions if self.options.num_action_chunks == 1 else decision.env_actions[0]
 
 
-def imitation_batch(pool: Demonstrations, rows: np.ndarray, noise: np.ndarray) -> Batch:
+def imitation_batch(
+    pool: Demonstrations, rows: np.ndarray, noise: np.ndarray, augment: Callable[[Arrays], Arrays] = dict
+) -> Batch:
     """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy.
 
-    ``noise`` [len(rows), pool.imitation_noise] follows the actions.
+    ``noise`` [len(rows), pool.imitation_noise] follows the actions; ``augment`` changes the observations [n, ...].
     """
     count, timesteps = len(rows), pool.granularity
     actions = pool.actions[rows]
     if pool.imitation_noise:
         actions = np.concatenate([actions, noise.astype(actions.dtype)], axis=1)
     executed = torch.from_numpy(pool.executed[rows])[:, None]
+    seen = {name: leaf[rows] for name, leaf in pool.observations.items()}
     inputs = ObservationInputs(
-        {name: torch.from_numpy(leaf[rows])[:, None] for name, leaf in pool.observations.items()},
+        {name: torch.from_numpy(leaf)[:, None] for name, leaf in augment(seen).items()},
         executed=executed if timesteps.actions > 1 else None,
     )
     mask = timesteps.mask(executed)

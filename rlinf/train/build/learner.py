@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.interfaces import Policy
+from rlinf.interfaces import Learner, Policy
 from rlinf.train.build.stages import stages_of
 
 if TYPE_CHECKING:
@@ -59,4 +59,21 @@ def torch_learner(
         ranks=ranks,
         offload=config.learner.offload,
         compare_float32_every=config.learner.compare_float32_every,
+    )
+
+
+def towers_fsdp_learner(
+    config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], Any]
+) -> Learner:
+    """A rank of `learner.backend: fsdp` for policies with towers."""
+    from rlinf.learners.fsdp_towers import TowersFSDPLearner
+
+    join_group(device, info, timeout_s=config.cluster.call_timeout_s)
+    return TowersFSDPLearner(
+        make_policy(),
+        stages=stages_of(config),
+        seed=config.run.seed,
+        micro_batch_tokens=config.learner.micro_batch_tokens,
+        device=device,
+        offload=config.learner.offload,
     )

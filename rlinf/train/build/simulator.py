@@ -11,6 +11,7 @@ from rlinf.cluster import Cluster, RankInfo, Resources
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import prior_transitions, prompted
+from rlinf.config.schema import OffloadConfig
 from rlinf.interfaces import Learner
 from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
@@ -18,7 +19,7 @@ from rlinf.rollouts.robot_data.leaves import environment_actions, observation_ar
 from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics, read_dataset
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.train.build.learner import all_ranks, torch_learner
+from rlinf.train.build.learner import all_ranks, torch_learner, towers_fsdp_learner
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.simulator_policy import make_off_policy, make_policy, make_trained_policy
 from rlinf.train.build.tokenizer import kept_tokenizer
@@ -72,7 +73,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     )
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps))
-    learner = LearnerPool(learners, cluster)
+    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig())
     dataset = config.sft.dataset or config.algorithm.prior_data
     if dataset is not None:
         write_statistics(folder, dataset_statistics(dataset))
@@ -153,7 +154,7 @@ def _actor_critic_learner(
     config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
 ) -> Learner:
     policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
-    return torch_learner(config, device, info, policy)
+    return (towers_fsdp_learner if config.learner.backend == "fsdp" else torch_learner)(config, device, info, policy)
 
 
 def _off_policy_learner(

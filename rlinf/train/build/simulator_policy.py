@@ -7,8 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
 from rlinf.config import Config
 from rlinf.config.facts import activation_dtype
 from rlinf.granularity import Levels
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from rlinf.models.actor_critic import ActorCriticOptions
     from rlinf.models.off_policy.networks import OffPolicyNetworks
     from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.action_bins import ActionStatistics
     from rlinf.models.vla.deciding import VisionLanguageAction
 
 OptionsT = TypeVar("OptionsT", bound="ActorCriticOptions | VlaOptions")
@@ -74,7 +73,6 @@ def make_trained_policy(config: Config, observation_space: Any, action_space: An
 def make_off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
     """The same where the learner has a replay buffer."""
     policy = make_policy(config, observation_space, action_space)
-    assert isinstance(policy, imported(catalog.off_policy(config.algorithm.loss_type).policy))
     return cast("OffPolicyNetworks", policy)
 
 
@@ -134,9 +132,12 @@ def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> 
 
 
 def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
-    kind: type[OffPolicyNetworks] = imported(catalog.off_policy(config.algorithm.loss_type).policy)
+    from rlinf.learners.off_policy.kinds import load_networks, networks_of
+
+    loss_type = config.algorithm.loss_type
     if config.policy.path is not None:
-        return kind.from_pretrained(config.policy.path)
+        return load_networks(config.policy.path, loss_type)
+    kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
     return kind(observation_space, action_space, _actor_critic_options(config))
 
 
@@ -187,6 +188,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             vision=wanted.vision.architecture,
             image_mean=mean if wanted.image_mean is None else tuple(wanted.image_mean),
             image_std=std if wanted.image_std is None else tuple(wanted.image_std),
+            cameras=tuple(wanted.cameras),
+            action_statistics=_action_statistics(config),
             freeze_vision=wanted.vision.freeze,
             freeze_language=wanted.language.freeze,
             conditioning=wanted.vision.conditioning,
@@ -229,6 +232,8 @@ def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path
         flow_steps=flow.steps,
         flow_noise_level=flow.noise_level,
         flow_draws=flow.draws,
+        cameras=tuple(policy.vla.cameras),
+        action_statistics=None,
         image_mean=tuple(policy.vla.image_mean or (0.5, 0.5, 0.5)),
         image_std=tuple(policy.vla.image_std or (0.5, 0.5, 0.5)),
         dtype=_dtype(config),
@@ -236,6 +241,15 @@ def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path
     made = build_pi0(observation_space, action_space, options, load_tokenizer(str(folder)), path=flow.pi0.path)
     made.model.requires_grad_(not flow.pi0.freeze)
     return made
+
+
+def _action_statistics(config: Config) -> ActionStatistics | None:
+    from rlinf.models.vla.vocabulary_actions import read_action_statistics
+
+    wanted = config.policy.vla
+    if wanted.action_statistics is None:
+        return None
+    return read_action_statistics(wanted.action_statistics, wanted.statistics_key, wanted.raw_actions)
 
 
 def _levels(config: Config) -> Levels:

@@ -22,7 +22,7 @@ REFUSED = [
     (PPO, "evaluation.video_episodes", 0, "at least 1"),
     (PPO, "evaluation.temperature", 0.5, "Write 0 for the most likely action"),
     (PPO, "algorithm.entropy_type", "token_level", "is not read without calculate_entropy"),
-    (PPO, "learner.backend", "fsdp", "trains language models only"),
+    (PPO, "learner.backend", "fsdp", "trains language models and vla policies only"),
     (PPO, "rollout.batch_size", 8, "is not read by adv_type: gae"),
     (PPO, "algorithm.group_size", 4, "is not read by adv_type: gae"),
     (PPO, "env.auto_reset", False, "is not read by adv_type: gae"),
@@ -57,7 +57,8 @@ REFUSED = [
     (SAC, "algorithm.loss_agg_func", "seq-mean-token-sum", "is not read by"),
     (SAC, "algorithm.group_size", 4, "is not read by loss_type: sac"),
     (SAC, "algorithm.logprob_type", "token_level", "is not read by"),
-    (SAC, "policy.recurrent", "gru", "without memory"),
+    ({"loss_type": "td3"}, "policy.recurrent", "gru", "without memory"),
+    (SAC, "algorithm.burn_in", 4, "is not read without policy.recurrent"),
     (SAC, "policy.distribution", "beta", "acts by a squashed_gaussian"),
     (SAC, "policy.hidden_sizes", [], "needs a hidden layer"),
     (SAC, "sft.steps", 5, "learns from transitions"),
@@ -168,3 +169,21 @@ def test_videos_fall_on_evaluations() -> None:
     load_mapping(simulator(PPO, **{"evaluation.every": 10, "evaluation.video_every": 20}))
     # Without a period only the first and the last evaluation happen, and both are filmed.
     load_mapping(simulator(PPO, **{"evaluation.video_every": 25}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("replay_batch_size", 250, "no number of sequences of 16. Set it to 256"),
+        ("replay_start", 20, "less than one sequence of 24 decisions"),
+        ("n_step", 3, "know no returns of several steps"),
+        ("priority_exponent", 0.6, "know no priorities"),
+    ],
+)
+def test_a_memory_needs_whole_sequences(name: str, value: float, message: str) -> None:
+    load_mapping(simulator(SAC, **{"policy.recurrent": "gru"}), source="test")
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(simulator({**SAC, name: value}, **{"policy.recurrent": "gru"}), source="test")
+    (found,) = caught.value.problems
+    assert found.key == f"algorithm.{name}"
+    assert message in str(found)

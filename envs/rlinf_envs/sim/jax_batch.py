@@ -1,0 +1,78 @@
+"""Many copies of a functional environment in JAX, stepped in one compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+
+@dataclass(frozen=True)
+class Functional:
+    """One environment as pure functions of JAX arrays."""
+
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    begin: Callable[[Any], tuple[Any, Any]]
+    """(observation, state) of a new episode, from a random key."""
+    advance: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
+    """(observation, state, reward, terminated), from a random key, a state and an action."""
+    max_episode_steps: int
+    """Where episodes are truncated, which :attr:`advance` must not do itself."""
+
+
+class JaxBatchEnv(VectorEnv):
+    """Sub-environments that are reset one by one as they are named (autoreset mode DISABLED).
+
+    Observations and rewards are JAX arrays. The key of an episode's start follows from the seed of the first reset.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": []}  # noqa: RUF012
+
+    def __init__(self, num_envs: int, env: Functional) -> None:
+        import jax
+
+        self._jax, self.num_envs, self._limit = jax, num_envs, env.max_episode_steps
+        self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
+        self.observation_space = batch_space(env.observation_space, num_envs)
+        self.action_space = batch_space(env.action_space, num_envs)
+
+        def chosen(mask: Any, new: Any, old: Any) -> Any:
+            return jax.numpy.where(mask.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+        self._begin = jax.jit(jax.vmap(env.begin))
+        self._merged = jax.jit(lambda mask, fresh, kept: jax.tree.map(partial(chosen, mask), fresh, kept))
+        self._step = jax.jit(jax.vmap(env.advance))
+        self._seen: Any = None
+        self._state: Any = None
+        self._lengths = np.zeros(num_envs, dtype=np.int64)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """All of them, or those under ``options["reset_mask"]``."""
+        if seed is not None or self._state is None:
+            drawn = np.random.default_rng().integers(2**31) if seed is None else seed
+            self._key = self._jax.random.key(int(drawn))
+        mask = np.ones(self.num_envs, bool) if options is None else np.asarray(options["reset_mask"])
+        begun = self._begin(self._keys())
+        if self._state is not None:
+            begun = self._merged(mask, begun, (self._seen, self._state))
+        self._seen, self._state = begun
+        self._lengths[mask] = 0
+        return self._seen, {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        self._seen, self._state, rewards, done = self._step(self._keys(), self._state, np.asarray(actions))
+        self._lengths += 1
+        terminated = np.asarray(done)
+        return self._seen, rewards, terminated, (self._lengths >= self._limit) & ~terminated, {}
+
+    def _keys(self) -> Any:
+        """One for each sub-environment."""
+        self._key, mine = self._jax.random.split(self._key)
+        return self._jax.random.split(mine, self.num_envs)
