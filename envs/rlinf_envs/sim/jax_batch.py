@@ -44,6 +44,8 @@ class JaxBatchEnv(VectorEnv):
         self.action_space = batch_space(env.action_space, num_envs)
 
         def chosen(mask: Any, new: Any, old: Any) -> Any:
+            if not new.size:  # MuJoCo's contacts where nothing can touch: JAX leaves such arrays without a batch
+                return new
             return jax.numpy.where(mask.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
         self._begin = jax.jit(jax.vmap(env.begin))
