@@ -10,8 +10,6 @@ import json
 import re
 from typing import Any
 
-import numpy as np
-
 MAX_DEPTH = 200
 """Brackets within brackets: no data set, tool call or answer nests as deeply."""
 # A text that never ends goes to the end, so that each character is looked at once.
@@ -45,6 +43,8 @@ def check_depth(text: str | bytes) -> None:
 
 
 def _depth(content: bytes) -> int:
+    import numpy as np  # hardly any text comes here, and commands that read a small file start without it
+
     brackets = np.frombuffer(content.translate(None, _NO_BRACKET), np.uint8)
     steps = np.where(np.isin(brackets, np.frombuffer(_OPENING, np.uint8)), np.int8(1), np.int8(-1))
     return int(np.cumsum(steps, dtype=np.int64).max(initial=0))
