@@ -26,6 +26,7 @@ ORDER = (
     "sandbox",
     "weight_update",
     "driver",
+    "staleness",
     "learner_parity",
     "robots",
     "tabletop_words",

@@ -80,10 +80,10 @@ class _DrawnSession(HFSession):
         ]
 
 
-def drawn_lengths(config: RolloutConfig, spec: SamplerSpec) -> HFSampler:
-    """`rollout.sampler: staleness:drawn_lengths`. Takes the last core of this process's for itself, of several."""
+def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, alone: bool = False) -> HFSampler:
+    """`rollout.sampler: staleness:drawn_lengths`. ``alone``: takes the last of this process's cores for itself."""
     cores = sorted(os.sched_getaffinity(0))
-    if config.sampler_options and len(cores) > 1:
+    if alone and len(cores) > 1:
         os.sched_setaffinity(0, cores[-1:])
     sampler: Any = SAMPLERS["hf"](config, spec)
     sampler.__class__ = DrawnLengths
