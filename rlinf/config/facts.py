@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
@@ -29,7 +28,6 @@ from rlinf.config.schema import (
 from rlinf.config.schema.env import TaskConfig
 from rlinf.config.schema.rollout import WeightTransportName
 from rlinf.config.schema.run import Words
-from rlinf.json_text import parse_json
 
 OTHER_WORDS: Mapping[Words, str] = {
     "other_goal": "rlinf.rollouts.wrappers:OtherGoal",
@@ -84,18 +82,6 @@ def is_pretrained(config: Config) -> bool:
 def is_off_policy(config: Config) -> bool:
     """Whether the learner keeps transitions in a replay buffer and takes batches without advantages."""
     return config.algorithm.loss_type in OFF_POLICY
-
-
-def off_policy_memory(config: Config) -> bool:
-    """Whether an off-policy run's networks have a memory: asked for, or that of an exported policy."""
-    policy = config.policy
-    if policy.path is None:
-        return policy.recurrent != "none"
-    try:
-        exported = parse_json((Path(policy.path) / "policy.json").read_text())
-    except (OSError, ValueError):  # a folder that the build has yet to refuse
-        return False
-    return isinstance(exported, dict) and exported.get("recurrent", "none") != "none"
 
 
 def collects_episodes(config: Config) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from rlinf.json_text import parse_json
+
 
 class ServerError(RuntimeError):
     """The server could not be reached in time, or refused; the message has its address and its answer."""
@@ -44,7 +46,7 @@ class Server:
             raise
         finally:
             exchange.hang_up()
-        return json.loads(text) if text else None
+        return parse_json(text) if text else None
 
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
         """The answer to a POST of ``body`` as server-sent events; nothing is sent before the first is asked for."""
@@ -74,7 +76,7 @@ class EventStream:
                 data = line.removeprefix(b"data:").strip()
                 if data == b"[DONE]":
                     return
-                event = json.loads(data)
+                event = parse_json(data)
                 if "error" in event:
                     raise ServerError(f"{self._url} failed on the way: {json.dumps(event['error'])[:500]}")
                 yield event

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rlinf.algorithms import catalog
 from rlinf.config.context import Context
 from rlinf.config.defaults import value_of
-from rlinf.config.facts import off_policy_memory
+from rlinf.config.schema import Config
+from rlinf.json_text import parse_json
 
 _OF_SEQUENCES = ("algorithm.sequence_length", "algorithm.burn_in")
 _WITHOUT_MEMORY: tuple[tuple[str, object, str], ...] = (
@@ -20,7 +23,7 @@ def check_memory(context: Context) -> None:
     """Report keys of sequences without a memory, and what a memory of an off-policy run rules out."""
     config, reads = context.config, ("policy.recurrent", "algorithm.loss_type")
     algorithm, name = config.algorithm, config.algorithm.loss_type
-    if not off_policy_memory(config):
+    if not _remembers(config):
         for key in _OF_SEQUENCES:
             why = "is not read without policy.recurrent: transitions are sampled one by one."
             context.unread(key, why, "Set policy.recurrent: gru.", reads=reads)
@@ -50,3 +53,15 @@ def check_memory(context: Context) -> None:
             message = f"algorithm.{key} {held} is less than one sequence of {whole} decisions (sequence_length and "
             message += f"burn_in) of each of {config.env.num_envs} environments."
             context.error(f"algorithm.{key}", message, f"Set it to {needed} or more.", reads=_OF_SEQUENCES)
+
+
+def _remembers(config: Config) -> bool:
+    """Whether an off-policy run's networks have a memory: asked for, or that of an exported policy."""
+    policy = config.policy
+    if policy.path is None:
+        return policy.recurrent != "none"
+    try:
+        exported = parse_json((Path(policy.path) / "policy.json").read_text())
+    except (OSError, ValueError):  # a folder that the build has yet to refuse
+        return False
+    return isinstance(exported, dict) and exported.get("recurrent", "none") != "none"
