@@ -125,28 +125,35 @@ class TextEnvWorker:
         self._first: dict[str, int] = {}
         """The number of the first conversation here, by split."""
         self._threads: dict[str, RowThreads] = {}
-        self._text: ResponseText | None = None
+        self._tasks: dict[str, Sequence[int]] = {}
+        """What the conversations here are about, by split."""
+        self._texts: Sequence[ResponseText] = ()
         self._reading: dict[tuple[str, int], tuple[Response, str]] = {}
         """Responses that came as tokens and are with `step_row`, by split and place, and their texts."""
 
-    def read_tokens(self, text: ResponseText) -> None:
-        """Responses may come as tokens from now on."""
-        self._text = text
+    def read_tokens(self, texts: Sequence[ResponseText]) -> None:
+        """Responses may come as tokens from now on; of a mixture, ``texts`` has a decoder for each environment."""
+        self._texts = texts
 
-    def _read(self, response: Response) -> Response:
+    def _decoder(self, split: str, place: int) -> ResponseText:
+        """Of the environment of a conversation, which the number of its task names."""
+        if not self._texts:
+            raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
+        return self._texts[self._tasks[split][place - self._first[split]] % len(self._texts)]
+
+    def _read(self, split: str, response: Response) -> Response:
         """The response as text."""
         if isinstance(response.said, str):
             return response
-        if self._text is None:
-            raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
-        return response._replace(said=self._text.said(response.said))
+        return response._replace(said=self._decoder(split, response.place).said(response.said))
 
-    def _about(self, graded: Graded, response: Response, text: str) -> Graded:
+    def _about(self, split: str, graded: Graded, response: Response, text: str) -> Graded:
         """``graded`` with what only the decoder knows of a ``response`` that came as tokens."""
-        if self._text is None or isinstance(response.said, str):
+        if isinstance(response.said, str):
             return graded
         ends = graded.facts.get("step_ends")
-        steps = () if ends is None else step_positions(response.said, ends, self._text.text)
+        to_text = self._decoder(split, response.place).text
+        steps = () if ends is None else step_positions(response.said, ends, to_text)
         return replace(graded, text=text, step_positions=steps)
 
     def facts(self, split: str) -> EnvFacts:
@@ -172,7 +179,7 @@ class TextEnvWorker:
         threads = self._threads.pop(split, None)
         if threads is not None and (threads.hung or threads.open):
             del self._envs[split]
-        self._first[split] = first
+        self._first[split], self._tasks[split] = first, list(task_ids)
         env = self._env(split)
         if env.num_envs != len(task_ids):
             env.resize(len(task_ids))
@@ -190,7 +197,7 @@ class TextEnvWorker:
         actions: list[str | None] = [None if getattr(env, "steps_in_part", False) else ""] * env.num_envs
         first = self._first[split]
         rows = [response.place - first for response in responses]
-        texts = [str(self._read(response).said) for response in responses]
+        texts = [str(self._read(split, response).said) for response in responses]
         for row, text in zip(rows, texts, strict=True):
             actions[row] = text
         if hasattr(env, "mark_cut"):
@@ -202,7 +209,7 @@ class TextEnvWorker:
             del self._envs[split]
             return Hung(account_of(error))
         graded = graded_rows(result, rows, first=first)
-        graded = [self._about(*one) for one in zip(graded, responses, texts, strict=True)]
+        graded = [self._about(split, *one) for one in zip(graded, responses, texts, strict=True)]
         return Grades(graded, time.perf_counter() - began)
 
     def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Graded]:
@@ -214,11 +221,12 @@ class TextEnvWorker:
             step_row, first = self._env(split).step_row, self._first[split]
             self._threads[split] = RowThreads(step_row, timeout_s=self._row_timeout_s, first=first)
         threads = self._threads[split]
-        texts = [self._read(response) for response in responses]
+        texts = [self._read(split, response) for response in responses]
         for response, text in zip(responses, texts, strict=True):
             self._reading[split, response.place] = response, str(text.said)
         threads.give(texts)
-        return [self._about(graded, *self._reading.pop((split, graded.place))) for graded in threads.take(wait_s)]
+        said = threads.take(wait_s)
+        return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in said]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
         """Repeats ``responses`` in conversations that were started again, each one's in their order."""

@@ -128,15 +128,15 @@ def _begin_environments(config: Config, cluster: Cluster) -> Starting:
 
 
 def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEnvPool) -> None:
-    """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows, and the
-    environments of a mixture may each read calls of tools in a form of their own."""
-    if len(members) > 1 or is_agent(config.env.id):
+    """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows."""
+    if is_agent(config.env.id):
         return
-    renderer = members[0].renderer
-    text = renderer.response_text()
-    if text is not None:
-        envs.read_tokens(text)
-        renderer.decodes_responses = False
+    texts = [member.renderer.response_text() for member in members]
+    decoders = [text for text in texts if text is not None]
+    if len(decoders) == len(members):  # they have one tokenizer: all or none
+        envs.read_tokens(decoders)
+        for member in members:
+            member.renderer.decodes_responses = False
 
 
 def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starting:

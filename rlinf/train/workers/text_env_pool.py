@@ -43,12 +43,12 @@ class TextEnvPool(ResilientPool):
         """By channel; 0 is that of the last :meth:`reset`."""
         self._started: dict[int, Any] = {}
         """Of the worker that was restarted last: the resets of its channels."""
-        self._text: ResponseText | None = None
+        self._texts: Sequence[ResponseText] = ()
 
-    def read_tokens(self, text: ResponseText) -> None:
-        """Responses may come as tokens from now on: workers decode them."""
-        self._text = text
-        self.call("read_tokens", text)
+    def read_tokens(self, texts: Sequence[ResponseText]) -> None:
+        """Responses may come as tokens from now on: workers decode them, by an entry of ``texts`` per environment."""
+        self._texts = texts
+        self.call("read_tokens", texts)
 
     @property
     def busy_s(self) -> float:
@@ -151,8 +151,8 @@ class TextEnvPool(ResilientPool):
 
     def recover(self, rank: int) -> Any:
         """Starts all conversations of the worker again and repeats all answers since."""
-        if self._text is not None:
-            self.group.call_one(rank, "read_tokens", self._text)
+        if self._texts:
+            self.group.call_one(rank, "read_tokens", self._texts)
         self._started = {
             channel: self.play_back(rank, round) for channel, round in self._rounds.items() if rank in round.ranks
         }

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import text_envs
 
+from rlinf.columns import Column
 from rlinf.errors import UserError
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.rows import Grades, Response
 
 
@@ -47,3 +49,22 @@ def test_a_constructor_that_hangs_is_given_up(tmp_path: Path) -> None:
 def test_what_is_not_a_text_environment_is_refused_by_what_it_lacks() -> None:
     with pytest.raises(UserError, match=r"no text environment \(it has no num_tasks, prompt, resize"):
         TextEnvWorker("CartPole-v1", {"train": {}}).facts("train")
+
+
+class Digits:
+    """Writes tokens as digits behind a letter of its own."""
+
+    def __init__(self, letter: str) -> None:
+        self.letter = letter
+
+    def decode(self, tokens: list[int], skip_special_tokens: bool) -> str:
+        return self.letter + "".join(map(str, tokens))
+
+
+def test_tokens_become_text_by_the_environment_that_the_task_is_of(tmp_path: Path) -> None:
+    worker = TextEnvWorker(text_envs.ID, {"train": text_envs.lines(tmp_path)})
+    worker.read_tokens([ResponseText(Digits("a")), ResponseText(Digits("b"))])
+    worker.reset("train", [5, 6], first=3)
+    graded = worker.answer("train", [Response(3, Column.ints([1, 2]), False), Response(4, Column.ints([7]), False)])
+    assert isinstance(graded, Grades)
+    assert [row.text for row in graded.rows] == ["b12", "a7"]
