@@ -4,7 +4,8 @@ Responses are made up (lengths lognormal, mean about half of T); everything else
 way from samplers, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for an
 update. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
 (`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows, packed as for Ray, and
-`cut` is what one of them does at every optimiser step.
+`cut` is what one of them does at every optimiser step. Estimators of tokens are the ranks' work: `reinforce_pp` and
+`gae` are what the driver has to do for the largest number of ranks, `of a rank` what the one with the first rows does.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from rlinf.algorithms import by_row
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.cluster.packing import pack, unpack
@@ -88,21 +90,29 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     seconds["rows"], rows = timed(lambda: graded_rows(completions, renderer))
     seconds["batch_of"], batch = timed(lambda: batch_of(rows, pad_token_id=0, multi_turn=False))
     prepared = batch
+    of_a_rank: dict[str, float] = {}
     for adv_type in ("grpo", "reinforce_pp", "gae"):
         given = replace(batch, old_values=torch.zeros_like(batch.rollout_logprobs)) if adv_type == "gae" else batch
         algorithm = AlgorithmConfig(adv_type=adv_type)
-        seconds[adv_type], (with_advantages, _) = timed(
-            lambda: prepare_batch(given, algorithm, AlgorithmState.of(algorithm))  # noqa: B023
+        group, pool = learner(simulated(max(ranks), scale))
+        seconds[adv_type], (made, _) = timed(
+            lambda: prepare_batch(given, algorithm, AlgorithmState.of(algorithm), look=pool.look)  # noqa: B023
         )
-        prepared = with_advantages if adv_type == "grpo" else prepared
-    seconds = {name: value * scale for name, value in seconds.items()}
-    words = {"batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB"}
+        if made.estimation is None:
+            prepared = made
+        else:
+            own = made.select(group.rows[0])
+            of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, False))  # noqa: B023
+    seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
+    tokens = int(batch.mask.sum()) * scale
+    received = len(message.head) + sum(buffer.raw().nbytes for buffer in message.buffers)
+    words = {"batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB", "from samplers": f"{received * scale / 1e6:.1f} MB"}
+    words |= {"to and from environments": f"{8 * tokens / 1e6:.1f} MB"}  # int32, and four letters
     costs = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).costs
     whole = repeated(costs, int(scale))
     for size in ranks:
-        # As many rows to a rank as there are of all rows.
-        simulated = max(2, round(size / scale)) if size > 1 else 1
-        spent, words[f"more than {size} shares"] = send(prepared, simulated)
+        spent, words[f"more than {size} shares"], sent = send(prepared, simulated(size, scale))
+        words[f"to {size}"] = f"{sent * scale / 1e6:.1f} MB"
         seconds[f"send to {size}"] = spent * scale
         seconds[f"cut by {size}"], _ = timed(lambda: cut(whole, size))  # noqa: B023
     return seconds, words
@@ -112,8 +122,13 @@ def stage() -> Stage:
     return Stage("train", Objective(AlgorithmConfig()), OptimizerConfig())
 
 
+def simulated(size: int, scale: float) -> int:
+    """Ranks for a sample of the rows: as many rows to each as there are of all rows."""
+    return max(2, round(size / scale)) if size > 1 else 1
+
+
 class Ranks:
-    """A learner's ranks: keeps what each is sent."""
+    """A learner's ranks: keeps what each is sent, and says the same of every row."""
 
     name = "learner"
 
@@ -124,12 +139,19 @@ class Ranks:
     def call(self, method: Any) -> list[DataPlace]:
         return [DataPlace(rank, self.size) for rank in range(self.size)]
 
-    def submit(self, method: str, *, per_rank: Any, step: int) -> list[Any]:
+    @property
+    def rows(self) -> list[torch.Tensor]:
+        """Of each rank, where it is not sent the whole batch."""
+        return [one.parts[2] for (one,) in self.sent]
+
+    def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.sent = per_rank
-        return []
+        if method != "look":
+            return [{}] * self.size
+        return [(rows, torch.ones(len(rows), 3, dtype=torch.float64)) for rows in self.rows]
 
     def gather(self, handles: list[Any]) -> list[Any]:
-        return [{}] * self.size
+        return handles
 
 
 class Store:
@@ -140,24 +162,31 @@ class Store:
         return len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers)
 
 
-def send(batch: Batch, size: int) -> tuple[float, str]:
-    """An update by ``size`` data-parallel ranks: seconds, and bytes beyond those of the rows that have to be computed.
-
-    The latter are of these rows' columns that a learner reads, once each.
-    """
-    ranks: Any = Ranks(size)
-    store: Any = Store()
+def learner(size: int) -> tuple[Ranks, LearnerPool]:
+    """A learner of ``size`` data-parallel ranks."""
+    group, store = Ranks(size), Store()
     plan = RowPlan([stage()], 0, packed=True, skips_unanswered=False)
-    seconds, _ = timed(lambda: LearnerPool(ranks, store, plan=plan).update(batch, step=0))
+    return group, LearnerPool(group, store, plan=plan)  # type: ignore[arg-type]
+
+
+def send(batch: Batch, size: int) -> tuple[float, str, int]:
+    """An update by ``size`` data-parallel ranks: seconds, bytes beyond those of the rows that have to be computed, and
+    all bytes.
+
+    The second are of these rows' columns that a learner reads, once each.
+    """
+    ranks, pool = learner(size)
+    seconds, _ = timed(lambda: pool.update(batch, step=0))
     if size == 1:
-        return seconds, "whole"
-    moving = plan.facts(batch).moving
+        return seconds, "whole", ranks.sent[0][0]
+    moving = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs, batch.advantages)
     needed = sum(column[moving].nbytes for column in read if column is not None)
     sent = [one.parts for (one,) in ranks.sent]
     common = sent[0][1] * -(-size // RANKS_ON_A_NODE)
     rows = sum(len(pickle.dumps(one[2].numpy())) for one in sent)
-    return seconds, f"{(sum(one[0] for one in sent) + common + rows) / needed - 1:+.1%}"
+    total = sum(one[0] for one in sent) + common + rows
+    return seconds, f"{total / needed - 1:+.1%}", total
 
 
 def repeated(costs: Costs, copies: int) -> Costs:

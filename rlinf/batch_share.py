@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from rlinf.estimation import Estimation
 from rlinf.row_records import RecordLayout
 from rlinf.types import Batch, BatchError, Costs, TextInputs
 
@@ -33,7 +34,9 @@ class RowFacts:
         def small(column: Tensor | None) -> Tensor | None:
             return None if column is None else column.int()
 
-        if batch.advantages is None:
+        if batch.moving is not None:
+            moving = batch.moving
+        elif batch.advantages is None:
             moving = torch.ones_like(batch.mask[:, 0])
         else:
             moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
@@ -48,6 +51,8 @@ class CommonFacts:
 
     rows: RowFacts
     layout: RecordLayout
+    estimation: Estimation | None = None
+    """`Batch.estimation`."""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class RecordLayout:
         rows = torch.zeros(1).expand(len(records))
         positions = torch.zeros(1, 1).expand(len(records), self.positions)
         absent = {
+            "actions": torch.zeros(1, 1, dtype=torch.int64).expand(len(records), self.positions),
             "rollout_logprobs": positions,
             "policy_version": positions.int(),
             "rewards": rows,

@@ -25,6 +25,7 @@ from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit
 
 if TYPE_CHECKING:
     from rlinf.config.schema import RolloutConfig
+    from rlinf.estimation import Estimation
 
 __all__ = [
     "Batch",
@@ -63,7 +64,7 @@ _POSITION_FILL: dict[str, float] = {
     "turn_ids": -1,
 }
 # The columns [B].
-_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct")
+_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct", "moving")
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,17 @@ class Batch:
     """[B, T] float32."""
     returns: Tensor | None = None
     """[B, T] float32: regression targets of the critic."""
+    estimation: Estimation | None = None
+    """How the ranks that learn from a row make its advantages and returns, which are not here then, but ..."""
+    processed_rewards: Tensor | None = None
+    """... [B] or [B, T] float32: the rewards as the estimator sees them, and ..."""
+    moving: Tensor | None = None
+    """... [B] bool: the rows that get an advantage other than 0."""
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
     anchor_ids: Tensor | None = None
-    """[B, T] int64: the state that a turn answers, at the turn's first position: equal where the environment said the
-    same;
-    -1 elsewhere."""
+    """[B, T] int64: the state that a turn answers, at the turn's first position (equal where the environment said the
+    same); -1 elsewhere."""
     episode_ids: Tensor | None = None
     """[B] int64: the episode within the group. Rows with the same ones are branches of an episode, which has one reward
     and counts once; without it every row is an episode."""

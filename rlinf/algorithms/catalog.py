@@ -115,6 +115,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "Schulman et al., arXiv:1506.02438",
         ("gamma", "gae_lambda"),
         ("values",),
+        by_row=True,
     ),
     "reinforce": Estimator(
         "rlinf.algorithms.advantages.reinforce:reinforce",
@@ -122,6 +123,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "A_t = r_t + gamma A_{t+1} within the episode",
         "Williams 1992, doi:10.1007/BF00992696",
         ("gamma",),
+        by_row=True,
     ),
     "reinforce_pp": Estimator(
         "rlinf.algorithms.advantages.reinforce_pp:reinforce_pp",
@@ -131,6 +133,7 @@ ADVANTAGES: dict[str, Estimator] = {
         ("gamma",),
         whitens=True,
         token_kl=True,
+        by_row=True,
     ),
     "reinforce_pp_baseline": Estimator(
         "rlinf.algorithms.advantages.reinforce_pp_baseline:reinforce_pp_baseline",
@@ -196,6 +199,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "A_t = log p_teacher(y_t) - log p(y_t)",
         "Agarwal et al., arXiv:2306.13649; MiniLLM, arXiv:2306.08543; Thinking Machines Lab 2025",
         needs=("teacher_logprobs",),
+        by_row=True,
     ),
     "raw": Estimator(
         "rlinf.algorithms.advantages.raw:raw",

@@ -68,6 +68,8 @@ class Estimator(Entry):
     """Gives one number for a row, its normalised outcome: clip and token KL may come before it or after."""
     of_outcomes: bool = False
     """Gives one number for a row, made of the rows' outcomes alone: neither tokens nor lengths are read."""
+    by_row: bool = False
+    """Reads the tokens of a row and nothing of the others, so that each rank of a learner can do it for its own."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rlinf.algorithms import catalog, filters
+from rlinf.algorithms import by_row, catalog, filters
 from rlinf.algorithms.advantages.estimate import AdvantageColumns, clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
+from rlinf.algorithms.by_row import LookAtRows
 from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
@@ -23,6 +24,7 @@ from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import group_statistics, masked_mean
 from rlinf.config.facts import Facts
 from rlinf.config.schema import AlgorithmConfig
+from rlinf.estimation import Estimation
 from rlinf.types import Batch, Metrics, PolicyOutput
 
 
@@ -84,9 +86,12 @@ class OnPolicy(Preparation):
         learner: EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
         *,
+        look: LookAtRows | None = None,
         staleness: int = 0,
     ) -> None:
-        """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is `rollout.staleness`."""
+        """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is `rollout.staleness`.
+        ``look`` reaches ranks that make advantages of their own rows, where the estimator reads no others."""
+        self._look = look
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
         self._old_is_current = options.update_epochs * options.num_minibatches == 1
@@ -99,7 +104,9 @@ class OnPolicy(Preparation):
             batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
         if self._teacher is not None:
             batch = batch.replace(teacher_logprobs=self._teacher(batch))
-        batch, numbers = prepare_batch(batch, self._options, self._state, fragments=self._facts.holds_fragments)
+        batch, numbers = prepare_batch(
+            batch, self._options, self._state, fragments=self._facts.holds_fragments, look=self._look
+        )
         return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
 
     def _with_old(self, batch: Batch, ages: Tensor) -> tuple[Batch, Metrics]:
@@ -143,11 +150,17 @@ def _age_shares(ages: Tensor, bound: int) -> Metrics:
 
 
 def prepare_batch(
-    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool = False
+    batch: Batch,
+    algorithm: AlgorithmConfig,
+    state: AlgorithmState,
+    *,
+    fragments: bool = False,
+    look: LookAtRows | None = None,
 ) -> tuple[Batch, Metrics]:
     """The batch with ``mask`` (filters applied), ``advantages`` and ``returns`` filled in, and what to log of it.
 
-    ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``).
+    ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``). With ``look``, advantages
+    are left to those who have the rows wherever that is possible (:mod:`by_row`): ``estimation`` is there instead.
 
     Where several positions share a reward (``batch.positions_per_reward``), all of this happens reward by reward, and
     the parts of one are given its advantage and return.
@@ -162,21 +175,34 @@ def prepare_batch(
     shared equally by all.
     """
     if batch.episode_ids is None:
-        return _prepared(batch, algorithm, state, fragments=fragments)
+        return _prepared(batch, algorithm, state, fragments=fragments, look=look)
     return over_episodes(batch, lambda rows: _prepared(rows, algorithm, state, fragments=fragments))
 
 
 def _prepared(
-    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool
+    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool, look: LookAtRows | None = None
 ) -> tuple[Batch, Metrics]:
     whole, batch = batch, batch.by_reward()
     outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
     logprobs = batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
+    mask = batch.mask if bool(kept.all()) else batch.mask & kept[:, None]
+    now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
+    metrics = _report(batch, outcomes, processed, kept)
+    penalised = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
+    if penalised and batch.ref_logprobs is not None:
+        kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
+        metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
+    if batch.teacher_logprobs is not None:
+        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, mask)
+    if look is not None and by_row.divides(algorithm, batch):
+        asked = whole.replace(mask=mask, processed_rewards=processed, estimation=Estimation(now))
+        divided, figures = by_row.divided(asked, look)
+        return divided, metrics | figures
     columns = AdvantageColumns(
         rewards=processed,
-        mask=batch.mask if bool(kept.all()) else batch.mask & kept[:, None],
+        mask=mask,
         group_ids=batch.group_ids,
         values=batch.old_values,
         terminated=batch.terminated,
@@ -190,16 +216,11 @@ def _prepared(
         anchor_ids=batch.anchor_ids,
         acted=batch.mask,
     )
-    advantages, returns = estimate(dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef), columns)
-    metrics = _report(batch, outcomes, processed, kept, columns.mask, advantages)
-    penalised = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
-    if penalised and batch.ref_logprobs is not None:
-        kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
-        metrics |= _follow(state.kl, masked_mean(kl, columns.mask), batch.num_rows)
-    if batch.teacher_logprobs is not None:
-        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, columns.mask)
-    mask = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
-    return whole.replace(mask=mask, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
+    advantages, returns = estimate(now, columns)
+    metrics["advantage_mean"] = masked_mean(advantages, mask)
+    metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
+    left = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
+    return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
 def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> Tensor:
@@ -237,9 +258,7 @@ def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     return kept
 
 
-def _report(
-    batch: Batch, outcomes: Tensor, processed: Tensor, kept: Tensor, mask: Tensor, advantages: Tensor
-) -> Metrics:
+def _report(batch: Batch, outcomes: Tensor, processed: Tensor, kept: Tensor) -> Metrics:
     every_row = torch.ones_like(kept)
     group = group_statistics(outcomes, batch.group_ids)
     everything = group_statistics(outcomes, torch.zeros_like(batch.group_ids))
@@ -249,6 +268,4 @@ def _report(
         "reward_processed_mean": masked_mean(processed, every_row if processed.ndim == 1 else batch.mask),
         "constant_group_fraction": masked_mean(group.constant, every_row),
         "rows_kept_fraction": masked_mean(kept, every_row),
-        "advantage_mean": masked_mean(advantages, mask),
-        "advantage_abs_mean": masked_mean(advantages, mask, torch.abs),
     }

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from rlinf.estimation import Moments
 
 EPS = 1e-6
 """Added to a standard deviation before it divides."""
@@ -102,21 +106,50 @@ def masked_mean(values: Tensor, mask: Tensor, of: Callable[[Tensor], Tensor] = T
     return total / count if count else 0.0
 
 
-def whiten(values: Tensor, mask: Tensor) -> Tensor:
+def row_sums(values: Tensor) -> Tensor:
+    """[B, T] -> [B]: the same bits whatever other rows stand beside a row, and with any number of threads.
+
+    >>> row_sums(torch.tensor([[1., 2.], [3., 4.]]))
+    tensor([3., 7.])
+    """
+    return torch.from_numpy(np.add.reduce(values.detach().cpu().numpy(), axis=1)).to(values.device)
+
+
+def row_moments(values: Tensor, mask: Tensor) -> Tensor:
+    """[B, 3] float64: the number of a row's valid tokens, their sum, and their squared distances from its mean.
+
+    >>> row_moments(torch.tensor([[1., 3., 99.]]), torch.tensor([[True, True, False]]))
+    tensor([[2., 4., 2.]], dtype=torch.float64)
+    """
+    clean = torch.where(mask, values.double(), 0.0)
+    count, total = mask.sum(dim=1).double(), row_sums(clean)
+    centred = torch.where(mask, clean - (total / count.clamp(min=1.0))[:, None], 0.0)
+    return torch.stack([count, total, row_sums(centred**2)], dim=1)
+
+
+def moments_of(rows: Tensor) -> Moments:
+    """The moments of a whole batch from those of its rows [B, 3], in their order.
+
+    With one valid token or none there is nothing to compare with: a warning is logged, and whitening changes nothing.
+    """
+    count, total, squares = row_sums(rows.T).tolist()
+    if count <= 1:
+        _log.warning("whitening was skipped: the batch has %d valid tokens", int(count))
+        return Moments(0.0, 1.0)
+    mean = total / count
+    apart = rows[:, 0] * (rows[:, 1] / rows[:, 0].clamp(min=1.0) - mean) ** 2
+    variance = (squares + float(row_sums(apart[None]))) / (count - 1)
+    return Moments(mean, math.sqrt(variance + 1e-8))
+
+
+def whiten(values: Tensor, mask: Tensor, moments: Moments | None = None) -> Tensor:
     """``(x - mean) / sqrt(var + 1e-8)`` over the valid tokens, unbiased variance, 0 elsewhere.
 
-    ``values`` and ``mask`` [B, T]. With one valid token or none there is nothing to compare with: a warning is logged
-    and the values come back as they are.
+    ``values`` and ``mask`` [B, T]. ``moments`` are those of a batch that these rows are part of; None: they are all of
+    it. See :func:`moments_of` for batches that have nothing to compare.
 
     >>> whiten(torch.tensor([[1., 3., 99.]]), torch.tensor([[True, True, False]]))
     tensor([[-0.7071,  0.7071,  0.0000]], dtype=torch.float64)
     """
-    clean = torch.where(mask, values.double(), 0.0)
-    count = mask.sum().double()
-    if count <= 1:
-        _log.warning("whitening was skipped: the batch has %d valid tokens", int(count))
-        return clean
-    mean = clean.sum() / count
-    centred = torch.where(mask, clean - mean, 0.0)
-    variance = (centred**2).sum() / (count - 1)
-    return centred / (variance + 1e-8).sqrt()
+    moments = moments_of(row_moments(values, mask)) if moments is None else moments
+    return torch.where(mask, values.double() - moments.mean, 0.0) / moments.scale

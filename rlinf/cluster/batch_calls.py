@@ -50,7 +50,7 @@ class BatchCalls:
             return [(self._cluster.share(batch.replace(metadata={}, domains=None)),)] * self._group.size
         layout = RecordLayout.of(batch, columns)
         records = layout.records(batch, torch.cat(rows)).split([len(one) for one in rows])
-        common = self._cluster.share(CommonFacts(facts, layout))
+        common = self._cluster.share(CommonFacts(facts, layout, batch.estimation))
         held = [
             Assembled(_share, (self._cluster.share(part), common, one)) for part, one in zip(records, rows, strict=True)
         ]
@@ -60,6 +60,14 @@ class BatchCalls:
     def _places(self) -> list[DataPlace]:
         """Which share of the rows each rank works on."""
         return self._group.call("data_place")
+
+    def joined(self, batch: Batch, handles: Sequence[Handle]) -> Tensor:
+        """The (rows, numbers [B', ...]) of all ranks, in the order of the batch's rows. Several may have the same."""
+        parts: list[tuple[Tensor, Tensor]] = self._group.gather(handles)
+        found = torch.zeros(batch.num_rows, *parts[0][1].shape[1:], dtype=parts[0][1].dtype)
+        for rows, numbers in parts:
+            found[rows] = numbers
+        return found
 
     def outputs(self, batch: Batch, handles: Sequence[Handle]) -> PolicyOutput:
         """The (rows, output) of all ranks, in the order of the batch's rows."""
@@ -79,4 +87,4 @@ class BatchCalls:
 
 def _share(records: Tensor, common: CommonFacts, rows: Tensor) -> BatchShare:
     """The rows of a batch, from their records in shared memory."""
-    return BatchShare(common.layout.batch(records), common.rows, rows)
+    return BatchShare(common.layout.batch(records).replace(estimation=common.estimation), common.rows, rows)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from rlinf.algorithms.by_row import with_advantages
 from rlinf.train.plain_state import save_plain
 from rlinf.types import Batch
 
@@ -33,5 +34,5 @@ def quarantine(batch: Batch, run: Path, step: int) -> Path:
     """Saves a batch into the run directory; its path."""
     path = run / "quarantine" / f"step_{step:06d}.pt"
     path.parent.mkdir(exist_ok=True)
-    save_plain(batch, path)
+    save_plain(with_advantages(batch), path)
     return path

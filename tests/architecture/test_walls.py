@@ -55,7 +55,7 @@ LAYERS = (
         "child_process",
     },
     {"types"},
-    {"inputs"},
+    {"inputs", "estimation"},
     {"errors", "stopping", "columns", "json_text"},
 )
 # Layers whose members are not a package each, but parts of one floor.

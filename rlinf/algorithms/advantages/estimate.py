@@ -19,8 +19,16 @@ from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
 from rlinf.algorithms.scan import discounted_sum, last_true
 from rlinf.algorithms.settings import settings
-from rlinf.algorithms.statistics import GroupStatistics, SingletonGroup, group_statistics, settle_singletons, whiten
+from rlinf.algorithms.statistics import (
+    GroupStatistics,
+    SingletonGroup,
+    group_statistics,
+    row_moments,
+    settle_singletons,
+    whiten,
+)
 from rlinf.config.schema.algorithm import AlgorithmConfig
+from rlinf.estimation import Moments
 
 
 class Advantages(NamedTuple):
@@ -157,8 +165,11 @@ def compute_advantages(
     return estimate(replace(algorithm, adv_type=adv_type), columns)
 
 
-def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
-    """:func:`compute_advantages` by the configuration."""
+def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns, moments: Moments | None = None) -> Advantages:
+    """:func:`compute_advantages` by the configuration.
+
+    ``moments``: of the batch that these rows are part of, where advantages are whitened; None: they are all of it.
+    """
     entry = catalog.estimator(algorithm.adv_type)
     mask = x.mask
     if mask.dtype != torch.bool:
@@ -166,6 +177,25 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
     if mask.shape[1] > 1 and entry.of_outcomes and _reads_outcomes_alone(algorithm, x):
         return _of_outcomes(algorithm, x)
+    (advantages, returns), inputs = _estimated(algorithm, entry, x)
+    advantages = _finished(advantages, inputs, algorithm, moments)
+    return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
+
+
+def unwhitened_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
+    """The :func:`row_moments` [B, 3] of advantages before they are whitened, by the configuration."""
+    (advantages, _), _ = _estimated(algorithm, catalog.estimator(algorithm.adv_type), x)
+    return row_moments(advantages, x.mask)
+
+
+def whitens(algorithm: AlgorithmConfig) -> bool:
+    """Whether advantages are whitened over the batch."""
+    return algorithm.normalize_advantages or catalog.estimator(algorithm.adv_type).whitens
+
+
+def _estimated(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns) -> tuple[Advantages, AdvantageInputs]:
+    """The estimator's result, [B, T] float64, and what it was given."""
+    mask = x.mask
     kl = _token_kl(algorithm, entry, x)
     clip_after = clips_after_norm(algorithm)
     kl_after = entry.normalises_rows and algorithm.kl_after_norm
@@ -195,11 +225,11 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
         anchor_ids=x.anchor_ids,
     )
-    advantages, returns = entry.bind(algorithm)(inputs)
+    found = Advantages(*entry.bind(algorithm)(inputs))
     if kl_after or clip_after:
-        advantages = returns = _after_norm(advantages, mask, algorithm, kl if kl_after else None)
-    advantages = _finished(advantages, inputs, algorithm, entry)
-    return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
+        advantages = _after_norm(found.advantages, mask, algorithm, kl if kl_after else None)
+        found = Advantages(advantages, advantages)
+    return found, inputs
 
 
 def _reads_outcomes_alone(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
@@ -266,11 +296,11 @@ def _teacher_gains(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | 
     return None
 
 
-def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig, entry: Estimator) -> Tensor:
+def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig, moments: Moments | None) -> Tensor:
     """mask -> normalize -> mask -> teacher -> clip -> scale, [B, T] float64."""
     advantages = torch.where(x.mask, advantages, 0.0)
-    if algorithm.normalize_advantages or entry.whitens:
-        advantages = whiten(advantages, x.mask)
+    if whitens(algorithm):
+        advantages = whiten(advantages, x.mask, moments)
         if algorithm.keep_zero_groups:
             constant = group_statistics(x.task_outcomes, x.group_ids).constant
             advantages = torch.where(constant[:, None], 0.0, advantages)

@@ -83,7 +83,9 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(config.algorithm, facts, learner, teacher, staleness=config.rollout.staleness),
+        preparation=OnPolicy(
+            config.algorithm, facts, learner, teacher, look=learner.look, staleness=config.rollout.staleness
+        ),
         send_weights=sampler.send_weights,
         evaluate=evaluate,
         warm_start_batch=make_batch,

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from rlinf.algorithms.by_row import with_advantages
 from rlinf.types import Batch, PolicyOutput, TextInputs
 
 # A simulator's row is kept as a trace of its first decisions, with its actions where they have few dimensions.
@@ -26,7 +27,8 @@ def write_samples(
     """
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     chosen = set(batch.group_ids.unique()[:groups].tolist())
-    shown = batch.select([row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen])
+    rows = [row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen]
+    shown = with_advantages(batch.select(rows))
     updated = evaluate(shown).logprobs if evaluate is not None and isinstance(shown.inputs, TextInputs) else None
     _write_lines(path, sample_lines(shown, updated))
 

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from torch import Tensor
 
+from rlinf.algorithms import by_row
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -69,6 +70,12 @@ class LearnerPool:
         """The teacher's log-probabilities [B, T] of all rows."""
         return self._calls.outputs(batch, self._calls.submit(LearnerWorker.teach, batch)).logprobs
 
+    def look(self, batch: Batch, unwhitened: bool) -> Tensor:
+        """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_facts`)."""
+        cut = None if self._plan is None else self._plan.evaluated
+        sent = self._calls.submit(LearnerWorker.look, batch, cut, columns=by_row.columns(batch), unwhitened=unwhitened)
+        return self._calls.joined(batch, sent)
+
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All optimiser steps of one batch, on every rank."""
         return self.begin_update(batch, step=step)()
@@ -80,7 +87,7 @@ class LearnerPool:
             sent = self._calls.submit(LearnerWorker.update, batch, step=step)
         else:
             cut = functools.partial(plan.updated, stage=stage, step=step)
-            sent = self._calls.submit(LearnerWorker.update, batch, cut, columns=plan.columns(stage), step=step)
+            sent = self._calls.submit(LearnerWorker.update, batch, cut, columns=plan.columns(stage, batch), step=step)
         return lambda: self.group.gather(sent)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:

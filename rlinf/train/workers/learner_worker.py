@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
+import torch
 from torch import Tensor
 
+from rlinf.algorithms import by_row
+from rlinf.batch_share import BatchShare, complete
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
 from rlinf.learners.partition import DataPlace
@@ -45,7 +49,6 @@ class LearnerWorker(WeightSender):
 
     start = _awake(Learner.start)
     evaluate = _awake(Learner.evaluate)
-    update = _awake(Learner.update)
     refresh_reference = _awake(Learner.refresh_reference)
     save = _awake(Learner.save)
     load = _awake(Learner.load)
@@ -74,6 +77,21 @@ class LearnerWorker(WeightSender):
             raise RuntimeError("this run has no teacher in the learner's ranks")
         rows, logprobs = self._teacher.score(batch)
         return rows, PolicyOutput(logprobs)
+
+    def look(self, batch: Batch | BatchShare, *, unwhitened: bool) -> tuple[Tensor, Tensor]:
+        """(rows [B'], `by_row.row_facts` of each [B', 3]) of the rows that are here."""
+        if isinstance(batch, BatchShare) and batch.rows is not None:
+            return batch.rows, by_row.row_facts(batch.held, unwhitened)
+        whole = complete(batch)
+        return torch.arange(whole.num_rows), by_row.row_facts(whole, unwhitened)
+
+    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+        """All optimiser steps of an iteration; advantages that were left to the ranks are made first."""
+        if isinstance(batch, BatchShare):
+            batch = dataclasses.replace(batch, held=by_row.with_advantages(batch.held))
+        else:
+            batch = by_row.with_advantages(batch)
+        return self.wake().update(batch, step=step)
 
     def scale_lr(self, factor: float) -> None:
         """Multiplies the learning rates that the schedule gives, from the next update on."""

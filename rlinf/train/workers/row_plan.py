@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from rlinf.algorithms import by_row
 from rlinf.batch_share import RowFacts
 from rlinf.learners.minibatch import moving_rows
 from rlinf.learners.partition import minibatches, shares
@@ -54,9 +55,10 @@ class RowPlan:
                     cuts.append(self._cut(moving_rows(rows, facts, now), facts, size))
         return self._held(cuts, facts)
 
-    def columns(self, stage: str) -> tuple[str, ...]:
-        """The columns of a batch that ranks learn from."""
-        return (*LEARNED, *OF_A_CRITIC) if "returns" in self._stage(stage).objective.needs else LEARNED
+    def columns(self, stage: str, batch: Batch) -> tuple[str, ...]:
+        """The columns of ``batch`` that ranks learn from."""
+        critic = OF_A_CRITIC if "returns" in self._stage(stage).objective.needs else ()
+        return (*LEARNED, *critic, *(by_row.columns(batch) if batch.estimation is not None else ()))
 
     def _stage(self, name: str) -> Stage:
         return next(one for one in self.stages if one.name == name)

@@ -11,14 +11,18 @@ from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of,
 from torch import Tensor
 
 from rlinf.algorithms.aggregation import LossCounts
+from rlinf.algorithms.by_row import with_advantages
 from rlinf.algorithms.catalog import AGGREGATIONS
 from rlinf.algorithms.objective import Objective
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.batch_share import BatchShare
+from rlinf.config.schema import AlgorithmConfig
 from rlinf.learners.partition import DataPlace
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.row_records import RecordLayout
 from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import RowPlan
 from rlinf.types import Batch, BatchError
 
@@ -146,3 +150,68 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
         assert held.advantages is not None
         assert held.advantages.equal(batch.select(rows).advantages)  # type: ignore[arg-type]
         assert held.inputs.prompt_ids.equal(batch.select(rows).inputs.prompt_ids)  # type: ignore[attr-defined]
+
+
+class KeepsBatches:
+    """A rank of a learner that updates nothing."""
+
+    def update(self, batch: Batch | BatchShare, *, step: int) -> dict[str, float]:
+        self.batch = batch
+        return {}
+
+
+class Working(Ranks):
+    """Ranks in this process."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, 1)
+        self.learners = [KeepsBatches() for _ in range(size)]
+
+    def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
+        workers = [LearnerWorker(learner, rank=rank) for rank, learner in enumerate(self.learners)]  # type: ignore[arg-type]
+        given = [one.of(lambda part: part) if hasattr(one, "of") else one for (one,) in per_rank]
+        return [getattr(worker, method)(one, **options) for worker, one in zip(workers, given, strict=True)]
+
+    def gather(self, handles: Any) -> list[Any]:
+        return list(handles)
+
+
+@pytest.mark.parametrize("size", RANKS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"adv_type": "gae"},
+        {"adv_type": "gae", "normalize_advantages": True, "max_len_mask": True},
+        {"adv_type": "reinforce", "gamma": 0.9},
+        {"adv_type": "reinforce_pp", "kl_coef": 0.1},
+        {"adv_type": "opd"},
+    ],
+)
+def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options: dict[str, Any]) -> None:
+    random, batch = torch.Generator().manual_seed(5), prepared().replace(advantages=None, returns=None)
+    columns = ("old_values", "ref_logprobs", "teacher_logprobs", "old_logprobs")
+    made = {name: torch.randn(batch.mask.shape, generator=random) for name in columns}
+    last = batch.mask.int().cumsum(1).argmax(1)[:, None] == torch.arange(batch.num_positions)
+    ended = {"terminated": last & batch.mask, "truncated": (last & batch.mask)[:3].repeat(7, 1)[:20] & False}
+    batch = batch.replace(rewards=torch.arange(20) % 3 / 2.0, **made, **ended)
+    algorithm = AlgorithmConfig(**options)
+    ranks: Any = Working(size)
+    pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
+    whole, expected = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm))
+    left, metrics = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm), look=pool.look)
+    assert left.advantages is None
+    assert metrics == pytest.approx(expected)
+    pool.update(left, step=2)
+    assert whole.advantages is not None
+    assert left.moving is not None
+    assert left.moving.equal((whole.mask & (whole.advantages != 0)).any(dim=1))
+    for learner in ranks.learners:
+        share = learner.batch
+        held, rows = (share.held, share.rows) if isinstance(share, BatchShare) else (share, torch.arange(20))
+        assert held.advantages.equal(whole.advantages[rows])
+    made_here = with_advantages(left)
+    assert made_here.advantages is not None
+    assert made_here.advantages.equal(whole.advantages)
+    assert made_here.returns is not None
+    assert whole.returns is not None
+    assert made_here.returns.equal(whole.returns)
