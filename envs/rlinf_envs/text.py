@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from rlinf_envs.difficulty import difficulty
 from rlinf_envs.errors import SettingError
 from rlinf_envs.prompts import prompt_template
 from rlinf_envs.rewards import Rewards, RewardSum
@@ -166,6 +167,19 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             shown = task.response if task.response is not None else task.solution or self._judge.render(task.answer)
             pairs.append((self.prompt(task_id), shown))
         return pairs
+
+    def difficulties(self, task_ids: Sequence[int], by: str) -> list[float]:
+        """How hard each task is, measured as :func:`rlinf_envs.difficulty.difficulty` says; larger is harder.
+
+        Raises:
+            SettingError: a task has nothing of that name.
+        """
+        tasks = map(self._task, task_ids)
+        return [difficulty(task, by, self._worked(task)) for task in tasks]
+
+    def _worked(self, task: Task) -> str | None:
+        """The solution whose length is measured."""
+        return task.solution or task.response
 
     def _task(self, task_id: int) -> Task:
         if not 0 <= task_id < self.num_tasks:

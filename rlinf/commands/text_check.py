@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -121,6 +122,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         rendered = [one.opening(prompt) for one, prompt in zip(renderers, prompts, strict=True)]
         lengths = [len(one.prompt(prompt)) for one, prompt in zip(renderers, prompts, strict=True)]
         report.findings += _lengths(config, lengths)
+        report.lines += _curriculum(config, worker, tasks)
     except Exception as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
         return
@@ -129,6 +131,21 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unasked(config, facts, rendered)
+
+
+def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> list[str]:
+    """How hard the tasks are, and which of them a run begins with."""
+    curriculum = config.data.curriculum
+    if curriculum.by is None:
+        return []
+    scale = sorted(worker.difficulties("train", tasks, curriculum.by))
+    easiest = scale[max(0, math.ceil(curriculum.start * len(scale)) - 1)]
+    until = f"{curriculum.steps} steps" if curriculum.steps else f"batches with an accuracy of {curriculum.accuracy}"
+    measured = f"{scale[0]:g} to {scale[-1]:g} in {len(scale)} tasks, {scale[len(scale) // 2]:g} in the middle"
+    return [
+        f"Curriculum by {curriculum.by}: {measured}",
+        f"  begins with tasks up to {easiest:g}, and opens the others over {until}",
+    ]
 
 
 def _spread(facts: EnvFacts) -> list[int]:

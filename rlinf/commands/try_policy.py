@@ -22,7 +22,7 @@ from rlinf.train.trial import TrialOptions, trial
 
 def main(arguments: Sequence[str]) -> int:
     """Shows the graded responses one by one, then how many were correct. Raises UserError as training would."""
-    options = _parser().parse_args(list(arguments))
+    options = _parser().parse_intermixed_args(list(arguments))
     if options.tasks < 1 or options.samples < 0:
         raise UserError("rlinf try: --tasks must be at least 1, --samples at least 0")
     resolved = resolve(options.file, options.overrides)

@@ -68,7 +68,7 @@ def _parse(arguments: Sequence[str]) -> tuple[WatchOptions, list[str]]:
     parser.add_argument(
         "--patience", type=float, default=3600.0, metavar="SECONDS", help="how long to wait for one (default: 3600)"
     )
-    found = parser.parse_args(arguments)
+    found = parser.parse_intermixed_args(arguments)
     if found.episodes < 1:
         parser.error("--episodes must be 1 or more")
     if found.out is not None and found.out.suffix != ".mp4":

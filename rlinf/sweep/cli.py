@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     sweep, plans = checked_sweep(located(options.file, sweep_recipes()), options.overrides)
     if options.check:
         for plan in plans:

@@ -35,6 +35,8 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     run.mark()
     made = make_batch(state.step) if state.step < steps else None
     while made is not None:
+        if state.step and config.sft.evaluate_every and state.step % config.sft.evaluate_every == 0:
+            metrics = _evaluate_now(run)
         batch, prepared = graph.warm_start_preparation(made)
         _log.debug("step %d of the warm start: update", state.step)
         with held():
@@ -55,6 +57,16 @@ def warm_start(run: RunState, log: MetricLog) -> None:
         run.begin_training()
         run.mark()
         run.save()
+
+
+def _evaluate_now(run: RunState) -> Metrics:
+    """The weights in between, before the next step: a run that goes on from their checkpoint measures them again."""
+    if run.graph.evaluate is None:
+        return {}
+    run.graph.send_weights(run.order)
+    metrics = run.graph.evaluate().metrics
+    run.display.evaluated(run.where, metrics)
+    return metrics
 
 
 def _evaluate_untrained(run: RunState) -> Metrics:

@@ -37,6 +37,7 @@ _NO_PART = (
     "run.resume",
     "sft.cache",
     "sft.eval_data",
+    "sft.evaluate_every",
     "teacher.",
 )
 

@@ -50,7 +50,8 @@ def test_every_response_comes_with_its_verdict_and_reward(recipe: Path, capsys: 
         assert line["reward"] == line["terms"]["correctness"] + 1.0
         assert line["finish"] in ("length", "stop")
         assert line["verdict"] in ("correct", "wrong", "unparsable")
-    assert main(["try", str(recipe), "--tasks", "2", "--samples", "3", "--json"]) == 0
+    # Words for the file may stand between options and after them.
+    assert main(["try", str(recipe), "--tasks", "2", "run.seed=0", "--samples", "3", "--json", "run.max_steps=2"]) == 0
     assert capsys.readouterr().out == first, "the same seed samples the same"
     assert not (recipe.parent / "run").exists()
 

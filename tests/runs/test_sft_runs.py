@@ -51,6 +51,17 @@ def test_the_evaluation_before_a_warm_start_changes_nothing_in_it(tmp_path: Path
     assert summary(tmp_path / "with")["params_sha256"] == summary(tmp_path / "without")["params_sha256"]
 
 
+def test_evaluations_on_the_way_stand_with_their_weights_and_change_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sft = {"steps": 4, "lr": 0.05, "warmup_steps": 0}
+    run_sft(config(tmp_path / "without", sft=sft))
+    run_sft(config(tmp_path / "with", sft={**sft, "evaluate_every": 2}, logging={"progress": "plain"}))
+    assert summary(tmp_path / "with")["params_sha256"] == summary(tmp_path / "without")["params_sha256"]
+    assert [line["step"] for line in lines(tmp_path / "with") if "eval/reward" in line] == [-4, -2, 0]
+    assert "step 2 of the warm start:" in capsys.readouterr().out
+
+
 class Stop(Exception):
     """In the place of a kill."""
 

@@ -12,7 +12,7 @@ from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import MARKS, format_marks
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
-from rlinf_envs.reasoning_gym.worked import DemonstrationStyles
+from rlinf_envs.reasoning_gym.worked import DemonstrationStyles, worked_steps
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_split
 from rlinf_envs.steps import StepGrader
@@ -117,6 +117,11 @@ class ReasoningGymEnv(TextTaskEnv):
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
         """(prompt, correct response) for each id, in the styles that were asked for."""
         return [(self.prompt(i), self._styles.response(self._task(i), self._judge.render)) for i in task_ids]
+
+    def _worked(self, task: Task) -> str | None:
+        """The steps alone."""
+        steps = worked_steps(task)
+        return None if steps is None else "\n".join(steps)
 
 
 class FamilyJudge:

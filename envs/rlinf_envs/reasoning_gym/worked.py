@@ -48,6 +48,12 @@ def solution_steps(metadata: Mapping[str, Any]) -> list[str] | None:
     return [line.strip() for line in solution.splitlines() if line.strip()] or None
 
 
+def worked_steps(task: Task) -> list[str] | None:
+    """The steps to a task's answer, where its family or its expression gives them."""
+    metadata = task.row.get("metadata", {})
+    return chain_steps(str(metadata.get("expression", ""))) or solution_steps(metadata)
+
+
 class DemonstrationStyles:
     """Which style a task's demonstration has: drawn by weight from the question's own hash."""
 
@@ -62,8 +68,7 @@ class DemonstrationStyles:
     def response(self, task: Task, render: Callable[[str], str]) -> str:
         """The demonstration; a task without steps shows its answer."""
         answer = render(task.answer)
-        metadata = task.row.get("metadata", {})
-        steps = chain_steps(str(metadata.get("expression", ""))) or solution_steps(metadata)
+        steps = worked_steps(task)
         style = self._style(task.question)
         if steps is None or style == "answer":
             return answer

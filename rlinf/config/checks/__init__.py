@@ -20,7 +20,7 @@ from rlinf.config.checks.run import check_evaluation, check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
 from rlinf.config.checks.simulator import check_acting, check_simulator
-from rlinf.config.checks.tasks import check_pool, check_tasks
+from rlinf.config.checks.tasks import check_curriculum, check_pool, check_tasks
 from rlinf.config.checks.teacher import check_teacher
 from rlinf.config.checks.tokens import check_tokens
 from rlinf.config.checks.vla import check_vla
@@ -34,6 +34,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_kind,
     check_tasks,
     check_pool,
+    check_curriculum,
     check_agents,
     check_own_functions,
     check_policy,

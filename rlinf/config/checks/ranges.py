@@ -22,6 +22,10 @@ AT_LEAST: Mapping[str, float] = {
     "data.pool.solved": 0,
     "data.pool.unsolved": 0,
     "data.pool.rest": 0,
+    "data.curriculum.steps": 0,
+    "data.curriculum.accuracy": 0,
+    "data.curriculum.warm_start": 0,
+    "sft.evaluate_every": 0,
     "policy.tokenizer.vocab_size": 32,
     "policy.lora.rank": 0,
     "policy.embedding_size": 1,
@@ -133,6 +137,7 @@ AT_LEAST: Mapping[str, float] = {
 }
 
 ABOVE: Mapping[str, float] = {
+    "data.curriculum.start": 0,
     "sft.epochs": 0,
     "policy.vla.center_crop": 0,
     "rollout.top_p": 0,
@@ -160,6 +165,9 @@ AT_MOST: Mapping[str, float] = {
     "rollout.vllm.gpu_memory_utilization": 1,
     "data.pool.solved": 1,
     "data.pool.unsolved": 1,
+    "data.curriculum.start": 1,
+    "data.curriculum.accuracy": 1,
+    "data.curriculum.warm_start": 1,
     "algorithm.gamma": 1,
     "algorithm.gae_lambda": 1,
     "algorithm.difficulty_high_threshold": 1,

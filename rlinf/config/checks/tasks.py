@@ -52,6 +52,30 @@ def check_pool(context: Context) -> None:
         context.unread("data.pool.rest", why, "Set data.pool.solved: 1.", reads=("data.pool.solved",))
 
 
+def check_curriculum(context: Context) -> None:
+    """A curriculum says how it goes on, in one of two ways."""
+    config = context.config
+    curriculum, reads = config.data.curriculum, ("data.curriculum.by",)
+    if curriculum.by is None:
+        why = "is not read without data.curriculum.by."
+        for name in ("start", "steps", "accuracy", "warm_start"):
+            context.unread(f"data.curriculum.{name}", why, "Set data.curriculum.by: question_length.", reads=reads)
+        return
+    timed, gated = curriculum.steps > 0, curriculum.accuracy is not None
+    if timed == gated and (timed or config.run.max_steps):
+        message = (
+            "data.curriculum: steps and accuracy both say when harder tasks come."
+            if timed
+            else "data.curriculum: nothing says when harder tasks come."
+        )
+        fix = "Keep one of them." if timed else "Set data.curriculum.steps: 20, or accuracy: 0.6."
+        both = (*reads, "data.curriculum.accuracy")
+        context.error("data.curriculum.steps", message, fix, reads=both)
+    if curriculum.warm_start and (not config.sft.steps or config.sft.data is not None):
+        why = "is about demonstrations of the environment, and there are none to order."
+        context.unread("data.curriculum.warm_start", why, "Set sft.steps, without sft.data.", reads=("sft.steps",))
+
+
 def _check_simulator(context: Context) -> None:
     tasks = context.config.env.tasks
     _unread(context, ("id", "max_turns", "evaluation_kwargs", "evaluation_size"), "language models")

@@ -122,6 +122,29 @@ class PoolConfig:
 
 
 @dataclass(frozen=True)
+class CurriculumConfig:
+    """Easy tasks first. A run begins with the easiest tasks alone and draws from ever harder ones as it goes on."""
+
+    by: str | None = None
+    """What makes a task hard; null: no curriculum, all tasks are drawn alike.
+
+    `solution_lines`, `solution_length` (characters of the worked solution) or `question_length`; otherwise a number
+    that the rows of the dataset have (`level`; of reasoning-gym also what its metadata calls a difficulty). A minus
+    sign before it turns the order round: `-pass_rate`."""
+    start: float = 0.25
+    """Share of the tasks, the easiest ones, that a run begins with."""
+    steps: int = 0
+    """Training iterations after which all tasks are drawn; until then the share grows fast at first, then slowly
+    (arXiv:1903.09848)."""
+    accuracy: float | None = None
+    """In place of `steps`: the share grows by `start` after each iteration in which at least this share of all
+    responses was correct."""
+    warm_start: float = 0.0
+    """Share of the warm start after which its demonstrations are of all tasks, too: 0.5 begins with easy ones and opens
+    the last ones in the middle; 0 demonstrates all alike from the beginning. `sft.data` is read in its own order."""
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """The prompts: how long they may be, in which order they come, and how they are rendered."""
 
@@ -130,6 +153,7 @@ class DataConfig:
     shuffle: bool = True
     """Visit the tasks of the dataset in a fresh order each epoch (from the run's seed)."""
     pool: PoolConfig = field(default_factory=PoolConfig)
+    curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     chat_template: Literal["auto", "always", "never"] = "auto"
     """Render prompts with the tokenizer's chat template; `auto` does so where the tokenizer has one."""
     system_prompt: str | None = None

@@ -141,6 +141,9 @@ class SftConfig:
     """Steps of the warm start over which its learning rate rises from 0."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """How the warm start's learning rate develops after that; `linear` and `cosine` reach 0 at its last step."""
+    evaluate_every: int = 0
+    """Evaluate every N supervised steps too, as `evaluation` says: the curve that tells how long a warm start should
+    be. 0: only before and after it."""
     max_tasks: int | None = None
     """Text: demonstrations are drawn from the first N training tasks; null takes all."""
     demonstrations: int = 256

@@ -76,6 +76,13 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/groups/{term}": Metric(
         "groups of one environment of env.tasks in this batch", "number", COUNT, "its share of rollout.batch_size"
     ),
+    "curriculum/share": Metric(
+        "data.curriculum: share of the tasks, the easiest first, that could be drawn",
+        "share",
+        SHARE,
+        "rises to 1",
+        remedy="data.curriculum.steps, or a lower data.curriculum.accuracy",
+    ),
     "pool/seen": Metric("data.pool: tasks drawn so far", "number", COUNT, "rises"),
     "pool/resting": Metric(
         "data.pool: tasks that are passed over, since they were always or never solved",

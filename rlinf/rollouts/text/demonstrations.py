@@ -6,7 +6,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from rlinf.config.schema import SftConfig
+from rlinf.rollouts.text.curriculum import Curriculum
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -18,6 +21,8 @@ from rlinf.types import Batch
 
 _NOTE_CHARS = 160
 """Of a prompt or a response in a note."""
+_CANDIDATES, _ROUNDS = 16, 64
+"""Tasks that are looked at at once for easy ones, and how often."""
 
 
 class Demonstrators(Protocol):
@@ -33,8 +38,18 @@ class TextDemonstrations:
     Of a mixture each environment has its share of all demonstrations so far, to within one.
     """
 
-    def __init__(self, envs: Demonstrators, members: Sequence[Member], sft: SftConfig, *, seed: int) -> None:
+    def __init__(
+        self,
+        envs: Demonstrators,
+        members: Sequence[Member],
+        sft: SftConfig,
+        *,
+        seed: int,
+        curriculum: Curriculum | None = None,
+    ) -> None:
+        """``curriculum``: easy tasks are demonstrated first, where it has the warm start follow it."""
         self._envs, self._members, self._sft, self._seed = envs, members, sft, seed
+        self._curriculum = curriculum
         self._pools = [min(member.num_tasks, sft.max_tasks or member.num_tasks) for member in members]
         self._shares = Shares([member.weight for member in members])
 
@@ -62,10 +77,21 @@ class TextDemonstrations:
         count, size = len(self._members), self._sft.batch_size
         members = [self._shares.member(place) for place in range(step * size, (step + 1) * size)]
         generator = numpy_generator(self._seed, "sft", step)
-        own: list[list[int]] = [
-            generator.integers(pool, size=members.count(member)).tolist() for member, pool in enumerate(self._pools)
-        ]
+        share = 1.0 if self._curriculum is None else self._curriculum.warm_share(step / max(1, self._sft.steps))
+        own = [self._drawn(generator, member, members.count(member), share) for member in range(count)]
         return [own[member].pop(0) * count + member for member in members]
+
+    def _drawn(self, generator: np.random.Generator, member: int, wanted: int, share: float) -> list[int]:
+        """``wanted`` tasks of an environment, of the easiest ``share``; of all where the pool has no such task."""
+        pool, found = self._pools[member], list[int]()
+        if self._curriculum is not None and share < 1:
+            for _ in range(_ROUNDS):
+                drawn = generator.integers(pool, size=max(wanted, _CANDIDATES)).tolist()
+                is_open = self._curriculum.open([task * len(self._members) + member for task in drawn], share)
+                found += [task for task, opened in zip(drawn, is_open, strict=True) if opened]
+                if len(found) >= wanted:
+                    return found[:wanted]
+        return found + generator.integers(pool, size=wanted - len(found)).tolist()
 
 
 def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], list[bool]]:

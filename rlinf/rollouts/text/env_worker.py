@@ -164,6 +164,21 @@ class TextEnvWorker:
         env = self._env(split)
         return [env.prompt(task_id) for task_id in task_ids]
 
+    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
+        """How hard each task is, measured ``by`` what `data.curriculum.by` names; larger is harder.
+
+        Raises:
+            TextEnvError: the environment can't tell.
+        """
+        env, negative = self._env(split), by.startswith("-")
+        if not hasattr(env, "difficulties"):
+            raise TextEnvError(
+                f"data.curriculum.by: {self._env_id} does not say how hard its tasks are (it has no method "
+                "difficulties(task_ids, by)). Set data.curriculum.by: null."
+            )
+        found = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
+        return [-one for one in found] if negative else found
+
     def close(self) -> None:
         """Ends the environments and their helper processes."""
         while self._envs:

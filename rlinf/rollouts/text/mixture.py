@@ -65,6 +65,21 @@ class MixedTextEnv:
             for one in self._envs[number].demonstrations([own])
         ]
 
+    def difficulties(self, task_ids: Sequence[int], by: str) -> list[float]:
+        """How hard each task is by its own environment's measure: tasks are compared within their environment alone.
+
+        Raises:
+            TextEnvError: an environment can't tell.
+        """
+        found = []
+        for number, own in map(self._own, task_ids):
+            env = self._envs[number]
+            if not hasattr(env, "difficulties"):
+                name = list(self.members)[number]
+                raise TextEnvError(f"data.curriculum.by: {name} of env.tasks does not say how hard its tasks are.")
+            found += env.difficulties([own], by)
+        return found
+
     def reset(self, *, options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Starts the conversations of ``options["task_ids"]`` [num_envs]."""
         tasks: list[list[int]] = [[] for _ in self._envs]

@@ -20,6 +20,7 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import Collection
 from rlinf.interfaces import SamplerSession
+from rlinf.rollouts.text.curriculum import Curriculum
 from rlinf.rollouts.text.free import FreeConversations
 from rlinf.rollouts.text.members import Member, metrics_by_member, summary
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -48,6 +49,9 @@ class TextEnvs(Protocol):
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         """The first observation of each task; starts no conversation."""
+
+    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
+        """How hard each task is, as `data.curriculum.by` measures it."""
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
@@ -84,6 +88,19 @@ class Conversations:
         return [*self.rows, *self.branches]
 
 
+def curriculum_of(config: Collection, envs: TextEnvs, members: Sequence[Member]) -> Curriculum | None:
+    """The curriculum over the training tasks; None where `data.curriculum.by` asks for none."""
+    options = config.data.curriculum
+    if options.by is None:
+        return None
+    measure = functools.partial(_difficulties, envs, options.by)
+    return Curriculum(options, [member.num_tasks for member in members], measure, groups=config.rollout.batch_size)
+
+
+def _difficulties(envs: TextEnvs, by: str, task_ids: Sequence[int]) -> list[float]:
+    return envs.difficulties("train", task_ids, by)
+
+
 @dataclass
 class Clock:
     """Seconds by stage."""
@@ -118,6 +135,7 @@ class TextRollout:
         """``members``: what ``envs`` play, one environment or a mixture of several."""
         self.sampler, self.envs, self.members, self.seed = sampler, envs, members, config.run.seed
         self.pool = TaskPool(config.data.pool) if config.data.pool.adaptive else None
+        self.curriculum = curriculum_of(config, envs, members)
         self.draws = TaskDraws(
             {member.name: member.num_tasks for member in members},
             [member.weight for member in members],
@@ -125,6 +143,7 @@ class TextRollout:
             shuffle=config.data.shuffle,
             max_prompt_length=config.data.max_prompt_length,
             pool=self.pool,
+            curriculum=self.curriculum,
         )
         self.params = SamplingParams.of(config.rollout)
         """Of each response; ``max_new_tokens`` limits one turn."""
@@ -165,6 +184,9 @@ class TextRollout:
         if self.pool is not None:
             self.pool.note(done.rows)
             metrics |= self.pool.metrics()
+        if self.curriculum is not None:
+            self.curriculum.note(done.rows)
+            metrics |= self.curriculum.metrics()
         return batch, metrics
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
@@ -277,8 +299,10 @@ class TextRollout:
             yield rows[place].response(place)
 
     def require_fitting_prompt(self) -> None:
-        """Raises UserError where an environment has no prompt that fits."""
+        """Raises UserError where an environment has no prompt that fits, or can't say how hard its tasks are."""
         for member in range(len(self.members)):
+            if self.curriculum is not None:
+                self.curriculum.scale(member)
             self.draws.require_fitting(member, self._fits)
 
     def state_dict(self) -> dict[str, Any]:

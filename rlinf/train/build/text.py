@@ -67,7 +67,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
-    demonstrations = TextDemonstrations(envs, members, config.sft, seed=config.run.seed)
+    demonstrations = TextDemonstrations(envs, members, config.sft, seed=config.run.seed, curriculum=rollout.curriculum)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
     make_batch, notes = demonstrations.batch, demonstrations.notes()
     prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated

@@ -83,6 +83,10 @@ class ProgressDisplay:
         if self.mode == "plain" and (done % 50 == 0 or done == self.total):
             self.say(f"warm start {done}/{self.total}  loss {metrics['loss']:.4f}  left {self._left(done)}")
 
+    def evaluated(self, where: str, metrics: Mapping[str, float]) -> None:
+        """An evaluation on the way, with the place in words."""
+        self.say(f"{where}:  {_line(metrics)}")
+
     def step(self, done: int, metrics: Mapping[str, float]) -> None:
         """The numbers of a finished step."""
         self._bar.update(self._task, completed=done)
@@ -91,8 +95,7 @@ class ProgressDisplay:
                 self.latest[name] = metrics[name]
                 self.history.setdefault(name, []).append(metrics[name])
         if self.mode == "plain" and (done % self.plain_every == 0 or done == self.total):
-            shown = [f"{label} {form.format(metrics[n])}" for n, (label, form) in _SHOWN.items() if n in metrics]
-            self.say(f"step {done}/{self.total}  {'  '.join(shown)}  left {self._left(done)}")
+            self.say(f"step {done}/{self.total}  {_line(metrics)}  left {self._left(done)}")
 
     def _left(self, done: int) -> str:
         advanced = done - self._done_before
@@ -107,6 +110,11 @@ class ProgressDisplay:
             label, form = _SHOWN[name]
             table.add_row(Text(label, style="dim"), form.format(value), Text(sparkline(self.history[name])))
         return Group(self._bar, table)
+
+
+def _line(metrics: Mapping[str, float]) -> str:
+    """The numbers worth a glance, in one line."""
+    return "  ".join(f"{label} {form.format(metrics[n])}" for n, (label, form) in _SHOWN.items() if n in metrics)
 
 
 def sparkline(values: list[float], width: int = 48) -> str:

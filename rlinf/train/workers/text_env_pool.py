@@ -67,6 +67,11 @@ class TextEnvPool(ResilientPool):
         """The first observation of each task; running conversations are not disturbed."""
         return self.call_one(0, "prompts", split, list(task_ids))
 
+    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
+        """How hard each task is, as `data.curriculum.by` measures it."""
+        found: list[float] = self.call_one(0, "difficulties", split, list(task_ids), by)
+        return found
+
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
         """Starts conversations; those of the last call are over."""
         return self._start(Round.of(split, 0, task_ids, self.size), 0)
