@@ -27,7 +27,8 @@ def check_vla(context: Context) -> None:
     vision = config.policy.vla.vision
     if vision.path is not None:
         why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
-        context.unread("policy.vla.vision.patch_init", why, "Take it out.", reads=("policy.vla.vision.path",))
+        for name in ("patch_init", "stem"):
+            context.unread(f"policy.vla.vision.{name}", why, "Take it out.", reads=("policy.vla.vision.path",))
     _check_action_tokens(context)
     prompt = config.policy.vla.prompt
     if prompt is not None and INSTRUCTION not in prompt:
