@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -20,23 +21,33 @@ def make(
     num_envs: int, task: str = "inverted_pendulum", backend: str = "generalized", max_episode_steps: int = 1000
 ) -> JaxBatchEnv:
     """A batch of one of Brax's own tasks. ``backend``: its physics (`generalized`, `positional`, `spring`, `mjx`)."""
-    try:
-        from brax import envs
-    except ImportError as error:
-        raise MissingSimulatorError("Brax", extra="brax") from error
-    return _batch(num_envs, envs.get_environment(task, backend=backend), max_episode_steps)
+    return JaxBatchEnv(num_envs, _brax(task, backend, max_episode_steps))
 
 
 def make_playground(num_envs: int, task: str = "CartpoleBalance", max_episode_steps: int = 1000) -> JaxBatchEnv:
     """A batch of one of MuJoCo Playground's tasks; those of robots ask for files that it downloads."""
+    return JaxBatchEnv(num_envs, _playground(task, max_episode_steps))
+
+
+@cache
+def _brax(task: str, backend: str, limit: int) -> Functional:
+    try:
+        from brax import envs
+    except ImportError as error:
+        raise MissingSimulatorError("Brax", extra="brax") from error
+    return _functional(envs.get_environment(task, backend=backend), limit)
+
+
+@cache
+def _playground(task: str, limit: int) -> Functional:
     try:
         from mujoco_playground import registry
     except ImportError as error:
         raise MissingSimulatorError("MuJoCo Playground", extra="playground") from error
-    return _batch(num_envs, registry.load(task), max_episode_steps)
+    return _functional(registry.load(task), limit)
 
 
-def _batch(num_envs: int, env: Any, limit: int) -> JaxBatchEnv:
+def _functional(env: Any, limit: int) -> Functional:
     """Both have Brax's interface: a state that holds observation, reward and end. Actions are in [-1, 1]."""
 
     def begin(key: Any) -> tuple[Any, Any]:
@@ -48,7 +59,7 @@ def _batch(num_envs: int, env: Any, limit: int) -> JaxBatchEnv:
         return after.obs, after, after.reward, after.done > 0
 
     actions = spaces.Box(-1.0, 1.0, (int(env.action_size),), np.float32)
-    return JaxBatchEnv(num_envs, Functional(_observations(env.observation_size), actions, begin, advance, limit))
+    return Functional(_observations(env.observation_size), actions, begin, advance, limit)
 
 
 def _observations(size: Any) -> gymnasium.Space:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import gymnasium
@@ -18,6 +19,11 @@ from rlinf_envs.sim.jax_batch import Functional, JaxBatchEnv
 def make(num_envs: int, task: str = "CartPole-v1") -> JaxBatchEnv:
     """A batch of ``task``. An episode that reaches gymnax's own limit of steps is truncated, any other end is a
     termination."""
+    return JaxBatchEnv(num_envs, _functional(task))
+
+
+@cache
+def _functional(task: str) -> Functional:
     try:
         import gymnax
     except ImportError as error:
@@ -30,14 +36,13 @@ def make(num_envs: int, task: str = "CartPole-v1") -> JaxBatchEnv:
         seen, after, reward, done, _ = env.step_env(key, state, action, endless)
         return seen, after, reward, done
 
-    functional = Functional(
+    return Functional(
         _space(env.observation_space(params)),
         _space(env.action_space(params)),
         lambda key: env.reset_env(key, endless),
         advance,
         int(params.max_steps_in_episode),
     )
-    return JaxBatchEnv(num_envs, functional)
 
 
 def _space(space: Any) -> gymnasium.Space:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -13,9 +13,18 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 
-@dataclass(frozen=True)
+class Compiled(NamedTuple):
+    """The functions of one environment over a batch."""
+
+    begin: Callable[[Any], tuple[Any, Any]]
+    advance: Callable[[Any, Any, Any], tuple[Any, Any, Any, Any]]
+    merged: Callable[[Any, Any, Any], Any]
+    """A fresh state where a mask [N] says so, else the one that is kept."""
+
+
+@dataclass(frozen=True, eq=False)
 class Functional:
-    """One environment as pure functions of JAX arrays."""
+    """One environment as pure functions of JAX arrays. Batches of the same one share what is compiled."""
 
     observation_space: spaces.Space
     action_space: spaces.Space
@@ -25,6 +34,22 @@ class Functional:
     """(observation, state, reward, terminated), from a random key, a state and an action."""
     max_episode_steps: int
     """Where episodes are truncated, which :attr:`advance` must not do itself."""
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """Of any number of sub-environments: compiled once for each number, which takes half a minute for a robot."""
+        import jax
+
+        def chosen(mask: Any, new: Any, old: Any) -> Any:
+            if not new.size:  # MuJoCo's contacts where nothing can touch: JAX leaves such arrays without a batch
+                return new
+            return jax.numpy.where(mask.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+        return Compiled(
+            begin=jax.jit(jax.vmap(self.begin)),
+            advance=jax.jit(jax.vmap(self.advance)),
+            merged=jax.jit(lambda mask, fresh, kept: jax.tree.map(partial(chosen, mask), fresh, kept)),
+        )
 
 
 class JaxBatchEnv(VectorEnv):
@@ -42,15 +67,7 @@ class JaxBatchEnv(VectorEnv):
         self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
         self.observation_space = batch_space(env.observation_space, num_envs)
         self.action_space = batch_space(env.action_space, num_envs)
-
-        def chosen(mask: Any, new: Any, old: Any) -> Any:
-            if not new.size:  # MuJoCo's contacts where nothing can touch: JAX leaves such arrays without a batch
-                return new
-            return jax.numpy.where(mask.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
-
-        self._begin = jax.jit(jax.vmap(env.begin))
-        self._merged = jax.jit(lambda mask, fresh, kept: jax.tree.map(partial(chosen, mask), fresh, kept))
-        self._step = jax.jit(jax.vmap(env.advance))
+        self._compiled = env.compiled
         self._seen: Any = None
         self._state: Any = None
         self._lengths = np.zeros(num_envs, dtype=np.int64)
@@ -60,16 +77,16 @@ class JaxBatchEnv(VectorEnv):
         if seed is not None or self._state is None:
             drawn = np.random.default_rng().integers(2**31) if seed is None else seed
             self._key = self._jax.random.key(int(drawn))
-        mask = np.ones(self.num_envs, bool) if options is None else np.asarray(options["reset_mask"])
-        begun = self._begin(self._keys())
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        begun = self._compiled.begin(self._keys())
         if self._state is not None:
-            begun = self._merged(mask, begun, (self._seen, self._state))
+            begun = self._compiled.merged(mask, begun, (self._seen, self._state))
         self._seen, self._state = begun
         self._lengths[mask] = 0
         return self._seen, {}
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        self._seen, self._state, rewards, done = self._step(self._keys(), self._state, np.asarray(actions))
+        self._seen, self._state, rewards, done = self._compiled.advance(self._keys(), self._state, np.asarray(actions))
         self._lengths += 1
         terminated = np.asarray(done)
         return self._seen, rewards, terminated, (self._lengths >= self._limit) & ~terminated, {}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rlinf.config.context import Context
 from rlinf.config.facts import INSTRUCTION, is_off_policy, is_vla, uses_pi0
 from rlinf.config.schema import TowerConfig
+from rlinf.errors import UserError
+from rlinf.json_files import read_json_file
 
 _NOT_OF_PI0 = (
     "policy.vla.language",
@@ -13,13 +17,23 @@ _NOT_OF_PI0 = (
     "policy.flow.hidden_size",
     "policy.gradient_checkpointing",
 )
+_WHOLE_MODELS = ("openvla", "prismatic")
+"""model_type of checkpoints whose decoder, two fused vision towers and projector are one model."""
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
 
 
 def check_vla(context: Context) -> None:
     """A tower has one origin, images have three channels, and decisions are drawn."""
     config = context.config
-    if not is_vla(config) or config.policy.path is not None:
+    if not is_vla(config):
+        return
+    for key, path in (
+        ("policy.path", config.policy.path),
+        ("policy.vla.language.path", config.policy.vla.language.path),
+        ("policy.vla.vision.path", config.policy.vla.vision.path),
+    ):
+        _refuse_whole_model(context, key, path)
+    if config.policy.path is not None:
         return
     towers = {"language": config.policy.vla.language, "vision": config.policy.vla.vision}
     for name, tower in towers.items():
@@ -27,7 +41,8 @@ def check_vla(context: Context) -> None:
     vision = config.policy.vla.vision
     if vision.path is not None:
         why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
-        context.unread("policy.vla.vision.patch_init", why, "Take it out.", reads=("policy.vla.vision.path",))
+        for name in ("patch_init", "stem"):
+            context.unread(f"policy.vla.vision.{name}", why, "Take it out.", reads=("policy.vla.vision.path",))
     _check_action_tokens(context)
     prompt = config.policy.vla.prompt
     if prompt is not None and INSTRUCTION not in prompt:
@@ -80,6 +95,21 @@ def _check_action_tokens(context: Context) -> None:
         for name in ("statistics_key", "raw_actions"):
             why = "is not read without policy.vla.action_statistics."
             context.unread(f"policy.vla.{name}", why, "Take it out.", reads=("policy.vla.action_statistics",))
+
+
+def _refuse_whole_model(context: Context, key: str, path: str | None) -> None:
+    try:
+        written = None if path is None else read_json_file(Path(path).expanduser() / "config.json")
+    except UserError:  # a damaged file is for loading to name
+        return
+    kind = (written or {}).get("model_type")
+    if kind in _WHOLE_MODELS:
+        message = f"{key}: {path} is a whole {kind} checkpoint, which is not read: towers are loaded one by one."
+        fix = (
+            "Save its decoder as a folder of its own (text_config as config.json, the weights language_model.* without "
+            "that prefix, the tokenizer) for policy.vla.language.path. Its dataset_statistics.json is read as it is."
+        )
+        context.error(key, message, fix)
 
 
 def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -> None:

@@ -48,6 +48,9 @@ class VisionTowerConfig(TowerConfig):
     patch_init: Literal["random", "position_independent"] = "position_independent"
     """Without `path`, how the patch embedding starts: `position_independent` weighs all pixels of a patch alike in one
     half, so that colours can be read wherever a thing lies."""
+    stem: Literal["patches", "convolutions"] = "patches"
+    """Without `path`: `convolutions` adds 3x3 convolutions to the patch embedding (arXiv:2106.14881), so that shapes
+    smaller than a patch are learned once and not for each place within it; the patch size is a power of two."""
 
 
 @dataclass(frozen=True)

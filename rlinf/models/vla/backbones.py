@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
-from rlinf.models.vla.options import PatchInit
+from rlinf.models.vla.options import PatchInit, Stem
+from rlinf.models.vla.stem import ConvolutionalStem
 
 SMALL_LANGUAGE: Mapping[str, Any] = {
     "model_type": "qwen2",
@@ -72,7 +73,7 @@ def random_tower(config: Any) -> Any:
     return AutoModel.from_config(config, dtype=torch.float32)
 
 
-def random_vision(config: Any, patch_init: PatchInit) -> Any:
+def random_vision(config: Any, patch_init: PatchInit, stem: Stem) -> Any:
     """A vision tower with random weights.
 
     A random patch embedding codes the same colour differently at each place within a patch, so that a small thing looks
@@ -81,10 +82,13 @@ def random_vision(config: Any, patch_init: PatchInit) -> Any:
     """
     tower = random_tower(config)
     if patch_init == "position_independent":
-        weight = _patch_embedding(tower, config).weight
+        weight = _patch_embedding(tower, config)[1].weight
         channels, side = weight.shape[:2], weight.shape[-1]
         with torch.no_grad():
             weight.mul_(0.5).add_(torch.randn(*channels, 1, 1) * (_MEAN_COLOUR_GAIN / side))
+    if stem == "convolutions":
+        name, patches = _patch_embedding(tower, config)
+        tower.set_submodule(name, ConvolutionalStem(patches))
     return tower
 
 
@@ -130,10 +134,12 @@ def rebuilt(written: Mapping[str, Any]) -> Any:
     return AutoConfig.for_model(options.pop("model_type"), **options)
 
 
-def _patch_embedding(tower: Any, config: Any) -> nn.Conv2d:
-    for part in tower.modules():
+def _patch_embedding(tower: Any, config: Any) -> tuple[str, nn.Conv2d]:
+    """It and its name in the tower."""
+    for name, part in tower.named_modules():
         if isinstance(part, nn.Conv2d) and part.kernel_size == part.stride:
-            return part
+            return name, part
     raise PolicyError(
-        f"a {config.model_type} has no convolution over patches: set policy.vla.vision.patch_init: random"
+        f"a {config.model_type} has no convolution over patches: set policy.vla.vision.patch_init: random and "
+        "stem: patches"
     )

@@ -10,6 +10,7 @@ from rlinf.granularity import Level
 
 Conditioning = Literal["none", "film"]
 PatchInit = Literal["random", "position_independent"]
+Stem = Literal["patches", "convolutions"]
 ActionTokenKind = Literal["own", "vocabulary"]
 Order = Literal["words_first", "picture_first"]
 
@@ -69,6 +70,8 @@ class VlaOptions:
     """How the instruction reaches the vision tower; exports from before there was a choice do not say it."""
     patch_init: PatchInit = "random"
     """How the patch embedding of a tower without weights starts."""
+    stem: Stem = "patches"
+    """What a tower without weights has before its layers."""
     order: Order = "words_first"
     """Of the language model's sequence."""
     dtype: str = "float32"

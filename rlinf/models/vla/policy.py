@@ -61,7 +61,9 @@ class VlaPolicy(VisionLanguageAction):
         self.images: ImageTokens | None = None
         if leaves.images:
             assert options.vision is not None
-            tower = vision if vision is not None else random_vision(rebuilt(options.vision), options.patch_init)
+            tower = vision
+            if tower is None:
+                tower = random_vision(rebuilt(options.vision), options.patch_init, options.stem)
             self.images = ImageTokens(tower.requires_grad_(not options.freeze_vision), leaves.images, width, options)
         self.state = StateToken(leaves.states, width, options.normalize_observations) if leaves.states else None
         self.head = _action_head(width, action_space, options)

@@ -194,6 +194,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             freeze_language=wanted.language.freeze,
             conditioning=wanted.vision.conditioning,
             patch_init=wanted.vision.patch_init,
+            stem=wanted.vision.stem,
             flow_steps=policy.flow.steps if policy.name == "flow" else 0,
             flow_noise_level=policy.flow.noise_level,
             flow_hidden=policy.flow.hidden_size,

@@ -95,6 +95,15 @@ def test_a_key_without_a_reader_is_refused_once(
     assert message in str(output)
 
 
+@pytest.mark.parametrize("key", ["policy.path", "policy.vla.language.path", "policy.vla.vision.path"])
+def test_a_whole_openvla_checkpoint_is_refused_by_name(tmp_path: Path, key: str) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "openvla", "text_config": {"model_type": "llama"}}')
+    with pytest.raises(ConfigErrors, match="whole openvla checkpoint") as caught:
+        load_mapping(simulator(GRPO, **{"policy.name": "vla", key: str(tmp_path)}), source="test")
+    assert {problem.key for problem in caught.value.problems} == {key}
+    assert "dataset_statistics.json" in str(caught.value)
+
+
 def test_another_goal_cannot_be_named_where_the_words_are_fixed() -> None:
     fixed = {"env.tasks": [{"instruction": "go"}], "evaluation.words": ["other_goal"]}
     with pytest.raises(ConfigErrors, match=r"env\.tasks fixes the words"):

@@ -49,6 +49,13 @@ def test_episodes_end_and_begin_again_one_by_one() -> None:
     assert set(ended) <= set(range(7, 13))
 
 
+def test_environments_of_one_task_share_what_is_compiled() -> None:
+    # Each evaluation environment is a batch of its own: compiling a robot once for each would take minutes.
+    maker = pytest.importorskip("rlinf_envs.sim.gymnax").make
+    assert maker(num_envs=1)._compiled is maker(num_envs=8, task="CartPole-v1")._compiled
+    assert maker(num_envs=1)._compiled is not maker(num_envs=1, task="Acrobot-v1")._compiled
+
+
 def test_a_run_trains_on_it(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(RUN)

@@ -21,6 +21,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
 from rlinf.models.vla.backbones import language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
+from rlinf.models.vla.stem import ConvolutionalStem
 from rlinf.models.vocabulary import VocabularyError
 from rlinf.spaces import empty_leaves, write_observation
 from rlinf.train.build.simulator_policy import make_policy
@@ -357,11 +358,32 @@ def test_a_position_independent_patch_embedding_reads_colour_wherever_it_lies(to
     assert alike["position_independent"] < 0.5 < 2.0 < alike["random"]
 
 
+def test_convolutions_see_the_same_wherever_it_lies(tokenizer: Any, tmp_path: Path) -> None:
+    """What the convolutions see moves with the picture; a policy with them is trained and comes back whole."""
+    policy, inputs = build(tokenizer, stem="convolutions"), observe(2)
+    assert policy.images is not None
+    stem = next(part for part in policy.images.tower.modules() if isinstance(part, ConvolutionalStem))
+    pixels = torch.randn(2, 3, 24, 24)
+    assert stem(pixels).shape == stem.patches(pixels).shape
+    moved = torch.zeros(1, 3, 40, 40)
+    moved[..., 8:32, 8:32] = pixels[:1]
+    with torch.no_grad():
+        first, second = (stem.stack[:1](torch.roll(moved, by, dims=(2, 3))) for by in ((0, 0), (2, 4)))
+    torch.testing.assert_close(torch.roll(first, (1, 2), dims=(2, 3)), second)
+    policy.read(inputs)[0].sum().backward()
+    assert all(weight.grad is not None for weight in stem.parameters())
+    policy.save_pretrained(str(tmp_path))
+    with torch.no_grad():
+        assert torch.equal(VlaPolicy.from_pretrained(str(tmp_path)).eval().read(inputs)[0], policy.read(inputs)[0])
+    with pytest.raises(PolicyError, match="patch_size of 2, 4, 8"):
+        build(tokenizer, stem="convolutions", vision={**VISION, "patch_size": 6})
+
+
 def test_an_export_from_before_there_was_a_choice_loads(tokenizer: Any, tmp_path: Path) -> None:
     policy = build(tokenizer)
     policy.save_pretrained(str(tmp_path))
     written = json.loads((tmp_path / "vla.json").read_text())
-    for name in ("conditioning", "patch_init"):
+    for name in ("conditioning", "patch_init", "stem"):
         del written[name]
     (tmp_path / "vla.json").write_text(json.dumps(written))
     earlier, inputs = VlaPolicy.from_pretrained(str(tmp_path)).eval(), observe(2)
