@@ -103,7 +103,7 @@ TRL_SETTINGS = {
 }
 
 TRL_PRETRAINED_SETTINGS = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 4}
-"""Generation is of all responses at once as before; 64 in one backward pass took TRL 15 GB with SmolLM2's vocabulary."""
+"""Generation is of all responses at once, as before: 64 in one backward pass took TRL 15 GB with SmolLM2."""
 
 
 @dataclass(frozen=True)
