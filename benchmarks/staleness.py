@@ -29,6 +29,7 @@ import numpy as np
 from rlinf.config import load_mapping
 from rlinf.config.schema.rollout import RolloutConfig
 from rlinf.samplers.build import SAMPLERS
+from rlinf.samplers.decoding import Row
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.hf_session import HFSession
 from rlinf.samplers.spec import SamplerSpec
@@ -36,8 +37,13 @@ from rlinf.streams import stream_seed
 from rlinf.train import run
 from rlinf.types import Completion, SampleRequest
 
-MEDIAN, SIGMA, LONGEST = 24, 1.0, 384
-"""Of the lengths of responses, in tokens: the mean is about 38, the longest of 64 about 250."""
+MEDIAN, SIGMA, LONGEST = 24, 1.2, 512
+"""Of the lengths of responses, in tokens: the mean is about 47, the longest of 64 about 400."""
+ARCHITECTURES = {
+    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2},
+    "even": {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 4},
+}
+"""``even``: an update takes about as long as the generation of its batch."""
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
 """Student's two-sided 95% quantile by the number of values."""
 
@@ -49,16 +55,15 @@ def length_of(request: SampleRequest, sample: int) -> int:
 
 
 class DrawnLengths(HFSampler):
-    """The ``hf`` sampler with responses of drawn lengths, by continuous batching in either kind of run."""
+    """The ``hf`` sampler with responses of drawn lengths: whole batches in a synchronous run, or continuously."""
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        session = self.session()
-        try:
-            session.submit(requests)
-            while session.open:
-                yield from session.poll(1.0)
-        finally:
-            session.close()
+        yield from map(_stopped, super().stream(requests))
+
+    def _plan(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        done = super()._plan(_endless(requests))
+        self._waiting = [_drawn(row) for row in self._waiting]
+        return done
 
     def session(self) -> HFSession:
         whole = super().session()
@@ -69,15 +74,25 @@ class DrawnLengths(HFSampler):
 
 class _DrawnSession(HFSession):
     def submit(self, requests: Sequence[SampleRequest]) -> None:
-        super().submit([replace(one, params=replace(one.params, ignore_eos=True)) for one in requests])
-        for place, row in enumerate(self._waiting):
-            left = length_of(row.request, row.sample_index) - len(row.request.prefix)
-            self._waiting[place] = replace(row, limit=max(1, left))
+        waiting = len(self._waiting)
+        super().submit(_endless(requests))
+        for place in range(waiting, len(self._waiting)):
+            self._waiting[place] = _drawn(self._waiting[place])
 
     def poll(self, max_s: float) -> list[Completion]:
-        return [
-            replace(one, finish_reason="stop") if one.finish_reason == "length" else one for one in super().poll(max_s)
-        ]
+        return [_stopped(one) for one in super().poll(max_s)]
+
+
+def _endless(requests: Sequence[SampleRequest]) -> list[SampleRequest]:
+    return [replace(one, params=replace(one.params, ignore_eos=True)) for one in requests]
+
+
+def _drawn(row: Row) -> Row:
+    return replace(row, limit=max(1, length_of(row.request, row.sample_index) - len(row.request.prefix)))
+
+
+def _stopped(one: Completion) -> Completion:
+    return replace(one, finish_reason="stop") if one.finish_reason == "length" else one
 
 
 def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, alone: bool = False) -> HFSampler:
@@ -90,7 +105,7 @@ def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, alone: bool = Fal
     return sampler
 
 
-def settings(folder: Path, *, staleness: int, seed: int, steps: int, backend: str) -> dict[str, Any]:
+def settings(folder: Path, *, size: str, staleness: int, seed: int, steps: int, backend: str) -> dict[str, Any]:
     """A response is right when it begins with a vowel, which a new model learns within a few steps."""
     task = {"task": "chain_sum", "size": 500, "params": {"min_terms": 2, "max_terms": 2}, "answer_format": "plain"}
     reward = {"correctness": 0.0, "format": {"weight": 1.0, "pattern": "^[aeiouAEIOU]"}}
@@ -100,14 +115,12 @@ def settings(folder: Path, *, staleness: int, seed: int, steps: int, backend: st
         "data": {"max_prompt_length": 64},
         "policy": {
             "tokenizer": {"vocab_size": 300},
+            "dtype": "float32",
             "architecture": {
                 "model_type": "qwen2",
-                "hidden_size": 64,
-                "intermediate_size": 128,
-                "num_hidden_layers": 2,
-                "num_attention_heads": 2,
                 "num_key_value_heads": 2,
                 "tie_word_embeddings": True,
+                **ARCHITECTURES[size],
             },
         },
         "sft": {"steps": 0},
@@ -139,7 +152,17 @@ def speed(lines: Sequence[dict[str, float]]) -> dict[str, float]:
     """Samples per second after the first quarter, and means of a step."""
     late = lines[len(lines) // 4 :]
     seconds = sum(line["time/step_s"] for line in late)
-    names = ("time/update_s", "time/learner_idle_s", "time/samplers_idle_s", "rollout/response_length")
+    names = (
+        "time/step_s",
+        "time/generation_s",
+        "time/update_s",
+        "time/prepare_s",
+        "time/interrupt_s",
+        "time/weights_s",
+        "time/learner_idle_s",
+        "time/samplers_idle_s",
+        "rollout/response_length",
+    )
     means = {name: statistics.mean(line[name] for line in late) for name in names if name in late[-1]}
     oldest = max(line.get("rollout/staleness_max", 0.0) for line in lines)
     return {"samples_per_s": 64 * len(late) / seconds, "rollout/staleness_max": oldest, **means}
@@ -154,7 +177,9 @@ def final_reward(lines: Sequence[dict[str, float]]) -> float:
 def compare_speed(folder: Path, staleness: int, steps: int) -> None:
     rates = []
     for bound in (0, staleness):
-        found = speed(trained(folder / f"speed_{bound}", staleness=bound, seed=0, steps=steps, backend="ray"))
+        found = speed(
+            trained(folder / f"speed_{bound}", size="even", staleness=bound, seed=0, steps=steps, backend="ray")
+        )
         rates.append(found["samples_per_s"])
         print(f"staleness {bound}:", json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
     print(f"samples per second: {rates[1] / rates[0]:.2f} times the synchronous run's")
@@ -164,7 +189,11 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> Non
     pairs = []
     for seed in range(seeds):
         pair = [
-            final_reward(trained(folder / f"{seed}_{bound}", staleness=bound, seed=seed, steps=steps, backend="local"))
+            final_reward(
+                trained(
+                    folder / f"{seed}_{bound}", size="tiny", staleness=bound, seed=seed, steps=steps, backend="local"
+                )
+            )
             for bound in (0, staleness)
         ]
         pairs.append(pair)

@@ -15,6 +15,8 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from rlinf.samplers.slot_attention import running_window, slot_attention
+
 NAME = "rlinf_grouped_sdpa"
 
 
@@ -32,7 +34,10 @@ def grouped_attention(
 
     ``query`` is [B, heads, T, head_dim], ``key`` and ``value`` [B, kv_heads, S, head_dim], ``attention_mask``
     [B, 1, T, S] (bool or additive) or None. Anything but one token without dropout goes to transformers' own function.
+    Tokens of a step over slots attend to their own (:func:`~rlinf.samplers.slot_attention.slot_attention`).
     """
+    if (window := running_window()) is not None:
+        return slot_attention(window, query, key, value, scaling), None
     rows, heads, positions, width = query.shape
     kv_heads = key.shape[1]
     if positions != 1 or heads == kv_heads or dropout or kwargs.get("position_bias") is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import itertools
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -14,12 +15,15 @@ from transformers import PreTrainedModel
 
 from rlinf.models.distribution import ROWS_OF_VOCABULARY, draw
 from rlinf.samplers.decoding import DecodeBatch, Row, require_finite_logits
-from rlinf.samplers.slots import WIDTH, WIDTHS, Shapes, SlotCache, States
+from rlinf.samplers.slot_attention import Segment, within
+from rlinf.samplers.slots import Shapes, SlotCache, States
 from rlinf.samplers.streams import stream_key, uniforms
 from rlinf.types import Completion, SamplingParams
 
 _KEPT_BYTES = 1 << 30
 """Of keys and values that wait for the next turn of their conversation."""
+_DRAWN = 64
+"""Rows whose tokens are drawn together, where the vocabulary is small."""
 
 
 class RunningRows(Protocol):
@@ -42,8 +46,10 @@ class _Live:
     """A row in a slot."""
 
     row: Row
+    slot: int
     key: int
     params: SamplingParams
+    """One object for all rows that are drawn alike."""
     stop_ids: Collection[int]
     ids: list[int]
     """Its context and the tokens so far."""
@@ -56,6 +62,11 @@ class _Live:
     leader: _Live | None = None
     """A row of the same context, which computes it for both."""
     seen: Tensor | None = None
+
+    @property
+    def speaks(self) -> bool:
+        """Whether all but the last of ``ids`` are computed."""
+        return len(self.ids) - self.fed == 1
 
     @property
     def tokens(self) -> list[int]:
@@ -92,6 +103,8 @@ class SlotRows:
         self._pad, self._seed = pad_token_id, seed
         self._cache = SlotCache(model)
         self._rows: list[_Live] = []
+        """By slot, as they stand in a step."""
+        self._params: dict[SamplingParams, SamplingParams] = {}
         self._kept: OrderedDict[tuple[int, int], tuple[list[int], States]] = OrderedDict()
         self._kept_bytes = 0
         self._version: int | None = None
@@ -104,10 +117,13 @@ class SlotRows:
         """Rows that join with the next step; the context of several is computed once."""
         self._renew(version)
         leaders = {live.row.context: live for live in self._rows if live.leader is None and not live.versions}
-        for row in rows:
-            params = replace(row.request.params, max_new_tokens=0)
+        used = {live.slot for live in self._rows}
+        free = (slot for slot in itertools.count() if slot not in used)
+        for row, slot in zip(rows, free, strict=False):
+            given = replace(row.request.params, max_new_tokens=0)
+            params = self._params.setdefault(given, given)
             key = stream_key(self._seed, row.request.key, row.sample_index)
-            live = _Live(row, key, params, self._stop_ids(params), list(row.context))
+            live = _Live(row, slot, key, params, self._stop_ids(params), list(row.context))
             if params.repetition_penalty != 1.0:
                 live.seen = torch.zeros(self._vocabulary, dtype=torch.bool, device=self._model.device)
                 live.seen[live.ids] = True
@@ -129,14 +145,14 @@ class SlotRows:
         ids, states = kept
         self._kept_bytes -= _bytes(states)
         if live.ids[: len(ids)] == ids and len(ids) < len(live.ids):
-            self._cache.make_room(len(self._rows), len(live.ids))
-            self._cache.put(len(self._rows) - 1, states)
+            self._cache.make_room(live.slot + 1, len(live.ids))
+            self._cache.put(live.slot, states)
             live.fed = live.kept = len(ids)
 
-    def _keep(self, live: _Live, slot: int) -> None:
+    def _keep(self, live: _Live) -> None:
         if live.conversation is None or not live.fed:
             return
-        states = self._cache.take(slot, live.fed)
+        states = self._cache.take(live.slot, live.fed)
         self._kept[live.conversation] = (live.ids[: live.fed], states)
         self._kept_bytes += _bytes(states)
         while self._kept_bytes > _KEPT_BYTES:
@@ -167,57 +183,107 @@ class SlotRows:
             if live.seen is not None:
                 live.seen[token] = True
             if token in live.stop_ids or len(live.versions) >= live.row.limit:
-                finished.append(slot)
+                finished.append(live)
         return self._leave(finished, lambda live: "stop" if live.ids[-1] in live.stop_ids else "length")
 
     @torch.inference_mode()
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
         """Takes the rows of these requests out as they are, with finish reason "abort"."""
-        slots = [slot for slot, live in enumerate(self._rows) if live.row.request.request_id in request_ids]
-        return self._leave(slots, lambda live: "abort")
+        leaving = [live for live in self._rows if live.row.request.request_id in request_ids]
+        return self._leave(leaving, lambda live: "abort")
 
-    def _entries(self) -> list[tuple[int, int]]:
-        """(slot, position) of the tokens that the next step computes: those of a row in their order."""
-        entries = [(slot, live.fed) for slot, live in enumerate(self._rows) if len(live.ids) - live.fed == 1]
-        room = -(-(len(entries) + 1) // WIDTHS[-1]) * WIDTHS[-1] - len(entries)
-        for slot, live in enumerate(self._rows):
-            count = len(live.ids) - live.fed
-            if count > 1 and live.leader is None and room:
-                entries += [(slot, live.fed + place) for place in range(min(count, room))]
-                room -= min(count, room)
-        return entries
+    def _arrange(self) -> int:
+        """Puts rows that want one more token into the first slots, those over more columns first; their number.
+
+        A row moves only where it stands among rows of another number of columns.
+        """
+        columns = [self._shapes.columns(live.fed + 1) if live.speaks else 0 for live in self._rows]
+        homes: dict[int, list[int]] = {}
+        first = 0
+        for wide, count in sorted(Counter(columns).items(), reverse=True):
+            homes[wide] = list(range(first, first + count))
+            first += count
+        movers = [
+            (live, wide)
+            for live, wide in zip(self._rows, columns, strict=True)
+            if not homes[wide][0] <= live.slot <= homes[wide][-1]
+        ]
+        if movers:
+            moving = {live.slot for live, _ in movers}
+            held = {live.slot for live in self._rows} - moving
+            free = {wide: [slot for slot in home if slot not in held] for wide, home in homes.items()}
+            targets = [free[wide].pop() for _, wide in movers]
+            sources = [live.slot for live, _ in movers]
+            self._cache.move(sources, targets, max(live.fed for live, _ in movers))
+            for (live, _), target in zip(movers, targets, strict=True):
+                live.slot = target
+        self._rows.sort(key=lambda live: live.slot)
+        return len(columns) - columns.count(0)
+
+    def _plan(self) -> tuple[list[tuple[int, int]], list[Segment]]:
+        """(slot, position) of the tokens that the next step computes, those of a row in their order, and how they
+        attend: a token of each row that speaks, and of contexts what fills the step up."""
+        speaking = self._arrange()
+        entries = [(slot, live.fed) for slot, live in enumerate(self._rows[:speaking])]
+        segments: list[Segment] = []
+        for slot, position in entries:
+            columns = self._shapes.columns(position + 1)
+            same = bool(segments) and segments[-1].columns == columns
+            rows = slice(segments.pop().slots.start if same else slot, slot + 1)
+            segments.append(Segment(rows, rows, columns))
+        contexts = [live for live in self._rows[speaking:] if live.leader is None]
+        room = self._shapes.widest - speaking % self._shapes.widest if contexts else 0
+        for live in contexts:
+            count = min(len(live.ids) - live.fed, room)
+            if count:
+                tokens = slice(len(entries), len(entries) + count)
+                end = live.fed + count
+                segments.append(Segment(tokens, slice(live.slot, live.slot + 1), self._shapes.columns(end)))
+                entries += [(live.slot, position) for position in range(live.fed, end)]
+                room -= count
+        return entries, segments
 
     def _forward(self) -> tuple[list[int], Tensor]:
         """The rows whose context is computed up to their end, and the logits [n, V] that follow it."""
-        entries = self._entries()
-        columns = max((position for _, position in entries), default=0) + 1
-        widths, columns = self._shapes.widths(len(entries), columns)
-        self._cache.make_room(len(self._rows) + sum(widths), columns)
+        self._cache.make_room(max((live.slot + 1 for live in self._rows), default=0), 0)
+        entries, segments = self._plan()
+        self._cache.make_room(len(self._rows), max((segment.columns for segment in segments), default=0))
         speaking: list[int] = []
         found: list[Tensor] = []
-        for width in widths:
-            part, entries = entries[:width], entries[width:]
-            # Unused slots behind the rows fill a step up.
-            idle = range(len(self._rows), len(self._rows) + width - len(part))
-            tokens = [self._rows[slot].ids[position] for slot, position in part] + [self._pad] * len(idle)
-            slots, positions = [slot for slot, _ in part] + list(idle), [at for _, at in part] + [0] * len(idle)
-            logits = self._cache.step(tokens, slots, positions, columns=columns)
+        first = 0
+        for width in self._shapes.widths(len(entries)):
+            part = entries[first : first + width]
+            kept: list[int] = []
             for place, (slot, position) in enumerate(part):
                 live = self._rows[slot]
                 live.fed = position + 1
                 if live.fed == len(live.ids):
                     speaking.append(slot)
-                    found.append(logits[place])
+                    kept.append(place)
+            padded = kept + [0] * (self._shapes.widths(max(1, len(kept)))[0] - len(kept))
+            logits = self._cache.step(
+                [self._rows[slot].ids[position] for slot, position in part],
+                [slot for slot, _ in part],
+                [position for _, position in part],
+                within(segments, first, first + len(part)),
+                width=width,
+                kept=padded,
+            )
+            found.append(logits[: len(kept)])
+            first += width
         self._follow()
-        return speaking, torch.stack(found) if found else torch.zeros(0, 1)
+        return speaking, torch.cat(found) if found else torch.zeros(0, 1)
 
     def _follow(self) -> None:
         """Rows whose leader has computed their context copy it, but for the last token: each computes that itself."""
-        places = {id(live): slot for slot, live in enumerate(self._rows)}
-        for slot, live in enumerate(self._rows):
+        sources, targets, longest = [], [], 0
+        for live in self._rows:
             if live.leader is not None and live.leader.fed >= len(live.ids) - 1:
-                self._cache.copy(places[id(live.leader)], slot)
+                sources.append(live.leader.slot)
+                targets.append(live.slot)
                 live.fed, live.leader = len(live.ids) - 1, None
+                longest = max(longest, live.fed)
+        self._cache.move(sources, targets, longest)
 
     def _draw(self, slots: Sequence[int], logits: Tensor) -> tuple[list[int], list[float]]:
         """The next token of each of these rows and its log-probability.
@@ -225,11 +291,12 @@ class SlotRows:
         Always for the same number of rows at once, so that sums over the vocabulary round alike.
         """
         tokens, logprobs = [0] * len(slots), [0.0] * len(slots)
-        by_params: dict[SamplingParams, list[int]] = {}
+        by_params: dict[int, list[int]] = {}
         for place, slot in enumerate(slots):
-            by_params.setdefault(self._rows[slot].params, []).append(place)
-        width = max(1, min(WIDTH, ROWS_OF_VOCABULARY // max(1, logits.shape[-1])))
-        for params, places in by_params.items():
+            by_params.setdefault(id(self._rows[slot].params), []).append(place)
+        width = max(1, min(_DRAWN, ROWS_OF_VOCABULARY // max(1, logits.shape[-1])))
+        for places in by_params.values():
+            params = self._rows[slots[places[0]]].params
             for first in range(0, len(places), width):
                 chosen = places[first : first + width]
                 lives = [self._rows[slots[place]] for place in chosen]
@@ -248,21 +315,16 @@ class SlotRows:
                     tokens[place], logprobs[place] = token, logprob
         return tokens, logprobs
 
-    def _leave(self, slots: Sequence[int], reason: Callable[[_Live], str]) -> list[Completion]:
-        """Takes rows out; the last rows move to their slots."""
-        done = [self._rows[slot].completion(reason(self._rows[slot])) for slot in slots]
-        leaving = {id(self._rows[slot]) for slot in slots}
+    def _leave(self, leaving: Sequence[_Live], reason: Callable[[_Live], str]) -> list[Completion]:
+        """Takes rows out; those that stay move when the next step is computed."""
+        names = {id(live) for live in leaving}
+        for live in leaving:
+            self._keep(live)
+        self._rows = [live for live in self._rows if id(live) not in names]
         for live in self._rows:
-            if live.leader is not None and id(live.leader) in leaving:
+            if live.leader is not None and id(live.leader) in names:
                 live.leader = None
-        for slot in sorted(slots, reverse=True):
-            self._keep(self._rows[slot], slot)
-            last = len(self._rows) - 1
-            if slot != last:
-                self._rows[slot] = self._rows[last]
-                self._cache.copy(last, slot)
-            del self._rows[last]
-        return done
+        return [live.completion(reason(live)) for live in leaving]
 
 
 def _bytes(states: States) -> int:

@@ -2,8 +2,8 @@
 
 A response must not depend on who shares its batch, to the last bit: conversations come and go when their environments
 answer, which no seed decides. So every token, of a prompt or a response, is computed alike: as one row of a step, in
-the column of its position, against the keys and values of its own slot. Steps have a number of rows that
-:class:`Shapes` has found to round as every other one does.
+the column of its position, against the keys and values of its own slot. Steps have a number of rows, and attention a
+number of columns, that :class:`Shapes` has found to round as every other one does.
 """
 
 from __future__ import annotations
@@ -17,35 +17,27 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from rlinf.samplers.attention import NAME
 from rlinf.samplers.kv_cache import RowCache
+from rlinf.samplers.slot_attention import Segment, Window, over_slots
 
 WIDTH = 16
 """Rows of the narrowest step; the others are multiples."""
-WIDTHS = (WIDTH, 2 * WIDTH, 4 * WIDTH)
-_COLUMNS = 128
+WIDTHS = (WIDTH, 2 * WIDTH, 3 * WIDTH, 4 * WIDTH, 8 * WIDTH, 16 * WIDTH)
+_COLUMNS = 32
 _TRIAL_SEED = 0
 
 States = list[tuple[Tensor, Tensor]]
 """Keys and values [heads, length, head_dim] of each layer."""
 
 
-class _Window:
-    """The purpose of the running step."""
-
-    slots: Tensor
-    positions: Tensor
-    columns = 0
-    consecutive: slice | None = None
-    """The slots, where they follow one another."""
-
-
 class _Slots(DynamicLayer):
     """Keys and values [slots, heads, columns, head_dim] of one layer."""
 
-    def __init__(self, window: _Window) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._window = window
         self.is_initialized = True
+        self.window: Window | None = None
         self.slots = self.columns = 0
         self.states: tuple[Tensor, ...] = ()
 
@@ -60,19 +52,16 @@ class _Slots(DynamicLayer):
         self.states = tuple(grown)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Writes the tokens of the step, then returns every row's columns (signature of transformers)."""
-        window, given = self._window, (key_states, value_states)
+        """Writes the tokens of the step, [1, heads, w, head_dim], and returns all slots (signature of transformers)."""
+        window, given = self.window, (key_states, value_states)
+        assert window is not None
         if not self.states:
             self.states = tuple(
                 states.new_zeros(self.slots, states.shape[1], self.columns, states.shape[3]) for states in given
             )
-        chosen = []
         for states, new in zip(self.states, given, strict=True):
-            states[window.slots, :, window.positions] = new[:, :, 0]
-            part = states[:, :, : window.columns]
-            rows = part.index_select(0, window.slots) if window.consecutive is None else part[window.consecutive]
-            chosen.append(rows)
-        return chosen[0], chosen[1]
+            states[window.slots, :, window.positions] = new[0, :, : len(window.slots)].transpose(0, 1)
+        return self.states[0], self.states[1]
 
 
 class SlotCache(RowCache):
@@ -80,13 +69,11 @@ class SlotCache(RowCache):
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model.config)
-        self.model, self.window = model, _Window()
-        self._slots = [_Slots(self.window) for _ in self.layers]
+        self.model = model
+        self._slots = [_Slots() for _ in self.layers]
         self.layers = list(self._slots)
         self.slots = self.columns = 0
-        accepted = inspect.signature(model.forward).parameters
-        self._extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in accepted else {}
-        self._takes_positions = "position_ids" in accepted
+        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._least = torch.finfo(model.dtype).min
 
     def make_room(self, slots: int, columns: int) -> None:
@@ -99,11 +86,15 @@ class SlotCache(RowCache):
         for layer in self._slots:
             layer.reserve(self.slots, self.columns)
 
-    def copy(self, source: int, target: int) -> None:
-        """Slot ``target`` becomes a copy of ``source``."""
+    def move(self, sources: Sequence[int], targets: Sequence[int], columns: int) -> None:
+        """Slots ``targets`` become copies of ``sources`` as these were, as far as ``columns``."""
+        if not sources or not columns:
+            return
+        given, taken = (torch.tensor(list(slots), device=self.model.device) for slots in (sources, targets))
         for layer in self._slots:
             for states in layer.states:
-                states[target] = states[source]
+                part = states[:, :, :columns]
+                part.index_copy_(0, taken, part.index_select(0, given))
 
     def take(self, slot: int, length: int) -> States:
         """A copy of the first ``length`` columns of a slot."""
@@ -119,37 +110,54 @@ class SlotCache(RowCache):
             for states, new in zip(layer.states, given, strict=True):
                 states[slot, :, : new.shape[1]] = new
 
-    def step(self, tokens: Sequence[int], slots: Sequence[int], positions: Sequence[int], *, columns: int) -> Tensor:
-        """Logits [w, V] after ``tokens`` [w], each at its position of its slot; of a slot in the order of positions."""
-        window, device = self.window, self.model.device
-        window.slots, at = torch.tensor(slots, device=device), torch.tensor(positions, device=device)
-        window.positions, window.columns = at, columns
-        consecutive = slots[-1] - slots[0] == len(slots) - 1 and list(slots) == sorted(set(slots))
-        window.consecutive = slice(slots[0], slots[-1] + 1) if consecutive else None
-        beyond = torch.arange(columns, device=device) > at[:, None]
+    def step(
+        self,
+        tokens: Sequence[int],
+        slots: Sequence[int],
+        positions: Sequence[int],
+        segments: Sequence[Segment],
+        *,
+        width: int,
+        kept: Sequence[int],
+    ) -> Tensor:
+        """Logits [k, V] after those of ``tokens`` [n] that ``kept`` [k] names, each at its position of its slot.
+
+        The step has ``width`` rows; those beyond the tokens are computed for nothing.
+        """
+        device, idle = self.model.device, [0] * (width - len(tokens))
+        at = torch.tensor([*positions, *idle], device=device)
+        columns = max(segment.columns for segment in segments)
+        used = at[: len(tokens)]
+        beyond = torch.arange(columns, device=device) > used[:, None]
         mask = torch.zeros(len(tokens), 1, 1, columns, dtype=self.model.dtype, device=device)
         mask.masked_fill_(beyond[:, None, None, :], self._least)
-        extra = {"position_ids": at[:, None]} if self._takes_positions else {}
-        output = self.model(
-            input_ids=torch.tensor(tokens, device=device)[:, None],
-            attention_mask=mask,
-            past_key_values=self,
-            use_cache=True,
-            **extra,
-            **self._extra,
-        )
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        window = Window(torch.tensor(slots, device=device), used, mask, segments)
+        chosen = torch.tensor(kept, device=device)
+        for layer in self._slots:
+            layer.window = window
+        with over_slots(window):
+            output = self.model(
+                input_ids=torch.tensor([[*tokens, *idle]], device=device),
+                attention_mask=mask,
+                position_ids=at[None],
+                past_key_values=self,
+                use_cache=True,
+                **({"logits_to_keep": chosen} if self._keeps else {}),
+            )
+        logits: Tensor = output.logits[0]
+        return logits if self._keeps else logits[chosen]
 
 
 def supports_slots(model: PreTrainedModel) -> bool:
-    """Whether every layer attends to all earlier tokens, by an attention that takes the slots' masks."""
-    return RowCache(model.config).plain and str(model.config._attn_implementation).endswith("sdpa")
+    """Whether every layer attends to all earlier tokens, by an attention that works over slots."""
+    named = "position_ids" in inspect.signature(model.forward).parameters
+    return named and RowCache(model.config).plain and model.config._attn_implementation == NAME
 
 
 def rounded(columns: int) -> int:
-    """Columns that steps are computed over: masked ones change no result."""
-    return -(-columns // _COLUMNS) * _COLUMNS
+    """Columns that attention is computed over, masked ones included: 32, 64, 96, 128, 192, 256, 384 and so on."""
+    unit = max(_COLUMNS, 1 << max(0, (columns - 1).bit_length() - 2))
+    return -(-columns // unit) * unit
 
 
 class Shapes:
@@ -161,44 +169,64 @@ class Shapes:
 
     def __init__(self, model: PreTrainedModel, *, max_model_len: int) -> None:
         self._model, self._most = model, rounded(max_model_len)
-        self._agree: dict[tuple[int, int], bool] = {}
-        self._reference: Tensor | None = None
+        self._widths: dict[int, bool] = {WIDTH: True}
+        self._columns: dict[int, int] = {}
         self.invariant = supports_slots(model) and self._try(WIDTH, self._most)
         """Whether rows can share steps at all; otherwise each is decoded alone."""
+        # Keys and values are shared by few rows on a GPU, where calls cost more than columns.
+        self._by_length = model.device.type == "cpu"
 
-    def widths(self, rows: int, columns: int) -> tuple[list[int], int]:
-        """The widths of the steps that ``rows`` rows are computed in, and the columns of all of them."""
-        wide = rounded(columns)
-        while wide < self._most and not self._agrees(WIDTH, wide):
-            wide += _COLUMNS
+    def widths(self, rows: int) -> list[int]:
+        """The widths of the steps that ``rows`` rows are computed in."""
         chosen: list[int] = []
         while rows > 0:
-            usable = [width for width in WIDTHS if width == WIDTH or self._agrees(width, wide)]
-            width = next((width for width in usable if width >= rows), usable[-1])
+            width = next((width for width in WIDTHS if width >= rows and self._agrees(width)), None) or self.widest
             chosen.append(width)
             rows -= width
-        return chosen, wide
+        return chosen
 
-    def _agrees(self, width: int, columns: int) -> bool:
-        size = (width, columns)
-        if size not in self._agree:
-            self._agree[size] = self._try(width, columns)
-        return self._agree[size]
+    @property
+    def widest(self) -> int:
+        """The most rows of a step."""
+        return next(width for width in reversed(WIDTHS) if self._agrees(width))
+
+    def columns(self, needed: int) -> int:
+        """The columns that a row of ``needed`` tokens attends over."""
+        if needed not in self._columns:
+            wide = rounded(needed) if self._by_length else self._most
+            while wide < self._most and not self._try(WIDTH, wide):
+                wide = rounded(wide + 1)
+            self._columns |= dict.fromkeys(range(needed, wide + 1), wide)
+        return self._columns[needed]
+
+    def _agrees(self, width: int) -> bool:
+        if width not in self._widths:
+            self._widths[width] = self._try(width, _COLUMNS, reference=_COLUMNS)
+        return self._widths[width]
 
     @torch.inference_mode()
-    def _try(self, width: int, columns: int) -> bool:
-        """A step of random rows, each several times and in changing places, against the reference."""
-        count = WIDTH // 2
+    def _try(self, width: int, columns: int, *, reference: int | None = None) -> bool:
+        """A step of random rows, each several times, in one segment of ``columns``, against the narrowest step.
+
+        There each attends alone, over ``reference`` columns (all), and stands in another place.
+        """
+        count, most = WIDTH // 2, reference or self._most
         generator = torch.Generator().manual_seed(_TRIAL_SEED)
         vocabulary = int(self._model.config.get_text_config().vocab_size)
         tokens = torch.randint(vocabulary, (count,), generator=generator).tolist()
-        lengths = torch.randint(1, _COLUMNS // 2, (count,), generator=generator).tolist()
+        lengths = torch.randint(1, columns, (count,), generator=generator).tolist()
         order = [(place * 5 + place // count) % count for place in range(width)]
         cache = SlotCache(self._model)
-        cache.make_room(width, columns)
-        given, at = [tokens[row] for row in order], [lengths[row] for row in order]
-        cache.step(given, range(width), at, columns=columns)  # makes the buffers
-        like = cache.take(0, _COLUMNS // 2)
+        cache.make_room(width, most)
+
+        def step(places: Sequence[int], segments: Sequence[Segment]) -> Tensor:
+            given, at = [tokens[order[place]] for place in places], [lengths[order[place]] for place in places]
+            return cache.step(given, places, at, segments, width=len(places), kept=range(len(places)))
+
+        back = range(WIDTH - 1, -1, -1)
+        alone = [Segment(slice(i, i + 1), slice(place, place + 1), most) for i, place in enumerate(back)]
+        step(back, alone)  # makes the buffers
+        like = cache.take(0, max(lengths))
         for row in range(count):
             random = [
                 (
@@ -209,10 +237,6 @@ class Shapes:
             ]
             for place in (place for place, which in enumerate(order) if which == row):
                 cache.put(place, random)
-        forward = cache.step(given, range(width), at, columns=columns)
-        back = range(width - 1, -1, -1)
-        gathered = cache.step([given[i] for i in back], back, [at[i] for i in back], columns=columns).flip(0)
-        if self._reference is None:
-            self._reference = torch.stack([forward[order.index(row)] for row in range(count)])
-        expected = self._reference[order]
-        return torch.equal(forward, expected) and torch.equal(gathered, expected)
+        together = step(range(width), [Segment(slice(0, width), slice(0, width), columns)])
+        expected = step(back, alone).flip(0)
+        return torch.equal(together, expected[[order.index(row) for row in order]])

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_models import make_requests, tiny_qwen2
+from tiny_models import forward_logprobs, make_requests, tiny_qwen2
 from transformers import PreTrainedModel
 
 from rlinf.samplers.hf import HFSampler
@@ -45,6 +45,37 @@ def test_a_response_does_not_depend_on_what_else_is_open(make_sampler: Make, par
     assert answered(make_sampler(batch=2), requests) == at_once
     streamed = make_sampler().sample(requests)
     assert [one.token_ids for one in streamed] == [one.token_ids for one in at_once]
+
+
+def test_rows_of_very_different_lengths_keep_to_themselves(make_sampler: Make, model: PreTrainedModel) -> None:
+    """They attend over columns of their own, are moved to where rows of their length stand, and are interrupted."""
+    requests = [
+        replace(one, n=1, params=replace(PARAMS, ignore_eos=True, max_new_tokens=4 + (53 * place) % 140))
+        for place, one in enumerate(make_requests(PARAMS, prompts=10, n=1))
+    ]
+    at_once = answered(make_sampler(max_model_len=192), requests)
+    assert answered(make_sampler(max_model_len=192, batch=3), requests, seed=2) == at_once
+    for request, done in zip(requests, at_once, strict=True):
+        expected = forward_logprobs(model, request.prompt_ids, done.token_ids)
+        torch.testing.assert_close(torch.tensor(done.logprobs), expected, atol=2e-4, rtol=0)
+    session, parts = make_sampler(max_model_len=192).session(), []
+    session.submit(requests)
+    for _ in range(70):
+        parts += session.poll(0.0)
+    aborted = session.abort([one.request_id for one in requests])
+    assert aborted
+    assert parts
+    rest = [replace(requests[one.request_id], prefix=one.token_ids) for one in aborted if one.token_ids]
+    session.submit(rest)
+    while session.open:
+        parts += session.poll(1.0)
+    session.close()
+    begun = {one.request_id: one for one in aborted}
+    for one in parts:
+        first = begun.get(one.request_id)
+        whole = at_once[one.request_id]
+        logprobs = [*(first.logprobs if first else ()), *one.logprobs]
+        assert logprobs == list(whole.logprobs)
 
 
 def test_rows_that_change_with_their_neighbours_are_decoded_alone(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -10,7 +11,9 @@ from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup
 from rlinf.types import Completion, SampleRequest
 
 SLICE_S = 0.02
-"""How long a sampler works before it looks for new requests, unless a response is finished earlier."""
+"""How long a sampler works before it looks for new requests."""
+_QUEUED = 2
+"""Slices that a sampler is given at a time, so that it has work while the driver takes in the first."""
 
 
 class RestartingWorkers(Protocol):
@@ -29,9 +32,13 @@ class _Sampler:
 
     new: list[SampleRequest] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
+    """What the next slice ends."""
+    ending: set[int] = field(default_factory=set)
+    """What one of the slices ends."""
     left: dict[int, tuple[SampleRequest, set[int]]] = field(default_factory=dict)
     """By the id that the worker knows: the request, and the samples that are still to come."""
-    handle: Handle | None = None
+    slices: deque[Handle] = field(default_factory=deque)
+    """Oldest first."""
 
     @property
     def open(self) -> int:
@@ -41,8 +48,10 @@ class _Sampler:
 class PoolSession:
     """A :class:`rlinf.interfaces.SamplerSession` over several workers.
 
-    Workers are asked for a short slice of work at a time, so that new requests, aborts and weights come in between. One
-    that dies is restarted and asked for what is missing: responses do not depend on what else is open.
+    Workers are asked for a short slice of work at a time, so that new requests, aborts and weights come in between.
+    Side by side with the driver they have the next slice already, and work through each; in one process a slice ends
+    with the first response that is finished, which no clock decides. A worker that dies is restarted and asked for what
+    is missing: responses do not depend on what else is open.
     """
 
     def __init__(self, pool: RestartingWorkers, *, slice_s: float = SLICE_S) -> None:
@@ -70,7 +79,7 @@ class PoolSession:
     def poll(self, max_s: float) -> list[Completion]:
         """Completions since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
         self._set_to_work()
-        under_way = {one.handle: rank for rank, one in enumerate(self._samplers) if one.handle is not None}
+        under_way = {one.slices[0]: rank for rank, one in enumerate(self._samplers) if one.slices}
         if not under_way:
             return []
         done: list[Completion] = []
@@ -83,13 +92,15 @@ class PoolSession:
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Ends these requests; what there is of them comes with the next :meth:`poll`, finish reason "abort"."""
         for sampler in self._samplers:
-            sampler.aborted += [name for name in sampler.left if self._names[name] in request_ids]
+            names = [name for name in sampler.left if self._names[name] in request_ids and name not in sampler.ending]
+            sampler.aborted += names
+            sampler.ending.update(names)
         return []
 
     def close(self) -> None:
         """Ends all requests, and waits until no sampler works on any."""
         for rank, sampler in enumerate(self._samplers):
-            if sampler.handle is not None:
+            while sampler.slices:
                 self._take(rank)
             if sampler.left:
                 self._pool.group.call_one(rank, "end_session")
@@ -111,24 +122,25 @@ class PoolSession:
             sampler.left[name] = (given, set(run))
 
     def _set_to_work(self) -> None:
-        """Gives every worker that is free and has something to do its next slice."""
+        """Gives every worker that has something to do its next slices, and at once the one in which requests end."""
+        concurrent = self._pool.cluster.concurrent
         for rank, sampler in enumerate(self._samplers):
-            if sampler.handle is None and sampler.left:
+            while sampler.left and (len(sampler.slices) < (_QUEUED if concurrent else 1) or sampler.aborted):
                 new, sampler.new = sampler.new, []
                 aborted, sampler.aborted = sampler.aborted, []
-                sampler.handle = self._pool.group.submit_one(rank, "advance", new, aborted, self._slice_s)
+                given = self._slice_s, concurrent
+                sampler.slices.append(self._pool.group.submit_one(rank, "advance", new, aborted, *given))
 
     def _take(self, rank: int) -> list[Completion]:
-        """The completions of the worker's last slice."""
+        """The completions of the worker's oldest slice."""
         sampler = self._samplers[rank]
-        assert sampler.handle is not None
-        handle, sampler.handle = sampler.handle, None
         try:
-            finished: list[Completion] = handle.result()
+            finished: list[Completion] = sampler.slices.popleft().result()
         except WORKER_LOST as error:
             self._pool.restart(rank, error)
             self._pool.redone += sampler.open
-            left, sampler.left, sampler.new = sampler.left, {}, []
+            left = sampler.left
+            sampler = self._samplers[rank] = _Sampler()
             for name, (request, samples) in left.items():
                 self._ask(sampler, request, samples, self._names.pop(name))
             return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
@@ -20,15 +21,23 @@ class SamplerWorker(WeightReceiver):
         self._sampler = sampler
         self._session: SamplerSession | None = None
 
-    def advance(self, requests: Sequence[SampleRequest], aborted: Collection[int], max_s: float) -> list[Completion]:
+    def advance(
+        self, requests: Sequence[SampleRequest], aborted: Collection[int], max_s: float, through: bool
+    ) -> list[Completion]:
         """A slice of a session: takes ``requests``, ends those ``aborted``, and works until one is finished.
 
-        At most ``max_s`` seconds. The first call opens the session; when nothing is left of it, it closes.
+        At most ``max_s`` seconds, and as long as that where it works ``through``. The first requests open the session;
+        when nothing is left of it, it closes.
         """
+        until = time.monotonic() + max_s
+        if self._session is None and not requests:
+            return []
         session = self._session = self._session or self._sampler.session()
         session.submit(requests)
         done = session.abort(aborted) if aborted else []
         done += session.poll(0.0 if done else max_s)
+        while through and session.open and (left := until - time.monotonic()) > 0:
+            done += session.poll(left)
         if not session.open:
             self.end_session()
         return done

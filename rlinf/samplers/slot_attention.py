@@ -1,0 +1,93 @@
+"""Attention of single tokens, each over the keys and values of its own slot, where rows have very different lengths.
+
+A step computes one token for many rows, or many tokens of one context. Rows that stand side by side and are of similar
+length share a call over as many columns as the longest of them needs: what is read is what the rows are, not the
+longest one times their number. The tokens of one context share its slot without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Tokens of a step that attend to the same columns."""
+
+    tokens: slice
+    slots: slice
+    """As many as tokens, or one for them all."""
+    columns: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a step computes."""
+
+    slots: Tensor
+    """Of each token, int64 [n]."""
+    positions: Tensor
+    mask: Tensor
+    """What each may attend to, additive, [n, 1, 1, columns]."""
+    segments: Sequence[Segment]
+
+
+_running: ContextVar[Window | None] = ContextVar("window", default=None)
+
+
+@contextmanager
+def over_slots(window: Window) -> Iterator[None]:
+    """Attention inside is that of ``window``."""
+    token = _running.set(window)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+def running_window() -> Window | None:
+    """That of the step which is being computed."""
+    return _running.get()
+
+
+def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, scaling: float | None) -> Tensor:
+    """Output [1, w, heads, head_dim] of the queries [1, heads, w, head_dim] of a step; of unused ones it is 0.
+
+    ``keys`` and ``values`` are [slots, kv_heads, columns, head_dim].
+    """
+    _, heads, width, size = query.shape
+    kv_heads = keys.shape[1]
+    # The heads that share keys stand in the place of query positions: the same arithmetic, no copy of the keys.
+    grouped = query[0].transpose(0, 1).reshape(width, kv_heads, heads // kv_heads, size)
+    output = query.new_zeros(width, kv_heads, heads // kv_heads, values.shape[-1])
+    for segment in window.segments:
+        tokens, count = segment.tokens, segment.tokens.stop - segment.tokens.start
+        output[tokens] = torch.nn.functional.scaled_dot_product_attention(
+            grouped[tokens],
+            keys[segment.slots, :, : segment.columns].expand(count, -1, -1, -1),
+            values[segment.slots, :, : segment.columns].expand(count, -1, -1, -1),
+            attn_mask=window.mask[tokens, ..., : segment.columns],
+            scale=scaling,
+        )
+    return output.reshape(1, width, heads, values.shape[-1])
+
+
+def within(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
+    """The segments of the tokens ``first`` to ``last`` (not included), which are counted from 0 then."""
+    found = []
+    for segment in segments:
+        start, stop = max(segment.tokens.start, first), min(segment.tokens.stop, last)
+        if start >= stop:
+            continue
+        slots = segment.slots
+        if slots.stop - slots.start > 1:
+            moved = slots.start - segment.tokens.start
+            slots = slice(start + moved, stop + moved)
+        found.append(Segment(slice(start - first, stop - first), slots, segment.columns))
+    return found
