@@ -28,7 +28,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Window:
-    """What a step computes."""
+    """The tokens of a step, and what each may attend to."""
 
     slots: Tensor
     """Of each token, int64 [n]."""
@@ -52,7 +52,7 @@ def over_slots(window: Window) -> Iterator[None]:
 
 
 def running_window() -> Window | None:
-    """That of the step which is being computed."""
+    """The window of the step that is being computed."""
     return _running.get()
 
 

@@ -16,7 +16,7 @@ _FEWEST_CHANNELS = 24
 
 
 class ConvolutionalStem(nn.Module):
-    """What a patch embedding gives [N, hidden, rows, columns], plus a stack of 3x3 convolutions of stride 2.
+    """Gives what a patch embedding gives [N, hidden, rows, columns], plus a stack of 3x3 convolutions of stride 2.
 
     The embedding alone reads colours from the first step on, if it started so; the stack adds shapes.
     """

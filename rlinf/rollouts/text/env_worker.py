@@ -136,7 +136,7 @@ class TextEnvWorker:
         self._texts = texts
 
     def _decoder(self, split: str, place: int) -> ResponseText:
-        """Of the environment of a conversation, which the number of its task names."""
+        """The decoder of the environment that a conversation is in; the number of its task names it."""
         if not self._texts:
             raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
         return self._texts[self._tasks[split][place - self._first[split]] % len(self._texts)]
