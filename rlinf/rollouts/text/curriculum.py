@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from rlinf.config.facts import Collection
 from rlinf.config.schema.env import CurriculumConfig
 from rlinf.rollouts.text.rows import Row
 from rlinf.types import Metrics
@@ -100,6 +101,24 @@ class Curriculum:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._least = float(state["least"])
+
+
+class Envs(Protocol):
+    """Text environments that know how hard their tasks are."""
+
+    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
+        """How hard each task is, as `data.curriculum.by` measures it."""
+
+
+def curriculum_of(config: Collection, envs: Envs, sizes: Sequence[int]) -> Curriculum | None:
+    """The curriculum over the training tasks; None where `data.curriculum.by` asks for none."""
+    options = config.data.curriculum
+    by = options.by
+    if by is None:
+        return None
+    return Curriculum(
+        options, sizes, lambda tasks: envs.difficulties("train", tasks, by), groups=config.rollout.batch_size
+    )
 
 
 def competence(done: float, start: float) -> float:

@@ -20,7 +20,7 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import Collection
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.curriculum import Curriculum
+from rlinf.rollouts.text.curriculum import curriculum_of
 from rlinf.rollouts.text.free import FreeConversations
 from rlinf.rollouts.text.members import Member, metrics_by_member, summary
 from rlinf.rollouts.text.prompts import PromptRenderer
@@ -88,19 +88,6 @@ class Conversations:
         return [*self.rows, *self.branches]
 
 
-def curriculum_of(config: Collection, envs: TextEnvs, members: Sequence[Member]) -> Curriculum | None:
-    """The curriculum over the training tasks; None where `data.curriculum.by` asks for none."""
-    options = config.data.curriculum
-    if options.by is None:
-        return None
-    measure = functools.partial(_difficulties, envs, options.by)
-    return Curriculum(options, [member.num_tasks for member in members], measure, groups=config.rollout.batch_size)
-
-
-def _difficulties(envs: TextEnvs, by: str, task_ids: Sequence[int]) -> list[float]:
-    return envs.difficulties("train", task_ids, by)
-
-
 @dataclass
 class Clock:
     """Seconds by stage."""
@@ -135,7 +122,7 @@ class TextRollout:
         """``members``: what ``envs`` play, one environment or a mixture of several."""
         self.sampler, self.envs, self.members, self.seed = sampler, envs, members, config.run.seed
         self.pool = TaskPool(config.data.pool) if config.data.pool.adaptive else None
-        self.curriculum = curriculum_of(config, envs, members)
+        self.curriculum = curriculum_of(config, envs, [member.num_tasks for member in members])
         self.draws = TaskDraws(
             {member.name: member.num_tasks for member in members},
             [member.weight for member in members],

@@ -12,7 +12,10 @@ from rlinf.config.schema.learner import SftConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.text.curriculum import Curriculum
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
+from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.rollouts.text.make_env import TextEnvError
 from rlinf.rollouts.text.members import Member
+from rlinf.rollouts.text.mixture import MixedTextEnv
 from rlinf.rollouts.text.rows import Row
 from rlinf.rollouts.text.task_draws import TaskDraws
 from rlinf.rollouts.text.task_pool import TaskPool
@@ -108,3 +111,25 @@ def test_a_warm_start_may_begin_with_easy_demonstrations() -> None:
     assert max(asked[0]) < 10
     assert max(task for step in asked[5:] for task in step) > 35
     assert picked(TIMED)[6:] == asked[6:]  # the same stream, once all are open
+
+
+class Silent:
+    """A text environment that does not say how hard its tasks are."""
+
+    num_tasks, max_turns, steps_in_part = 4, 1, True
+
+
+def test_environments_say_how_hard_their_tasks_are_or_are_named() -> None:
+    sums = {"task": "chain_sum", "size": 10, "params": {"min_terms": 2, "max_terms": 4}}
+    worker = TextEnvWorker("rlinf_envs:rlinf/ReasoningGym-v0", {"train": sums})
+    terms = worker.difficulties("train", range(6), "num_terms")
+    assert worker.difficulties("train", range(6), "-num_terms") == [-number for number in terms]
+    env = worker._env("train")
+    mixed = MixedTextEnv({"sums": env, "silent": Silent()})
+    assert mixed.difficulties([0, 2, 4], "num_terms") == terms[:3]
+    with pytest.raises(TextEnvError, match=r"silent of env.tasks does not say"):
+        mixed.difficulties([1], "num_terms")
+    worker._envs["train"] = Silent()
+    with pytest.raises(TextEnvError, match=r"ReasoningGym-v0 does not say how hard"):
+        worker.difficulties("train", [0], "num_terms")
+    env.close()
