@@ -28,6 +28,7 @@ from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.vllm_cache import cpu_cache_mb
+from rlinf.samplers.vllm_products import use_onednn_products
 from rlinf.samplers.vllm_session import VllmSession
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
@@ -270,6 +271,8 @@ class VllmSampler:
             worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
             disable_log_stats=True,
         )
+        if cpu:
+            use_onednn_products()
         engine = LLMEngine.from_engine_args(arguments)
         if cpu:
             engine.collective_rpc("draw_by_inversion")
