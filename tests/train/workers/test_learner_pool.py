@@ -232,7 +232,9 @@ class Talker(Speaker):
         self.waiting: list[Completion] = []
         self.closed = 0
 
-    def advance(self, requests: Sequence[SampleRequest], aborted: Sequence[int], max_s: float) -> list[Completion]:
+    def advance(
+        self, requests: Sequence[SampleRequest], aborted: Sequence[int], max_s: float, through: bool
+    ) -> list[Completion]:
         self.groups |= {request.group for request in requests}
         self.waiting += [one for portion in self.stream_portions(requests) for one in portion]
         gone = [replace(one, finish_reason="abort") for one in self.waiting if one.request_id in aborted]
