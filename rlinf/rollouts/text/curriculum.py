@@ -21,7 +21,7 @@ _MEASURED = 512
 class Curriculum:
     """The share of each environment's tasks, the easiest first, that is open.
 
-    It grows with the groups drawn (`data.curriculum.steps`; the competence of arXiv:1903.09848, equation 3), or by
+    It grows with the groups drawn (`data.curriculum.steps`; the square-root competence of arXiv:1903.09848), or by
     `start` after each batch that was answered well (`data.curriculum.accuracy`). Tasks as hard as the hardest that is
     open are open too, so a difficulty of few values opens more than the share.
     """
