@@ -6,7 +6,7 @@
 
 ``scores``: log-probabilities, entropies and gradients of 2,048 tokens from given hidden states, logits whole or in
 chunks. ``update``: forward and backward pass over 64 responses of 12 to 24 tokens after 8 prompts of 60. ``decode``: 64
-responses of 12 tokens to 8 chat prompts. One thread; medians of ``--repeats`` calls in a process of its own.
+responses of 31 tokens, 1,984 in all, to 8 chat prompts. One thread; medians of ``--repeats`` calls in a process of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal
 
-PROMPTS, GROUP, PROMPT_TOKENS, RESPONSE_TOKENS, DECODED = 8, 8, 60, 24, 12
+PROMPTS, GROUP, PROMPT_TOKENS, RESPONSE_TOKENS, DECODED = 8, 8, 60, 24, 31
 SCORED = 2048
 
 

@@ -1,11 +1,13 @@
 """What `rollout.staleness: 2` gains over synchronous training where some responses are far longer than others.
 
-    python benchmarks/staleness.py [--steps 24] [--staleness 2] [--seeds 5] [--reward-steps 12] [--folder FOLDER]
+    python benchmarks/staleness.py [--steps 12] [--staleness 2] [--rows 32] [--seeds 5] [--reward-steps 12] [--folder F]
 
 Samples per second: two runs on Ray, the sampler and the learner in processes of their own (the sampler on a core of its
-own where there are several). Lengths of responses are drawn, lognormal, by task and sample, the same in both runs: the
-sampler takes its usual steps and stops a response at the length that was drawn for it. The first quarter of the steps,
-in which workers warm up and batches are begun ahead, does not count.
+own where there are several). 16 x 8 responses an iteration; their lengths are drawn, lognormal, by task and sample, the
+same in both runs: the sampler takes its usual steps and stops a response at the length that was drawn for it. The model
+is one whose update, in one epoch, takes about as long as the generation of its batch. The synchronous run generates its
+batch side by side; the other one has ``--rows`` responses side by side, since new weights make it compute again what
+those have so far. The first quarter of the steps, in which workers warm up and batches are begun ahead, does not count.
 
 Final reward: ``--seeds`` runs of each kind in one process, which take turns there: what is compared is what is learned
 from tokens of older weights. Paired by seed, with a 95% interval of the difference.
@@ -38,12 +40,14 @@ from rlinf.train import run
 from rlinf.types import Completion, SampleRequest
 
 MEDIAN, SIGMA, LONGEST = 24, 1.2, 512
-"""Of the lengths of responses, in tokens: the mean is about 47, the longest of 64 about 400."""
+"""Of the lengths of responses, in tokens: the mean is about 47, the longest of 128 about 450."""
+GROUP = 8
 ARCHITECTURES = {
     "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2},
     "even": {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 4},
 }
 """``even``: an update takes about as long as the generation of its batch."""
+PROMPTS = {"tiny": 8, "even": 16}
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
 """Student's two-sided 95% quantile by the number of values."""
 
@@ -105,7 +109,9 @@ def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, alone: bool = Fal
     return sampler
 
 
-def settings(folder: Path, *, size: str, staleness: int, seed: int, steps: int, backend: str) -> dict[str, Any]:
+def settings(
+    folder: Path, *, size: str, staleness: int, rows: int, seed: int, steps: int, backend: str
+) -> dict[str, Any]:
     """A response is right when it begins with a vowel, which a new model learns within a few steps."""
     task = {"task": "chain_sum", "size": 500, "params": {"min_terms": 2, "max_terms": 2}, "answer_format": "plain"}
     reward = {"correctness": 0.0, "format": {"weight": 1.0, "pattern": "^[aeiouAEIOU]"}}
@@ -127,12 +133,12 @@ def settings(folder: Path, *, size: str, staleness: int, seed: int, steps: int, 
         "rollout": {
             "sampler": "staleness:drawn_lengths",
             "sampler_options": {"alone": True} if backend == "ray" else {},
-            "batch_size": 8,
+            "batch_size": PROMPTS[size],
             "max_new_tokens": LONGEST,
-            "generation_batch_size": 64,
+            "generation_batch_size": rows,
             "staleness": staleness,
         },
-        "algorithm": {"group_size": 8, "loss_type": "decoupled"},
+        "algorithm": {"group_size": GROUP, "loss_type": "decoupled"},
         "learner": {"optimizer": {"lr": 3e-3}},
         "cluster": {"backend": backend, "start_timeout_s": 600},
         "evaluation": {"size": 0},
@@ -165,7 +171,7 @@ def speed(lines: Sequence[dict[str, float]]) -> dict[str, float]:
     )
     means = {name: statistics.mean(line[name] for line in late) for name in names if name in late[-1]}
     oldest = max(line.get("rollout/staleness_max", 0.0) for line in lines)
-    return {"samples_per_s": 64 * len(late) / seconds, "rollout/staleness_max": oldest, **means}
+    return {"samples_per_s": PROMPTS["even"] * GROUP * len(late) / seconds, "rollout/staleness_max": oldest, **means}
 
 
 def final_reward(lines: Sequence[dict[str, float]]) -> float:
@@ -174,12 +180,19 @@ def final_reward(lines: Sequence[dict[str, float]]) -> float:
     return statistics.mean(line["reward/mean"] for line in late)
 
 
-def compare_speed(folder: Path, staleness: int, steps: int) -> None:
+def compare_speed(folder: Path, staleness: int, rows: int, steps: int) -> None:
     rates = []
-    for bound in (0, staleness):
-        found = speed(
-            trained(folder / f"speed_{bound}", size="even", staleness=bound, seed=0, steps=steps, backend="ray")
+    for bound, together in ((0, PROMPTS["even"] * GROUP), (staleness, rows)):
+        lines = trained(
+            folder / f"speed_{bound}",
+            size="even",
+            staleness=bound,
+            rows=together,
+            seed=0,
+            steps=steps,
+            backend="ray",
         )
+        found = speed(lines)
         rates.append(found["samples_per_s"])
         print(f"staleness {bound}:", json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
     print(f"samples per second: {rates[1] / rates[0]:.2f} times the synchronous run's")
@@ -191,7 +204,13 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> Non
         pair = [
             final_reward(
                 trained(
-                    folder / f"{seed}_{bound}", size="tiny", staleness=bound, seed=seed, steps=steps, backend="local"
+                    folder / f"{seed}_{bound}",
+                    size="tiny",
+                    staleness=bound,
+                    rows=PROMPTS["tiny"] * GROUP,
+                    seed=seed,
+                    steps=steps,
+                    backend="local",
                 )
             )
             for bound in (0, staleness)
@@ -207,8 +226,9 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=24, help="of the two runs on Ray; 0 leaves them out")
+    parser.add_argument("--steps", type=int, default=12, help="of the two runs on Ray; 0 leaves them out")
     parser.add_argument("--staleness", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=32, help="responses side by side in the run with staleness")
     parser.add_argument("--seeds", type=int, default=5, help="of the runs in one process; 0 leaves them out")
     parser.add_argument("--reward-steps", type=int, default=12)
     parser.add_argument("--folder", type=Path, help="keeps the runs there")
@@ -218,7 +238,7 @@ def main() -> None:
         if options.seeds:
             compare_rewards(folder, options.staleness, options.reward_steps, options.seeds)
         if options.steps:
-            compare_speed(folder, options.staleness, options.steps)
+            compare_speed(folder, options.staleness, options.rows, options.steps)
 
 
 if __name__ == "__main__":
