@@ -152,4 +152,5 @@ class PoolSession:
             done.append(replace(completion, request_id=self._names[name]))
             if not samples:
                 del sampler.left[name], self._names[name]
+                sampler.ending.discard(name)
         return done
