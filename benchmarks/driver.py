@@ -173,7 +173,7 @@ def send(batch: Batch, size: int) -> tuple[float, str, int]:
     """An update by ``size`` data-parallel ranks: seconds, bytes beyond those of the rows that have to be computed, and
     all bytes.
 
-    The second are of these rows' columns that a learner reads, once each.
+    The second are of these rows' columns that a learner reads, once each, without padding, and with tokens as int32.
     """
     ranks, pool = learner(size)
     seconds, _ = timed(lambda: pool.update(batch, step=0))
@@ -181,7 +181,12 @@ def send(batch: Batch, size: int) -> tuple[float, str, int]:
         return seconds, "whole", ranks.sent[0][0]
     moving = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs, batch.advantages)
-    needed = sum(column[moving].nbytes for column in read if column is not None)
+    valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
+    needed = sum(
+        column[valid if column.shape == valid.shape else moving].nbytes // (2 if column is batch.actions else 1)
+        for column in read
+        if column is not None
+    )
     sent = [one.parts for (one,) in ranks.sent]
     common = sent[0][1] * -(-size // RANKS_ON_A_NODE)
     rows = sum(len(pickle.dumps(one[2].numpy())) for one in sent)

@@ -1,11 +1,12 @@
-"""Rows as records: all columns of a row in one run of bytes, so that any rows of a batch are one piece of memory."""
+"""Rows as records: what is of a fixed size in one run of bytes a row, what has positions up to the row's end alone."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,10 @@ from rlinf.inputs import named_inputs
 from rlinf.types import Batch
 
 _INPUT = "inputs."
+_LENGTHS = f"{_INPUT}response_lengths"
 _ALIGNMENT = 8
+_TOKENS = "actions"
+"""Token ids travel as int32."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,27 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Run:
+    """A column [B, T] of which a record has the positions of its row."""
+
+    name: str
+    dtype: torch.dtype
+    """As it travels."""
+
+    def numbers(self, column: Tensor) -> np.ndarray:
+        """The column [B, T] as it travels."""
+        numbers: np.ndarray = column.to(self.dtype).contiguous().numpy()
+        return numbers
+
+
+@dataclass(frozen=True)
 class RecordLayout:
-    """How some columns of a batch of text, and all of its inputs, lie in records."""
+    """How some columns of a batch of text, and all of its inputs, lie in records: those of a fixed size first."""
 
     fields: tuple[Field, ...]
     width: int
+    """Bytes of the fields."""
+    runs: tuple[Run, ...]
     positions: int
     """T."""
 
@@ -47,41 +67,69 @@ class RecordLayout:
     def of(cls, batch: Batch, columns: Collection[str]) -> Self:
         """``columns`` that the batch has not are left out."""
         found: list[Field] = []
+        runs: list[Run] = []
         end = 0
         for name, column in _named(batch).items():
-            if name not in columns and not name.startswith(_INPUT):
-                continue
-            size = column[0].numel() * column.element_size()
-            found.append(Field(name, column.dtype, tuple(column.shape[1:]), end, size))
-            end += -(-size // _ALIGNMENT) * _ALIGNMENT
-        return cls(tuple(found), end, batch.num_positions)
+            if name.startswith(_INPUT) or (name in columns and column.ndim == 1):
+                size = column[0].numel() * column.element_size()
+                found.append(Field(name, column.dtype, tuple(column.shape[1:]), end, size))
+                end += -(-size // _ALIGNMENT) * _ALIGNMENT
+            elif name in columns:
+                runs.append(Run(name, torch.int32 if name == _TOKENS else column.dtype))
+        return cls(tuple(found), end, tuple(runs), batch.num_positions)
 
-    def records(self, batch: Batch, rows: Tensor) -> Tensor:
-        """uint8 [b, width]: these rows of ``batch``, in that order."""
-        records = torch.empty(len(rows), self.width, dtype=torch.uint8)
-        columns = _named(batch)
+    def records(self, batch: Batch, shares: Sequence[Tensor]) -> list[Tensor]:
+        """uint8 [bytes] for each share: its rows of ``batch``, in that order."""
+        columns, rows = _named(batch), torch.cat(list(shares))
+        fixed = torch.empty(len(rows), self.width, dtype=torch.uint8)
         for field in self.fields:
-            # One row at a time goes from memory to memory; a permuted copy of the column would be a second pass.
-            place, column = field.of(records), columns[field.name]
-            if field.shape:
-                for to, row in zip(place.unbind(), rows.tolist(), strict=True):
-                    to.copy_(column[row])
-            else:
-                place.copy_(column[rows])
-        return records
+            field.of(fixed).copy_(columns[field.name][rows])
+        lengths = columns[_LENGTHS][rows]
+        ends = (self.width + lengths * sum(run.dtype.itemsize for run in self.runs)).cumsum(0)
+        records = np.empty(int(ends[-1]), np.uint8)
+        sources = [(run.dtype.itemsize, run.numbers(columns[run.name]).view(np.uint8)) for run in self.runs]
+        start = 0
+        for row, length, own in zip(rows.tolist(), lengths.tolist(), fixed.numpy(), strict=True):
+            records[start : start + self.width] = own
+            start += self.width
+            for size, column in sources:
+                end = start + size * length
+                records[start:end] = column[row, : size * length]
+                start = end
+        last = torch.tensor([len(share) for share in shares]).cumsum(0) - 1
+        return list(torch.from_numpy(records).tensor_split(ends[last][:-1].tolist()))
 
     def batch(self, records: Tensor) -> Batch:
-        """The rows back as a batch, in the memory of ``records``. What no batch is without and they have not is 0."""
-        found: dict[str, Any] = {field.name: field.of(records) for field in self.fields}
+        """The rows back as a batch. Padding is 0, and so is what no batch is without and they have not."""
+        whole = records.numpy()
+        lengths = next(field for field in self.fields if field.name == _LENGTHS)
+        per_position = sum(run.dtype.itemsize for run in self.runs)
+        rows: list[np.ndarray] = []
+        start = 0
+        while start < len(whole):
+            length = int(whole[start + lengths.start : start + lengths.start + lengths.size].view(np.int64)[0])
+            end = start + self.width + length * per_position
+            rows.append(whole[start:end])
+            start = end
+        fixed = torch.from_numpy(np.stack([row[: self.width] for row in rows]))
+        found: dict[str, Any] = {field.name: field.of(fixed) for field in self.fields}
+        offset = 0
+        for run in self.runs:
+            column = torch.zeros(len(rows), self.positions, dtype=run.dtype)
+            for place, row, length in zip(column.numpy(), rows, found[_LENGTHS].tolist(), strict=True):
+                begin = self.width + offset * length
+                place[:length] = row[begin : begin + run.dtype.itemsize * length].view(place.dtype)
+            offset += run.dtype.itemsize
+            found[run.name] = column.long() if run.name == _TOKENS else column
         inputs = {name.removeprefix(_INPUT): found.pop(name) for name in list(found) if name.startswith(_INPUT)}
-        rows = torch.zeros(1).expand(len(records))
-        positions = torch.zeros(1, 1).expand(len(records), self.positions)
+        none = torch.zeros(1).expand(len(rows))
+        positions = torch.zeros(1, 1).expand(len(rows), self.positions)
         absent = {
-            "actions": torch.zeros(1, 1, dtype=torch.int64).expand(len(records), self.positions),
+            "actions": positions.long(),
             "rollout_logprobs": positions,
             "policy_version": positions.int(),
-            "rewards": rows,
-            "group_ids": rows.long(),
+            "rewards": none,
+            "group_ids": none.long(),
         }
         return Batch(**{**absent, **found}, inputs=named_inputs(inputs))
 

@@ -49,8 +49,8 @@ class BatchCalls:
         if facts is None or rows is None:
             return [(self._cluster.share(batch.replace(metadata={}, domains=None)),)] * self._group.size
         layout = RecordLayout.of(batch, columns)
-        records = layout.records(batch, torch.cat(rows)).split([len(one) for one in rows])
         common = self._cluster.share(CommonFacts(facts, layout, batch.estimation))
+        records = layout.records(batch, rows)
         held = [
             Assembled(_share, (self._cluster.share(part), common, one)) for part, one in zip(records, rows, strict=True)
         ]

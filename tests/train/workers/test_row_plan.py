@@ -75,7 +75,7 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     assert rows is not None
     for rank in sorted({0, size // 2, size - 1}):
         layout = RecordLayout.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
-        own = BatchShare(layout.batch(layout.records(batch, rows[rank])), facts, rows[rank])
+        own = BatchShare(layout.batch(layout.records(batch, rows)[rank]), facts, rows[rank])
         whole, alone = updated(stage, rank, size, batch), updated(stage, rank, size, own)
         assert all(torch.equal(whole[name], alone[name]) for name in whole)
 
@@ -140,7 +140,7 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
     pool = LearnerPool(ranks, InPlace(), plan=plan_of(stage))  # type: ignore[arg-type]
     pool.update(batch, step=0)
     sent = [one.parts for (one,) in ranks.sent]
-    sizes = [len(one[0]) for one in sent[::sharers]]
+    sizes = [len(one[2]) for one in sent[::sharers]]
     # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
     assert sum(sizes) == 11
     pairs = zip(sent[::sharers], sent[sharers - 1 :: sharers], strict=True)
@@ -149,6 +149,9 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
         held = common.layout.batch(records)
         assert held.advantages is not None
         assert held.advantages.equal(batch.select(rows).advantages)  # type: ignore[arg-type]
+        lengths = batch.select(rows).inputs.response_lengths  # type: ignore[attr-defined]
+        a_position = 4 + 1 + 4 + 4  # tokens, mask, log-probabilities, advantages
+        assert len(records) == len(rows) * common.layout.width + a_position * int(lengths.sum())
         assert held.inputs.prompt_ids.equal(batch.select(rows).inputs.prompt_ids)  # type: ignore[attr-defined]
 
 
