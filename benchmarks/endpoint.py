@@ -1,8 +1,8 @@
 """What the endpoint costs beside the sampler: 64 agents that call the policy at the same time.
 
-    python benchmarks/endpoint.py [--sessions 64] [--calls 4] [--sizes 96x2,256x4] [--write]
+    python benchmarks/endpoint.py [--sessions 64] [--calls 4] [--models 96x2,256x4,models/smollm2] [--write]
 
-The agents live in a process of their own. What is compared is CPU time of threads in the run's process: the sampler's,
+A model is width x layers, with random weights, or a folder. The agents live in a process of their own. What is compared is CPU time of threads in the run's process: the sampler's,
 that of handing requests and answers over in the same thread, and the server's.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 from rlinf.interfaces import SamplerSession
+from rlinf.models.loading import load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.gateway import Gateway
 from rlinf.rollouts.agents.rollout import AgentRollout
@@ -61,11 +63,13 @@ def agent(address: dict[str, str], calls: int) -> float:
 
 def play(calls: int) -> None:
     """The agents' process: addresses come as JSON lines, a line answers each."""
+    print("ready", flush=True)
     addresses = [json.loads(line) for line in sys.stdin]
 
     def played(place: int) -> None:
         reward = agent(addresses[place], calls)
-        print(json.dumps({"place": place, "reward": reward}), flush=True)
+        # One write: lines of two threads must not mix.
+        os.write(1, (json.dumps({"place": place, "reward": reward}) + "\n").encode())
 
     with ThreadPoolExecutor(len(addresses)) as pool:
         list(pool.map(played, range(len(addresses))))
@@ -77,7 +81,10 @@ class Elsewhere:
     busy_s = 0.0
 
     def __init__(self, calls: int) -> None:
-        self.calls = calls
+        command = [sys.executable, __file__, "--play", "--calls", str(calls)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it has started
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         return [_PROMPT for _ in task_ids]
@@ -87,21 +94,23 @@ class Elsewhere:
         return self.prompts(split, task_ids), {"domain": nothing, "answer": nothing}
 
     def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
-        command = [sys.executable, __file__, "--play", "--calls", str(self.calls)]
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        with self._process as process:
             assert process.stdin is not None
             assert process.stdout is not None
             threading.Thread(target=_read, args=(process.stdout, said), daemon=True).start()
-            for response in responses:
-                if isinstance(response, Response):
-                    process.stdin.write(f"{response.said}\n")
-                    continue
-                if not process.stdin.closed:
-                    process.stdin.close()
-                while not said.empty():
-                    one = json.loads(said.get())
-                    yield Graded(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"})
+            try:
+                for response in responses:
+                    if isinstance(response, Response):
+                        process.stdin.write(f"{response.said}\n")
+                        continue
+                    if not process.stdin.closed:
+                        process.stdin.close()
+                    while not said.empty():
+                        one = json.loads(said.get())
+                        yield Graded(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"})
+            finally:
+                process.kill()  # with an error here, agents wait for answers that never come
 
 
 def _read(lines: Iterable[str], said: queue.SimpleQueue[str]) -> None:
@@ -186,7 +195,11 @@ class Cost:
         return (self.handing_over + self.server) / self.sampler
 
 
-def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
+def model_of(name: str) -> tuple[Any, Any]:
+    """Tokenizer and model of a folder, or of WIDTHxLAYERS with random weights."""
+    if Path(name).exists():
+        return load_tokenizer(name), load_causal_lm(name).eval()
+    width, layers = map(int, name.split("x"))
     tokenizer = train_tokenizer([_PROMPT, "".join(map(chr, range(32, 127)))], vocab_size=VOCABULARY)
     torch.manual_seed(0)
     sizes = Qwen2Config(
@@ -198,7 +211,11 @@ def measure(sessions: int, calls: int, width: int, layers: int) -> Cost:
         num_key_value_heads=4,
         tie_word_embeddings=True,
     )
-    model = Qwen2ForCausalLM(sizes).eval()
+    return tokenizer, Qwen2ForCausalLM(sizes).eval()
+
+
+def measure(sessions: int, calls: int, name: str) -> Cost:
+    tokenizer, model = model_of(name)
     config = Config(
         env=EnvConfig("agent:endpoint:agent", max_turns=calls),
         data=DataConfig(max_prompt_length=200),
@@ -241,7 +258,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--calls", type=int, default=4)
-    parser.add_argument("--sizes", default="96x2,256x4", help="width and layers of the models")
+    parser.add_argument("--models", default="96x2,256x4", help="WIDTHxLAYERS with random weights, or folders")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -253,11 +270,11 @@ def main() -> None:
         "| model, parameters | calls | tokens sampled | sampler, CPU-s | handing over | server | both, of the first |",
         "|---|---|---|---|---|---|---|",
     ]
-    for size in options.sizes.split(","):
-        width, layers = map(int, size.split("x"))
-        cost = measure(options.sessions, options.calls, width, layers)
+    for name in options.models.split(","):
+        cost = measure(options.sessions, options.calls, name)
+        print(cost, flush=True)
         lines.append(
-            f"| {layers} layers of {width}, {cost.parameters / 1e6:.1f} million | {cost.calls} | {cost.tokens:,} "
+            f"| {Path(name).name}, {cost.parameters / 1e6:.1f} million | {cost.calls} | {cost.tokens:,} "
             f"| {cost.sampler:.2f} | {cost.handing_over:.2f} | {cost.server:.2f} | {cost.share:.1%} |"
         )
     text = "\n".join(lines)

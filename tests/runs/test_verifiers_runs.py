@@ -68,7 +68,7 @@ def test_a_taskset_trains(
         },
         data={"max_prompt_length": 2500},
         sft={"steps": 0},
-        rollout={"batch_size": 1, "max_new_tokens": 8},
+        rollout={"batch_size": 1, "max_new_tokens": 8, "max_conversation_tokens": 2000},
         algorithm={"group_size": 2},
         evaluation={"size": 0, "env_kwargs": None},
     )

@@ -13,23 +13,36 @@ _NUMBER = re.compile(r"-?\d+")
 class GuessNumber(Dialogue):
     """A guess is answered by "higher" or "lower"; the reward is 1 for the number itself."""
 
-    def __init__(self, numbers: int = 16, max_turns: int | None = None) -> None:
+    def __init__(self, numbers: int = 16, max_turns: int | None = None, careless: float = 0.0) -> None:
         """
         Args:
             numbers: the number lies between 1 and this.
             max_turns: guesses; by default as many as halving needs in the worst case.
+            careless: share of demonstrated guesses that are any number at all instead of halving what is left: a policy
+                that imitates them has to learn by its reward what they are worth.
         """
         if numbers < 1:
             raise SettingError(f"numbers must be at least 1, got {numbers}")
+        if not 0.0 <= careless <= 1.0:
+            raise SettingError(f"careless must lie between 0 and 1, got {careless}")
         self.numbers, self.max_turns = numbers, max_turns or numbers.bit_length()
+        self._careless = careless
         self._number, self._low, self._high = 0, 1, numbers
+        self._any: list[int | None] = []
+        """By turn: what a demonstration guesses without thinking."""
+        self._turn = 0
 
     def begin(self) -> str:
         self._number = int(self.np_random.integers(1, self.numbers + 1))
         self._low, self._high = 1, self.numbers
+        guesses = self.np_random.integers(1, self.numbers + 1, size=self.max_turns).tolist()
+        thinks = (self.np_random.random(self.max_turns) >= self._careless).tolist()
+        self._any = [None if halves else guess for guess, halves in zip(guesses, thinks, strict=True)]
+        self._turn = 0
         return f"Guess my number. It is between 1 and {self.numbers}. Say a number and nothing else."
 
     def reply(self, response: str) -> str | End:
+        self._turn += 1
         found = _NUMBER.search(response)
         if found is None or len(found.group()) > 9:
             return "Say a number."
@@ -43,5 +56,6 @@ class GuessNumber(Dialogue):
         return "lower"
 
     def demonstrate(self, observation: str) -> str:
-        """Halves what is left."""
-        return str((self._low + self._high) // 2)
+        """Halves what is left, or says any number."""
+        guess = self._any[self._turn] if self._turn < len(self._any) else None
+        return str((self._low + self._high) // 2 if guess is None else guess)

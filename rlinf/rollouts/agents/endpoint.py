@@ -24,7 +24,7 @@ from aiohttp import web
 
 from rlinf.rollouts.agents.episodes import Episode
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
-from rlinf.rollouts.agents.messages import BadRequest, answer_of, context_of, remember
+from rlinf.rollouts.agents.messages import BadRequest, answer_of, context_of, names_of, remember
 from rlinf.rollouts.text.prompts import ChatTemplateError, PromptRenderer
 from rlinf.types import Completion
 
@@ -128,13 +128,14 @@ class Endpoint:
         if body.get("n", 1) != 1:
             raise BadRequest("n must be 1: a session is one conversation")
         messages, tools = body.get("messages") or [], body.get("tools") or []
-        context = context_of(episode, messages, tools, self._renderer)
+        names = names_of(messages, tools)
+        context = context_of(episode, messages, names, tools, self._renderer)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         done = await self._answered(episode, context, limit, body.get("stop"))
         name = _identity(episode, done)
         text = self._renderer.said(done.token_ids, with_tools=bool(tools))
         message = answer_of(text, with_tools=bool(tools), name=name)
-        remember(episode, messages, tools, message, (*context, *done.token_ids))
+        remember(episode, names, message, (*context, *done.token_ids))
         reason = "tool_calls" if "tool_calls" in message else _REASONS.get(done.finish_reason, done.finish_reason)
         about = {"id": name, "created": int(time.time()), "model": MODEL}
         usage = {

@@ -23,22 +23,28 @@ class BadRequest(Exception):
         self.code = code
 
 
-def context_of(
-    episode: Episode,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    renderer: PromptRenderer,
-) -> tuple[int, ...]:
-    """Token ids of a conversation, up to where the policy speaks.
-
-    Where it begins with one that the policy has answered in this episode, those tokens are kept as they were drawn, and
-    only what is new is tokenised.
-    """
+def names_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What identifies each message of a conversation, the first with the tools."""
     if not messages or not all(isinstance(message, Mapping) and "role" in message for message in messages):
         raise BadRequest("messages must be a list of objects with role and content, and not empty")
     names = [_name(message) for message in messages]
     if tools:
         names[0] += json.dumps(list(tools), sort_keys=True)
+    return names
+
+
+def context_of(
+    episode: Episode,
+    messages: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    tools: Sequence[Mapping[str, Any]],
+    renderer: PromptRenderer,
+) -> tuple[int, ...]:
+    """Token ids of a conversation, up to where the policy speaks. ``names``: see :func:`names_of`.
+
+    Where it begins with one that the policy has answered in this episode, those tokens are kept as they were drawn, and
+    only what is new is tokenised.
+    """
     spoken = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if spoken and spoken[-1] + 1 < len(messages):
         known = episode.histories.get(tuple(names[: spoken[-1] + 1]))
@@ -49,18 +55,9 @@ def context_of(
     return renderer.conversation([_plain(message) for message in messages], tools=tools)
 
 
-def remember(
-    episode: Episode,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]],
-    answer: Mapping[str, Any],
-    ids: tuple[int, ...],
-) -> None:
+def remember(episode: Episode, names: Sequence[str], answer: Mapping[str, Any], ids: tuple[int, ...]) -> None:
     """Keeps the tokens of a conversation that ends with the policy's ``answer``, for those that go on from it."""
-    names = [_name(message) for message in (*messages, answer)]
-    if tools:
-        names[0] += json.dumps(list(tools), sort_keys=True)
-    episode.histories[tuple(names)] = ids
+    episode.histories[*names, _name(answer)] = ids
 
 
 def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:

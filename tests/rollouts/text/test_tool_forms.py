@@ -16,7 +16,7 @@ import pytest
 
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.episodes import Episode
-from rlinf.rollouts.agents.messages import answer_of, context_of, remember
+from rlinf.rollouts.agents.messages import answer_of, context_of, names_of, remember
 from rlinf.rollouts.text.prompts import PromptRenderer
 
 trl = pytest.importorskip("trl")
@@ -114,16 +114,18 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
     tokens = tokenizer(name)
     renderer, golden = PromptRenderer(tokens), json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
     episode, asked = Episode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
-    context = context_of(episode, asked, [SCHEMA], renderer)
+    names = names_of(asked, [SCHEMA])
+    context = context_of(episode, asked, names, [SCHEMA], renderer)
     assert tokens.decode(context) == golden["opening"]
     said = renderer.encode(golden["said"])
     answer = answer_of(renderer.said(said, with_tools=True), with_tools=True, name="x")
     assert answer["tool_calls"] == [
         {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
     ]
-    remember(episode, asked, [SCHEMA], answer, (*context, *said))
+    remember(episode, names, answer, (*context, *said))
     answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
-    further = context_of(episode, [*asked, answer, answered], [SCHEMA], renderer)
+    whole = [*asked, answer, answered]
+    further = context_of(episode, whole, names_of(whole, [SCHEMA]), [SCHEMA], renderer)
     assert further[: len(context) + len(said)] == (*context, *said)
     assert tokens.decode(further[len(context) + len(said) :]) == golden["added"]
 
