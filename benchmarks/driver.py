@@ -98,7 +98,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
         seconds[adv_type], (made, _) = timed(
             lambda: prepare_batch(given, algorithm, AlgorithmState.of(algorithm), look=pool.look)  # noqa: B023
         )
-        if made.estimation is None:
+        if adv_type == "grpo":
             prepared = made
         else:
             own = made.select(group.rows[0])
@@ -180,7 +180,7 @@ def send(batch: Batch, size: int) -> tuple[float, str, int]:
     if size == 1:
         return seconds, "whole", ranks.sent[0][0]
     moving = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
-    read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs, batch.advantages)
+    read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs)
     valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
     needed = sum(
         column[valid if column.shape == valid.shape else moving].nbytes // (2 if column is batch.actions else 1)

@@ -24,7 +24,6 @@ from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import group_statistics, masked_mean
 from rlinf.config.facts import Facts
 from rlinf.config.schema import AlgorithmConfig
-from rlinf.estimation import Estimation
 from rlinf.types import Batch, Metrics, PolicyOutput
 
 
@@ -196,10 +195,6 @@ def _prepared(
         metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, mask)
-    if look is not None and by_row.divides(algorithm, batch):
-        asked = whole.replace(mask=mask, processed_rewards=processed, estimation=Estimation(now))
-        divided, figures = by_row.divided(asked, look)
-        return divided, metrics | figures
     columns = AdvantageColumns(
         rewards=processed,
         mask=mask,
@@ -216,10 +211,14 @@ def _prepared(
         anchor_ids=batch.anchor_ids,
         acted=batch.mask,
     )
+    # The batch's own mask: with one position for each reward it is the estimator's.
+    left = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
+    found = None if look is None else by_row.left_to_ranks(whole.replace(mask=left), now, columns, look)
+    if found is not None:
+        return found[0], metrics | found[1]
     advantages, returns = estimate(now, columns)
     metrics["advantage_mean"] = masked_mean(advantages, mask)
     metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
-    left = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
     return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 

@@ -175,8 +175,10 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns, moments: Moments |
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
-    if mask.shape[1] > 1 and entry.of_outcomes and _reads_outcomes_alone(algorithm, x):
-        return _of_outcomes(algorithm, x)
+    rows = advantages_of_rows(algorithm, x)
+    if rows is not None:
+        advantages = torch.where(mask, rows[:, None], 0.0)
+        return Advantages(advantages, advantages)
     (advantages, returns), inputs = _estimated(algorithm, entry, x)
     advantages = _finished(advantages, inputs, algorithm, moments)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
@@ -245,8 +247,13 @@ def _reads_outcomes_alone(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bo
     return not any(of_tokens)
 
 
-def _of_outcomes(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
-    """The same numbers as token by token, from rows of one token: a row's advantage is that of all its tokens."""
+def advantages_of_rows(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
+    """[B] float32: the advantage of all tokens of a row, where the configuration reads outcomes alone.
+
+    The same numbers as token by token: they are made of rows of one token."""
+    of_outcomes = catalog.estimator(algorithm.adv_type).of_outcomes and x.mask.shape[1] > 1
+    if not of_outcomes or not _reads_outcomes_alone(algorithm, x):
+        return None
     acted = x.mask if x.acted is None else x.acted
     rows = AdvantageColumns(
         rewards=row_outcomes(x.rewards, acted),
@@ -254,8 +261,7 @@ def _of_outcomes(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Advantages:
         group_ids=x.group_ids,
         greedy_rewards=x.greedy_rewards,
     )
-    advantages = torch.where(x.mask, estimate(algorithm, rows).advantages, 0.0)
-    return Advantages(advantages, advantages)
+    return estimate(algorithm, rows).advantages[:, 0]
 
 
 def clips_after_norm(algorithm: AlgorithmConfig) -> bool:

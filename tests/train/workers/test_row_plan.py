@@ -188,11 +188,14 @@ class Working(Ranks):
         {"adv_type": "reinforce", "gamma": 0.9},
         {"adv_type": "reinforce_pp", "kl_coef": 0.1},
         {"adv_type": "opd"},
+        {"adv_type": "grpo", "reward_clip": 0.4, "advantage_clip": 0.9, "difficulty_mask": True},
     ],
 )
 def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options: dict[str, Any]) -> None:
     random, batch = torch.Generator().manual_seed(5), prepared().replace(advantages=None, returns=None)
-    columns = ("old_values", "ref_logprobs", "teacher_logprobs", "old_logprobs")
+    columns: tuple[str, ...] = ("old_values", "ref_logprobs", "teacher_logprobs", "old_logprobs")
+    if options["adv_type"] == "grpo":  # a teacher's part would be one of tokens
+        columns = ("old_logprobs",)
     made = {name: torch.randn(batch.mask.shape, generator=random) for name in columns}
     last = batch.mask.int().cumsum(1).argmax(1)[:, None] == torch.arange(batch.num_positions)
     ended = {"terminated": last & batch.mask, "truncated": (last & batch.mask)[:3].repeat(7, 1)[:20] & False}
