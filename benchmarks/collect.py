@@ -9,7 +9,7 @@ ORDER = (
     "smollm2",
     *(
         f"smollm2_{name}"
-        for name in ("arithmetic", "sft_then_grpo", "lora", "process", "distillation", "dpo", "gsm_symbolic")
+        for name in ("arithmetic", "sft_then_grpo", "lora", "process", "distillation", "dpo", "gsm_symbolic", "tools")
     ),
     "grpo_vs_trl",
     "grpo_vs_trl_pretrained",

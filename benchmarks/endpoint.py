@@ -2,8 +2,9 @@
 
     python benchmarks/endpoint.py [--sessions 64] [--calls 4] [--models 96x2,256x4,models/smollm2] [--write]
 
-A model is width x layers, with random weights, or a folder. The agents live in a process of their own. What is compared is CPU time of threads in the run's process: the sampler's,
-that of handing requests and answers over in the same thread, and the server's.
+A model is width x layers, with random weights, or a folder. The agents live in a process of their own. What is compared
+is CPU time of threads in the run's process: the sampler's, that of handing requests and answers over in the same
+thread, and the server's.
 """
 
 from __future__ import annotations

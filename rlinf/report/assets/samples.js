@@ -58,9 +58,9 @@ function turnWords(turn) {
   const words = [turn.role === null ? turn.speaker : `${turn.speaker} (${turn.role})`, `${turn.tokens} tokens`];
   if (turn.speaker !== "policy") words.push("masked");
   if (turn.versions?.length) words.push(`version ${turn.versions.join(" to ")}`);
-  if (turn.seconds) words.push(`${number(turn.seconds, 2)} s`);
+  if (turn.seconds) words.push(turn.seconds < 0.1 ? `${number(1e3 * turn.seconds, 2)} ms` : `${number(turn.seconds, 2)} s`);
   const terms = Object.entries(turn.reward_terms || {}).map(([name, value]) => `${name} ${number(value)}`);
-  if (turn.reward || terms.length) words.push(`reward ${number(turn.reward)}${terms.length ? ` (${terms.join(", ")})` : ""}`);
+  if (turn.reward || terms.length) words.push(`reward ${number(turn.reward ?? 0)}${terms.length ? ` (${terms.join(", ")})` : ""}`);
   return words.join(", ");
 }
 
@@ -152,7 +152,7 @@ function samplesPanel(section, run) {
     forget(body);
     const first = members[0];
     body.append(...[
-      first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), el("span", { class: "dim" }, `answer: ${first.answer ?? "–"}`)) : null,
+      first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), first.answer ? el("span", { class: "dim" }, `answer: ${first.answer}`) : null) : null,
       el("p", { class: "dim" }, groupWords(members)),
       ...members.map((row) => responseCard(row, state.colouring, run.clip, first.prompt)),
     ].filter(Boolean));

@@ -19,6 +19,15 @@ def test_halving_finds_every_number_in_time(numbers: int) -> None:
         assert info == {"success": True, "extracted": str(env._number)}  # type: ignore[attr-defined]
 
 
+def test_careless_demonstrations_are_drawn_with_the_task() -> None:
+    env = gymnasium.make("rlinf_envs:rlinf/GuessNumber-v0", numbers=100, careless=1.0).unwrapped
+    shown = []
+    for _ in range(2):
+        env.reset(seed=3)
+        shown.append(env.demonstrate(""))  # type: ignore[attr-defined]
+    assert shown[0] == shown[1] != "50"
+
+
 def test_what_is_no_number_is_asked_for_again() -> None:
     env = gymnasium.make("rlinf_envs:rlinf/GuessNumber-v0", numbers=4)
     env.reset(seed=0)
