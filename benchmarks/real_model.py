@@ -6,7 +6,8 @@
 
 ``scores``: log-probabilities, entropies and gradients of 2,048 tokens from given hidden states, logits whole or in
 chunks. ``update``: forward and backward pass over 64 responses of 12 to 24 tokens after 8 prompts of 60. ``decode``: 64
-responses of 31 tokens, 1,984 in all, to 8 chat prompts. One thread; medians of ``--repeats`` calls in a process of its own.
+responses of 31 tokens, 1,984 in all, to 8 chat prompts. One thread; medians of ``--repeats`` calls in a process of its
+own.
 """
 
 from __future__ import annotations

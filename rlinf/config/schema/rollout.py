@@ -96,7 +96,8 @@ class RolloutConfig:
     num_steps: int = 128
     """Simulators: decisions per env and step of training."""
     generation_batch_size: int = 512
-    """`hf`: responses generated side by side."""
+    """`hf`: responses generated side by side. With `staleness`, new weights make what those have so far be computed
+    again: 32 to 64 cost less then."""
     act_in: Literal["auto", "worker", "sampler"] = "auto"
     """Simulators: `worker` keeps a copy of the policy in every env worker; `sampler` keeps it in `num_samplers` actors
     that answer env workers' questions, which a large policy needs. `auto`: `sampler` where `policy.vla.language.path`,
