@@ -275,7 +275,7 @@ class VllmSampler:
             use_onednn_products()
         engine = LLMEngine.from_engine_args(arguments)
         if cpu:
-            engine.collective_rpc("draw_by_inversion")
+            engine.collective_rpc("compute_for_cpu")
         return engine
 
     def _restart(self, error: Exception) -> None:

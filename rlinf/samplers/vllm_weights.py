@@ -22,11 +22,13 @@ class WeightReceiver:
     reload_weights: Callable[..., None]
     _encoded_weights: list[tuple[str, Tensor]] | None = None
 
-    def draw_by_inversion(self) -> None:
-        """Draws tokens in a way that is faster on a CPU."""
+    def compute_for_cpu(self) -> None:
+        """Draws tokens, normalises and gates in ways that are faster on a CPU."""
         from rlinf.samplers.vllm_drawing import draw_by_inversion
+        from rlinf.samplers.vllm_products import use_native_kernels
 
         draw_by_inversion(self.model_runner.sampler)
+        use_native_kernels(self.model_runner.get_model())
 
     def receive_weights(self, named: Sequence[tuple[str, Tensor]]) -> None:
         """Takes all weights (Hugging Face names) in place; sharding and fusing are vLLM's own loaders'."""
