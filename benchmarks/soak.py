@@ -38,6 +38,8 @@ SETTINGS = (
     "logging.progress=none",
 )
 LOOK_S = 5.0
+NO_ACTORS = (b"ray::IDLE", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
+"""Ray's own agents have such names too, and Ray on the machine ends with them."""
 GROWTH = 1.5
 """Of memory, files and disk over their largest values in the first quarter."""
 
@@ -76,16 +78,19 @@ def workers(pid: int) -> list[int]:
             command = Path(f"/proc/{child}/cmdline").read_bytes()
         except OSError:
             continue
-        if command.startswith(b"ray::") and b"IDLE" not in command:
+        if command.startswith(b"ray::") and not command.startswith(NO_ACTORS):
             found.append(child)
     return found
 
 
-def look(pid: int, folder: Path) -> Look:
+def look(pid: int, folder: Path) -> Look | None:
+    """The driver now; None where it has just ended."""
     status = Path(f"/proc/{pid}/status").read_text()
-    memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    memory = [int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")]
+    if not memory:
+        return None
     files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return Look(memory / 1e3, files, disk_bytes(folder) / 1e6)
+    return Look(memory[0] / 1e3, files, disk_bytes(folder) / 1e6)
 
 
 def disk_bytes(folder: Path) -> int:
@@ -113,8 +118,8 @@ def soak(command: list[str], environment: dict[str, str], folder: Path, seconds:
                 os.kill(chosen.choice(alive), signal.SIGKILL)
                 kills, due = kills + 1, time.monotonic() + every
                 print(f"{time.monotonic() - until + seconds:.0f} s: kill {kills}", flush=True)
-            if run.poll() is None:
-                looks.append(look(run.pid, folder))
+            if run.poll() is None and (seen := look(run.pid, folder)) is not None:
+                looks.append(seen)
         run.terminate()
         run.wait(timeout=300)
     print(f"{kills} workers killed, the command was started {starts} times")
