@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -90,7 +91,7 @@ def test_looking_at_a_sleeping_learner_does_not_wake_it() -> None:
     assert not hasattr(worker, "close")
     assert hasattr(worker, "update")
     assert learner.woken == 0
-    batch: Any = None
+    batch: Any = SimpleNamespace(estimation=None)
     assert worker.update(batch, step=3) == {"step": 3.0}
     assert worker.update(batch, step=4) == {"step": 4.0}
     assert learner.woken == 1

@@ -51,7 +51,14 @@ CALL = {
     "tool_calls": [{"id": "000000000", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}],
 }
 ANSWER = {"role": "tool", "name": "add", "tool_call_id": "000000000", "content": "seven"}
+_TODAY = re.compile(r"Current date: \d{4}-\d\d-\d\d")
+"""Some templates say what day it is."""
 _MARK = re.compile(r"<\|[^|>\s]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<\|\w+>|<\w+\|>")
+
+
+def undated(text: str) -> str:
+    """The text without today's date."""
+    return _TODAY.sub("Current date: TODAY", text)
 
 
 @cache
@@ -91,7 +98,7 @@ def test_a_call_and_its_answer_are_what_the_template_writes(name: str) -> None:
         "arguments": ARGUMENTS,
     }
     held = {
-        "opening": opening,
+        "opening": undated(opening),
         "said": tokens.decode(said),
         "read": renderer.said(said),
         "added": tokens.decode(list(added)),
@@ -116,7 +123,7 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
     episode, asked = Episode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
     names = names_of(asked, [SCHEMA])
     context = context_of(episode, asked, names, [SCHEMA], renderer)
-    assert tokens.decode(context) == golden["opening"]
+    assert undated(tokens.decode(context)) == golden["opening"]
     said = renderer.encode(golden["said"])
     answer = answer_of(renderer.said(said, with_tools=True), with_tools=True, name="x")
     assert answer["tool_calls"] == [
