@@ -84,7 +84,10 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
 
         tokenizer = load_tokenizer(path)
         encoder = ConversationEncoder(
-            tokenizer, chat_template=config.data.chat_template, system_prompt=config.data.system_prompt
+            tokenizer,
+            chat_template=config.data.chat_template,
+            system_prompt=config.data.system_prompt,
+            template_kwargs=config.data.chat_template_kwargs,
         )
         encoded = [encoder.encode(one) for row in rows[:_MEASURED] for one in row]
         long = sum(len(one) > config.sft.max_tokens for one in encoded)

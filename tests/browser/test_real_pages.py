@@ -78,7 +78,7 @@ def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
     assert len(page.find(".turn.policy")) > len(said)
     assert not page.find(".turn.policy .token.masked")
     spoken = [turn.text.splitlines()[0] for turn in page.find(".turn.policy")]
-    assert all(re.search(r"\d tokens, version 0, [\d.e-]+ s", words) for words in spoken)
+    assert all(re.search(r"\d tokens, version 0, [\d.e-]+ m?s", words) for words in spoken)
 
 
 def test_an_agents_episodes_with_their_branches(browser: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rlinf.config import Config, ConfigErrors, load_mapping
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.text.conversation_files import ConversationError, read_conversations
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
+from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.train import run
 from rlinf.train.run_state import RunState
 
@@ -121,6 +122,17 @@ def test_without_a_template_turns_stand_on_lines_and_end_with_the_end_token(tmp_
 def test_a_row_that_is_no_conversation_is_named_with_its_line(row: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises(ConversationError, match=words):
         read_conversations(written(tmp_path, row))
+
+
+def test_variables_of_the_template_are_given_and_its_day_stands_still(tmp_path: Path) -> None:
+    """As in the prompts of reinforcement learning, which the same file may go on with."""
+    made = tokenizer("{{ strftime_now('%Y-%m-%d') }} {{ 'thinks' if thinking else 'answers' }} " + CHATML)
+    (talk,) = read_conversations(written(tmp_path, {"messages": TALK}))
+    one = ConversationEncoder(made, template_kwargs={"thinking": True}).encode(talk)
+    assert made.decode(one.prompt).startswith("2025-01-01 thinks ")
+    assert made.decode(ConversationEncoder(made).encode(talk).prompt).startswith("2025-01-01 answers ")
+    renderer = PromptRenderer(made, template_kwargs={"thinking": True})
+    assert renderer.opening("2 + 2?").startswith("2025-01-01 thinks ")
 
 
 def test_a_template_that_forgets_earlier_answers_is_refused_with_the_way_out(tmp_path: Path) -> None:

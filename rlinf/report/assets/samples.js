@@ -152,7 +152,7 @@ function samplesPanel(section, run) {
     forget(body);
     const first = members[0];
     body.append(...[
-      first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), first.answer ? el("span", { class: "dim" }, `answer: ${first.answer}`) : null) : null,
+      first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), (first.answer ?? "") === "" ? null : el("span", { class: "dim" }, `answer: ${first.answer}`)) : null,
       el("p", { class: "dim" }, groupWords(members)),
       ...members.map((row) => responseCard(row, state.colouring, run.clip, first.prompt)),
     ].filter(Boolean));

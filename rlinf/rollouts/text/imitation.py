@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rlinf.errors import UserError
+from rlinf.rollouts.text.chat_template import rendered
 from rlinf.rollouts.text.conversation_files import Conversation, ConversationError, Message
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.rows import Row
@@ -45,9 +46,22 @@ class ConversationEncoder:
     end mark. Its words are those of the file: a template that strips spaces does not change them.
     """
 
-    def __init__(self, tokenizer: Any, *, chat_template: str = "auto", system_prompt: str | None = None) -> None:
-        """``chat_template``: auto, always or never; ``system_prompt``: for conversations that have none."""
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        chat_template: str = "auto",
+        system_prompt: str | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """
+        Args:
+            chat_template: auto, always or never.
+            system_prompt: for conversations that have none.
+            template_kwargs: further variables of the chat template.
+        """
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
+        self._template_kwargs = dict(template_kwargs or {})
         self.chat = getattr(tokenizer, "chat_template", None) is not None and chat_template != "never"
         self._marks = frozenset({*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder})
 
@@ -134,12 +148,11 @@ class ConversationEncoder:
     def _render(self, conversation: Conversation, messages: Sequence[Message], *, prompt: bool = False) -> str:
         plain = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            text = self.tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=prompt)
+            return rendered(self.tokenizer, plain, prompt=prompt, variables=self._template_kwargs)
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message.role for message in messages)
             message = f"{conversation.place}: the chat template refuses the roles {roles}: {error}"
             raise ConversationError(message) from error
-        return str(text)
 
     def _ids(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

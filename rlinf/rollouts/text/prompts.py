@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlinf.errors import UserError
+from rlinf.rollouts.text.chat_template import rendered
 from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.tool_forms import (
     ANY_TOOL,
@@ -353,11 +354,8 @@ class PromptRenderer:
     def _apply(
         self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        given = {**self._template_kwargs, **({"tools": list(tools)} if tools else {})}
         try:
-            return self.tokenizer.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=prompt, **given
-            )
+            return rendered(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
             turns = any(message["role"] == "assistant" for message in messages)

@@ -47,7 +47,10 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
     sft = config.sft
     assert sft.data is not None
     encoder = ConversationEncoder(
-        tokenizer, chat_template=config.data.chat_template, system_prompt=config.data.system_prompt
+        tokenizer,
+        chat_template=config.data.chat_template,
+        system_prompt=config.data.system_prompt,
+        template_kwargs=config.data.chat_template_kwargs,
     )
     pad = tokenizer.pad_token_id
 
