@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -141,8 +140,10 @@ def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> 
     curriculum = config.data.curriculum
     if curriculum.by is None:
         return []
+    from rlinf.rollouts.text.curriculum import hardest_of
+
     scale = sorted(worker.difficulties("train", tasks, curriculum.by))
-    easiest = scale[max(0, math.ceil(curriculum.start * len(scale)) - 1)]
+    easiest = hardest_of(scale, curriculum.start)
     until = f"{curriculum.steps} steps" if curriculum.steps else f"batches with an accuracy of {curriculum.accuracy}"
     measured = f"{scale[0]:g} to {scale[-1]:g} in {len(scale)} tasks, {scale[len(scale) // 2]:g} in the middle"
     return [

@@ -93,8 +93,7 @@ class Curriculum:
 
     def _hardest(self, member: int, share: float) -> float:
         """The difficulty up to which an environment's tasks are open."""
-        scale = self.scale(member)
-        return scale[max(0, math.ceil(share * len(scale)) - 1)]
+        return hardest_of(self.scale(member), share)
 
     def state_dict(self) -> dict[str, Any]:
         return {"least": self._least}
@@ -119,6 +118,15 @@ def curriculum_of(config: Collection, envs: Envs, sizes: Sequence[int]) -> Curri
     return Curriculum(
         options, sizes, lambda tasks: envs.difficulties("train", tasks, by), groups=config.rollout.batch_size
     )
+
+
+def hardest_of(scale: Sequence[float], share: float) -> float:
+    """The largest difficulty among the easiest ``share`` of ``scale``, which ascends; its first one at least.
+
+    >>> hardest_of([1.0, 2.0, 2.0, 5.0], 0.5)
+    2.0
+    """
+    return scale[max(0, math.ceil(share * len(scale)) - 1)]
 
 
 def competence(done: float, start: float) -> float:
