@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from operator import add, mul, sub
 from typing import Any
 
 from rlinf_envs.errors import SettingError
@@ -18,21 +19,24 @@ from rlinf_envs.tasks import Task
 STYLES = ("answer", "worked", "steps")
 """The bare answer; the steps and then the answer; the steps alone."""
 
-_CHAIN = re.compile(r"-?\d+(?: [-+] -?\d+)+")
+_CHAIN = re.compile(r"-?\d+(?:(?: [-+] -?\d+)+|(?: \* -?\d+)+)")
+_CALCULATE = {"+": add, "-": sub, "*": mul}
 
 
 def chain_steps(expression: str) -> list[str] | None:
-    """The equations of a chain of sums and differences, left to right; None for any other expression.
+    """The equations of a chain of sums and differences, or of one of products, left to right; None for any other.
 
     >>> chain_steps("9 - 7 + 5")
     ['9 - 7 = 2', '2 + 5 = 7']
+    >>> chain_steps("12 * 3")
+    ['12 * 3 = 36']
     """
     if not _CHAIN.fullmatch(expression):
         return None
     first, *rest = expression.split(" ")
     total, lines = int(first), []
     for sign, term in zip(rest[::2], rest[1::2], strict=True):
-        result = total + int(term) if sign == "+" else total - int(term)
+        result = _CALCULATE[sign](total, int(term))
         lines.append(f"{total} {sign} {term} = {result}")
         total = result
     return lines
