@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera, SharedCameras
+from rlinf_envs.sim.forward_stages import ForwardStages
 
 Observation = dict[str, np.ndarray]
 Made = TypeVar("Made")
@@ -48,7 +49,10 @@ class LiberoScene:
         ):  # what stands in or on a fixture would be placed by where that stood in the last episode
             of_the_state.samplers.clear()
             of_the_state.sample_args.clear()
-        self._model = self._engine.sim.model._model
+        sim = self._engine.sim
+        self._model = sim.model._model
+        self._stages = ForwardStages(self._model, sim.data._data)
+        sim.forward, sim.step = self._stages.forward, self._stages.step
         self.state_size = 1 + int(self._model.nq) + int(self._model.nv)
         """The time, then places and speeds of all joints."""
         self._unseen = np.zeros((image_size, image_size, 3), np.uint8)
@@ -82,7 +86,8 @@ class LiberoScene:
     def step(self, action: np.ndarray, *, look: bool = True) -> tuple[Observation, bool]:
         """A twentieth of a second, and whether the goal is reached now; without ``look`` the pictures are black."""
         self._looks = look
-        observation, _, success, _ = self._control.step(np.asarray(action, dtype=np.float64))
+        with self._stages.same_model():
+            observation, _, success, _ = self._control.step(np.asarray(action, dtype=np.float64))
         return observation, bool(success)
 
     def picture(self) -> np.ndarray:
