@@ -28,6 +28,7 @@ _SINGLE = {
     "rlinf/SparseReach-v0": "rlinf_envs.sim.reach:SparseReachEnv",
     "rlinf/Tabletop-v0": "rlinf_envs.sim.tabletop.env:TabletopEnv",
     "rlinf/CodeBook-v0": "rlinf_envs.games.code_book:CodeBook",
+    "rlinf/FunctionServices-v0": "rlinf_envs.function_calls.services_env:FunctionServicesEnv",
     "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
     "rlinf/PriceList-v0": "rlinf_envs.games.price_list:PriceList",
     "rlinf/TextArena-v0": "rlinf_envs.games.text_arena:TextArenaGame",

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlinf_envs.errors import DatasetError, SettingError
+from rlinf_envs.function_calls.files import TASKS, accepted, data_folder, rows
 from rlinf_envs.function_calls.matching import example, matches
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_split, in_split
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
-from rlinf_envs.tools.calls import calls_in, written
+from rlinf_envs.tools.calls import CALL_FORM, calls_in, written
 
 CATEGORIES = (
     "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
     "live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance",
 )  # fmt: skip
 NO_CALL = "None of the functions fits."
-_ASKS = (
-    "Call the functions that answer the question, each as "
-    '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. If none fits, say so and call none.'
-)
-_FILE = "BFCL_v4_{}.json"
+_ASKS = f"Call the functions that answer the question, each as {CALL_FORM}. If none fits, say so and call none."
 
 
 class FunctionCallsEnv(TextTaskEnv):
     """The prompt describes a task's functions; its calls are compared with those that the task accepts.
 
-    Tasks whose functions are answered by simulated services, in several turns, are not among them.
+    Tasks of several turns, whose functions are those of simulated services, are ``rlinf/FunctionServices-v0``.
     """
 
     def __init__(
@@ -62,7 +58,7 @@ class FunctionCallsEnv(TextTaskEnv):
             if category not in CATEGORIES:
                 raise SettingError(f"categories: {unknown('category', category, CATEGORIES)}")
         wanted = check_split(split, eval_fraction)
-        folder = _folder(path)
+        folder = data_folder(path)
         tasks = [task for category in categories for task in _tasks(folder, category)]
         tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]
         if not tasks:
@@ -98,40 +94,20 @@ def _judged(response: str, task: Task) -> Judgement:
     return Judgement("correct" if right else "wrong", float(right), found)
 
 
-def _folder(path: str | None) -> Path:
-    if path is not None:
-        return Path(path)
-    found = importlib.util.find_spec("bfcl_eval")
-    if found is None or found.origin is None:
-        raise DatasetError("the tasks are data of a package: pip install --no-deps bfcl-eval, or name their path")
-    return Path(found.origin).parent / "data"
-
-
 def _tasks(folder: Path, category: str) -> list[Task]:
-    file = folder / _FILE.format(category)
-    accepted = {}
-    if "irrelevance" not in category:
-        answers = _rows(folder / "possible_answer" / file.name)
-        accepted = {row["id"]: row["ground_truth"] for row in answers}
-    return [_task(row, accepted.get(row["id"], []), category) for row in _rows(file)]
+    answers = {} if "irrelevance" in category else accepted(folder, category)
+    return [_task(row, answers.get(row["id"], []), category) for row in rows(folder / TASKS.format(category))]
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    try:
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{file}: {error}") from error
-
-
-def _task(row: Mapping[str, Any], accepted: Sequence[Any], category: str) -> Task:
+def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str) -> Task:
     functions = "\n".join(json.dumps(function) for function in row["function"])
     said = "\n\n".join(message["content"] for message in row["question"][0])
-    calls = [example(one, row["function"]) for one in accepted]
+    calls = [example(one, row["function"]) for one in answers]
     response = "".join(written(call.name, call.arguments) for call in calls) or NO_CALL
     return Task(
         f"Functions:\n{functions}\n\n{_ASKS}\n\n{said}",
-        json.dumps(list(accepted)),
+        json.dumps(list(answers)),
         category,
-        row={"function": row["function"], "accepted": list(accepted)},
+        row={"function": row["function"], "accepted": list(answers)},
         response=response,
     )

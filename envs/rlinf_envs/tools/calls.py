@@ -15,6 +15,8 @@ from typing import Any
 
 from rlinf.json_text import parse_json
 
+CALL_FORM = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
+"""As prompts describe it."""
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
