@@ -228,7 +228,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12, help="of the two runs on Ray; 0 leaves them out")
     parser.add_argument("--staleness", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=32, help="responses side by side in the run with staleness")
+    parser.add_argument("--rows", type=int, default=64, help="responses side by side in the run with staleness")
     parser.add_argument("--seeds", type=int, default=5, help="of the runs in one process; 0 leaves them out")
     parser.add_argument("--reward-steps", type=int, default=12)
     parser.add_argument("--folder", type=Path, help="keeps the runs there")

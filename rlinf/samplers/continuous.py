@@ -60,7 +60,8 @@ class _Live:
     kept: int = 0
     """How many of them the turn before had left."""
     leader: _Live | None = None
-    """A row of the same context, which computes it for both."""
+    """An earlier row, which computes the first ``shared`` of ``ids`` for both."""
+    shared: int = 0
     seen: Tensor | None = None
 
     @property
@@ -114,9 +115,8 @@ class SlotRows:
 
     @torch.inference_mode()
     def add(self, rows: Sequence[Row], version: int) -> None:
-        """Rows that join with the next step; the context of several is computed once."""
+        """Rows that join with the next step; a prompt of several is computed once."""
         self._renew(version)
-        leaders = {live.row.context: live for live in self._rows if live.leader is None and not live.versions}
         used = {live.slot for live in self._rows}
         free = (slot for slot in itertools.count() if slot not in used)
         for row, slot in zip(rows, free, strict=False):
@@ -129,9 +129,13 @@ class SlotRows:
                 live.seen[live.ids] = True
             self._rows.append(live)
             self._reuse(live)
-            if not live.fed:
-                live.leader = leaders.get(row.context)
-                leaders.setdefault(row.context, live)
+        self._lead()
+        self._cache.make_room(self._most_slots, 0)
+        self._follow()
+
+    @property
+    def _most_slots(self) -> int:
+        return max((live.slot + 1 for live in self._rows), default=0)
 
     @property
     def _vocabulary(self) -> int:
@@ -165,7 +169,22 @@ class SlotRows:
             self._kept_bytes = 0
             for live in self._rows:
                 live.fed, live.leader = 0, None
+            self._lead()
         self._version = version
+
+    def _lead(self) -> None:
+        """Rows of which nothing is computed wait for the first one of their context, or else of their prompt."""
+        first: dict[tuple[int, ...], _Live] = {}
+        for live in self._rows:
+            if live.leader is not None:
+                continue
+            context, prompt = live.row.context, live.row.request.prompt_ids
+            common = context if context in first else prompt
+            if common in first and not live.fed:
+                live.leader, live.shared = first[common], min(len(common), len(live.ids) - 1)
+            else:
+                first.setdefault(context, live)
+                first.setdefault(prompt, live)
 
     @torch.inference_mode()
     def step(self, version: int) -> list[Completion]:
@@ -245,7 +264,7 @@ class SlotRows:
 
     def _forward(self) -> tuple[list[int], Tensor]:
         """The rows whose context is computed up to their end, and the logits [n, V] that follow it."""
-        self._cache.make_room(max((live.slot + 1 for live in self._rows), default=0), 0)
+        self._cache.make_room(self._most_slots, 0)
         entries, segments = self._plan()
         self._cache.make_room(len(self._rows), max((segment.columns for segment in segments), default=0))
         speaking: list[int] = []
@@ -275,13 +294,13 @@ class SlotRows:
         return speaking, torch.cat(found) if found else torch.zeros(0, 1)
 
     def _follow(self) -> None:
-        """Rows whose leader has computed their context copy it, but for the last token: each computes that itself."""
+        """Rows whose leader has computed what they share copy it; the last token each computes itself."""
         sources, targets, longest = [], [], 0
         for live in self._rows:
-            if live.leader is not None and live.leader.fed >= len(live.ids) - 1:
+            if live.leader is not None and live.leader.fed >= live.shared:
                 sources.append(live.leader.slot)
                 targets.append(live.slot)
-                live.fed, live.leader = len(live.ids) - 1, None
+                live.fed, live.leader = live.shared, None
                 longest = max(longest, live.fed)
         self._cache.move(sources, targets, longest)
 

@@ -23,7 +23,7 @@ from rlinf.samplers.slot_attention import Segment, Window, over_slots
 
 WIDTH = 16
 """Rows of the narrowest step; the others are multiples."""
-WIDTHS = (WIDTH, 2 * WIDTH, 3 * WIDTH, 4 * WIDTH, 8 * WIDTH, 16 * WIDTH)
+WIDTHS = tuple(WIDTH * times for times in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16))
 _COLUMNS = 32
 _TRIAL_SEED = 0
 

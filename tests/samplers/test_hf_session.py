@@ -144,3 +144,40 @@ def test_a_conversations_next_turn_computes_only_what_is_new(make_sampler: Make,
     session.close()
     assert done in ([alone], [])
     assert all(one.cached_tokens == len(first.prompt_ids) + len(said.token_ids) - 1 for one in done)
+
+
+def test_the_rows_of_a_group_compute_their_prompt_once(make_sampler: Make, model: PreTrainedModel) -> None:
+    """Also rows that join later, and those that go on after an interruption."""
+    first = make_requests(replace(PARAMS, ignore_eos=True), prompts=3, n=1)[2]
+    second = replace(first, request_id=7, first_sample=1)
+    alone = answered(make_sampler(), [first]) + answered(make_sampler(), [second])
+    computed: list[int] = []
+    sampler = make_sampler()
+    hook = model.register_forward_pre_hook(
+        lambda module, args, given: computed.append(int((given["position_ids"] > 0).sum())), with_kwargs=True
+    )
+    session = sampler.session()
+    session.submit([first])
+    for _ in range(5):
+        session.poll(0.0)
+    session.submit([second])
+    computed.clear()
+    session.poll(0.0)
+    assert computed == [2], "a token of the first row, and the last one of the prompt"
+    begun = sorted(session.abort([first.request_id, second.request_id]), key=lambda one: one.request_id)
+    session.close()
+    session = sampler.session()
+    session.submit([replace(first, prefix=begun[0].token_ids), replace(second, prefix=begun[1].token_ids)])
+    session.poll(0.0)
+    assert computed[-1] == len(first.prompt_ids) - 1 + len(begun[0].token_ids), "the first row, but for position 0"
+    session.poll(0.0)
+    assert computed[-1] == 1 + len(begun[1].token_ids), "a token of the first row, and what the second one said"
+    rest: list[Completion] = []
+    while session.open:
+        rest += session.poll(1.0)
+    hook.remove()
+    session.close()
+    rest.sort(key=lambda one: one.request_id)
+    for start, end, whole in zip(begun, rest, alone, strict=True):
+        assert [*start.token_ids, *end.token_ids] == list(whole.token_ids)
+        assert [*start.logprobs, *end.logprobs] == list(whole.logprobs)
