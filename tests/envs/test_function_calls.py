@@ -132,3 +132,13 @@ def test_what_is_missing_is_named(folder: Path) -> None:
         FunctionCallsEnv(path=str(folder), categories=["simple"])
     with pytest.raises(DatasetError, match=r"BFCL_v4_multiple\.json"):
         FunctionCallsEnv(path=str(folder), categories=["multiple"])
+
+
+def test_functions_may_be_shown_by_their_signatures_and_the_split_is_the_same(folder: Path) -> None:
+    short, whole = (FunctionCallsEnv(1, path=str(folder), split="train", form=form) for form in ("signature", "schema"))
+    assert "area(base: integer, height: float = ..., unit: string = ..., tags: array of string = ..." in short.prompt(0)
+    assert [short.prompt(task)[-8:] for task in range(short.num_tasks)] == [
+        whole.prompt(task)[-8:] for task in range(whole.num_tasks)
+    ]
+    with pytest.raises(SettingError, match="signature"):
+        FunctionCallsEnv(path=str(folder), form="signatures")

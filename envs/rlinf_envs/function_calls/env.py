@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf_envs.errors import DatasetError, SettingError
-from rlinf_envs.function_calls.files import TASKS, accepted, data_folder, rows
+from rlinf_envs.function_calls.files import TASKS, accepted, check_form, data_folder, described, rows
 from rlinf_envs.function_calls.matching import example, matches
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_split, in_split
@@ -37,6 +37,7 @@ class FunctionCallsEnv(TextTaskEnv):
         *,
         categories: Sequence[str] = ("simple_python",),
         path: str | None = None,
+        form: str = "schema",
         split: str = "all",
         eval_fraction: float = 0.2,
         limit: int | None = None,
@@ -48,6 +49,7 @@ class FunctionCallsEnv(TextTaskEnv):
         Args:
             categories: of the leaderboard; each is a domain of the metrics.
             path: folder of its data; by default that of the installed package (``pip install --no-deps bfcl-eval``).
+            form: ``schema`` shows all that the data say about a function, ``signature`` its arguments and their types.
             split, eval_fraction, prompt_template, system_prompt, reward: as for ``rlinf/Math-v0``.
             limit: use the first tasks alone.
 
@@ -57,10 +59,11 @@ class FunctionCallsEnv(TextTaskEnv):
         for category in categories:
             if category not in CATEGORIES:
                 raise SettingError(f"categories: {unknown('category', category, CATEGORIES)}")
+        check_form(form)
         wanted = check_split(split, eval_fraction)
         folder = data_folder(path)
-        tasks = [task for category in categories for task in _tasks(folder, category)]
-        tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]
+        tasks = [task for category in categories for task in _tasks(folder, category, form)]
+        tasks = [task for task in tasks if in_split(task.row["asked"], wanted, eval_fraction)]
         if not tasks:
             raise DatasetError(f"{folder}: no task of {', '.join(categories)} in the split {split}")
         super().__init__(
@@ -94,13 +97,13 @@ def _judged(response: str, task: Task) -> Judgement:
     return Judgement("correct" if right else "wrong", float(right), found)
 
 
-def _tasks(folder: Path, category: str) -> list[Task]:
+def _tasks(folder: Path, category: str, form: str) -> list[Task]:
     answers = {} if "irrelevance" in category else accepted(folder, category)
-    return [_task(row, answers.get(row["id"], []), category) for row in rows(folder / TASKS.format(category))]
+    return [_task(row, answers.get(row["id"], []), category, form) for row in rows(folder / TASKS.format(category))]
 
 
-def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str) -> Task:
-    functions = "\n".join(json.dumps(function) for function in row["function"])
+def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str, form: str) -> Task:
+    functions = "\n".join(described(function, form) for function in row["function"])
     said = "\n\n".join(message["content"] for message in row["question"][0])
     calls = [example(one, row["function"]) for one in answers]
     response = "".join(written(call.name, call.arguments) for call in calls) or NO_CALL
@@ -108,6 +111,6 @@ def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str) -> Task
         f"Functions:\n{functions}\n\n{_ASKS}\n\n{said}",
         json.dumps(list(answers)),
         category,
-        row={"function": row["function"], "accepted": list(answers)},
+        row={"function": row["function"], "accepted": list(answers), "asked": said},
         response=response,
     )

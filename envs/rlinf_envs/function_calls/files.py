@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from rlinf_envs.errors import DatasetError
+from rlinf_envs.errors import DatasetError, SettingError
+from rlinf_envs.suggest import unknown
+
+Form = Literal["schema", "signature"]
 
 TASKS = "BFCL_v4_{}.json"
 ACCEPTED = "possible_answer"
@@ -43,3 +47,34 @@ def rows(file: Path) -> list[dict[str, Any]]:
 def accepted(folder: Path, category: str) -> dict[str, Any]:
     """The calls that the tasks of a category accept, by task."""
     return {row["id"]: row["ground_truth"] for row in rows(folder / ACCEPTED / TASKS.format(category))}
+
+
+def check_form(form: str) -> None:
+    """Raises SettingError for what is no :data:`Form`."""
+    if form not in get_args(Form):
+        raise SettingError(unknown("form", form, get_args(Form)))
+
+
+def described(function: Mapping[str, Any], form: str) -> str:
+    """A function as prompts show it: everything about it, or in a fourth of the tokens its arguments and their types.
+
+    >>> about = {"type": "dict", "properties": {"base": {"type": "integer"}, "unit": {"type": "string"}}}
+    >>> described({"name": "area", "parameters": about | {"required": ["base"]}}, "signature")
+    'area(base: integer, unit: string = ...)'
+    """
+    if form == "schema":
+        return json.dumps(function)
+    parameters = function["parameters"]
+    arguments = ", ".join(
+        f"{name}: {_type(about)}{'' if name in parameters.get('required', ()) else ' = ...'}"
+        for name, about in parameters.get("properties", {}).items()
+    )
+    return f"{function['name']}({arguments})"
+
+
+def _type(about: Mapping[str, Any]) -> str:
+    if "enum" in about:
+        return " | ".join(map(json.dumps, about["enum"]))
+    return (
+        f"{about.get('type', 'any')} of {_type(about['items'])}" if "items" in about else str(about.get("type", "any"))
+    )

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import gymnasium
 
 from rlinf_envs.errors import DatasetError, SettingError
-from rlinf_envs.function_calls.files import TASKS, accepted, data_folder, rows
+from rlinf_envs.function_calls.files import TASKS, accepted, check_form, data_folder, described, rows
 from rlinf_envs.function_calls.services import MODULES, Services
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.splits import check_split, in_split
@@ -64,6 +64,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         turns: int | None = None,
         others: int | None = None,
         services: Sequence[str] | None = None,
+        form: str = "schema",
         split: str = "all",
         eval_fraction: float = 0.2,
     ) -> None:
@@ -74,6 +75,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
             others: how many functions that the task does not need are described beside those that it needs; by default
                 all that its services have.
             services: only tasks that use no others, by the names of :data:`~.services.MODULES`.
+            form: ``schema`` shows all that the data say about a function, ``signature`` its arguments and their types.
             split, eval_fraction: as for ``rlinf/Math-v0``; tasks that begin with the same words fall into the same.
 
         Raises:
@@ -86,11 +88,12 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
                     raise SettingError(unknown(what, one, known))
         if (turns is not None and turns < 1) or (others is not None and others < 0):
             raise SettingError(f"turns must be positive and others not negative, got {turns} and {others}")
+        check_form(form)
         wanted = check_split(split, eval_fraction)
         self._tasks = [
             task
             for category in categories
-            for task in _tasks(data_folder(), category, turns, others)
+            for task in _tasks(data_folder(), category, turns, others, form)
             if in_split(task.asked[0], wanted, eval_fraction) and set(task.services) <= set(services or MODULES)
         ]
         if not self._tasks:
@@ -141,55 +144,51 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
 
 
 @functools.lru_cache(maxsize=len(CATEGORIES) * 2)
-def _tasks(folder: Path, category: str, turns: int | None, others: int | None) -> list[_Task]:
+def _tasks(folder: Path, category: str, turns: int | None, others: int | None, form: str) -> list[_Task]:
     """Shared by all conversations of a process."""
     answers = accepted(folder, category)
-    described = {service: rows(folder / _DESCRIPTIONS / f"{module}.json") for service, module in MODULES.items()}
-    return [_task(row, answers[row["id"]], category, described, turns, others) for row in rows(_file(folder, category))]
-
-
-def _file(folder: Path, category: str) -> Path:
-    return folder / TASKS.format(category)
+    functions = {service: rows(folder / _DESCRIPTIONS / f"{module}.json") for service, module in MODULES.items()}
+    return [
+        _task(row, answers[row["id"]], category, functions, turns, others, form)
+        for row in rows(folder / TASKS.format(category))
+    ]
 
 
 def _task(
     row: Mapping[str, Any],
     answers: Sequence[Sequence[str]],
     category: str,
-    described: Mapping[str, Sequence[Mapping[str, Any]]],
+    functions: Mapping[str, Sequence[Mapping[str, Any]]],
     turns: int | None,
     others: int | None,
+    form: str,
 ) -> _Task:
     answers = answers[:turns]
     needed = {call.partition("(")[0] for turn in answers for call in turn}
     later = {int(turn): names for turn, names in row.get("missed_function", {}).items()}
-    known = {one["name"]: one for service in row["involved_classes"] for one in described[service]}
+    known = {one["name"]: one for service in row["involved_classes"] for one in functions[service]}
     held_back = {name for names in later.values() for name in names}
     beside = [name for name in known if name not in needed | held_back][:others]
     shown = [name for name in known if name in {*needed, *beside} - held_back]
     asked = []
     for turn, messages in enumerate(row["question"][:turns]):
         said = "\n\n".join(message["content"] for message in messages)
-        asked.append(said or f"{_written(known, later.get(turn, ()))}\n\n{_FURTHER}")
+        asked.append(said or f"{_written(known, later.get(turn, ()), form)}\n\n{_FURTHER}")
     return _Task(
         category,
         tuple(row["involved_classes"]),
         row["initial_config"],
         tuple(asked),
         tuple(map(tuple, answers)),
-        _written(known, shown),
+        _written(known, shown, form),
     )
 
 
-def _written(known: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> str:
+def _written(known: Mapping[str, Mapping[str, Any]], names: Sequence[str], form: str) -> str:
     """Descriptions, without what those of one service have in common and what they return."""
-    return "\n".join(
-        json.dumps(
-            {
-                "name": name,
-                "description": known[name]["description"].rpartition(_ABOUT_SERVICE)[2],
-                "parameters": known[name]["parameters"],
-            }
-        )
-        for name in names
-    )
+    lines = []
+    for name in names:
+        own = known[name]["description"].rpartition(_ABOUT_SERVICE)[2]
+        function = {"name": name, "description": own, "parameters": known[name]["parameters"]}
+        lines.append(described(function, form))
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.episodes import Episode
 from rlinf.rollouts.agents.messages import answer_of, context_of, names_of, remember
 from rlinf.rollouts.text import chat_template
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.prompts import ChatTemplateError, PromptRenderer
 
 trl = pytest.importorskip("trl")
 
@@ -63,6 +63,31 @@ def tokenizer(name: str) -> Any:
     made.add_special_tokens({"additional_special_tokens": marks, "bos_token": "<BOS>", "eos_token": "<EOS>"})
     made.chat_template = template
     return made
+
+
+@pytest.mark.slow
+def test_every_template_has_a_second_turn_or_is_refused_with_the_reason() -> None:
+    """The forms for conversations that trl ships: 41, of more than 25 families."""
+    names = sorted(file.stem for file in TEMPLATES.glob("*.jinja") if not file.stem.endswith("_training"))
+    assert len(names) > 40
+    question, answer, further = (
+        {"role": role, "content": text} for role, text in (("user", "1 + 1?"), ("assistant", "3"), ("user", "Wrong."))
+    )
+    refused = {}
+    for name in names:
+        tokens = tokenizer(name)
+        renderer = PromptRenderer(tokens)
+        try:
+            renderer.require_turns()
+        except ChatTemplateError as error:
+            refused[name] = str(error)
+            continue
+        whole = chat_template.rendered(tokens, [question, answer, further], prompt=True, variables={})
+        # Before it stand the tokens of the policy, which some templates would write without their thoughts.
+        assert whole.endswith(tokens.decode(renderer.continuation("Wrong."))), name
+    # They want images in the messages.
+    assert sorted(refused) == ["idefics3", "llava_next", "smolvlm"]
+    assert all("Set env.max_turns: 1" in reason for reason in refused.values())
 
 
 @pytest.mark.parametrize("name", FAMILIES)
