@@ -9,7 +9,17 @@ ORDER = (
     "smollm2",
     *(
         f"smollm2_{name}"
-        for name in ("arithmetic", "sft_then_grpo", "lora", "process", "distillation", "dpo", "gsm_symbolic", "tools")
+        for name in (
+            "arithmetic",
+            "sft_then_grpo",
+            "lora",
+            "process",
+            "distillation",
+            "dpo",
+            "gsm_symbolic",
+            "tools",
+            "functions",
+        )
     ),
     "grpo_vs_trl",
     "grpo_vs_trl_pretrained",
@@ -21,6 +31,7 @@ ORDER = (
     "lm_eval",
     "generation",
     "agents",
+    "agents_exactness",
     "conversations",
     "endpoint",
     "sandbox",

@@ -102,7 +102,8 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
-        self._task = task = self._tasks[int((options or {})["task_id"])]
+        drawn = int(self.np_random.integers(self.num_tasks))
+        self._task = task = self._tasks[int((options or {}).get("task_id", drawn))]
         self._services, self._model = (
             Services(task.services, task.start, long_context="long_context" in task.category) for _ in range(2)
         )
