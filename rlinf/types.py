@@ -118,8 +118,8 @@ class Batch:
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
     anchor_ids: Tensor | None = None
-    """[B, T] int64: the state that a turn answers, at the turn's first position (equal where the environment said the
-    same); -1 elsewhere."""
+    """[B, T] int64: the state that a turn or decision answers, at its first position (equal where the environment said
+    or showed the same); -1 elsewhere."""
     episode_ids: Tensor | None = None
     """[B] int64: the episode within the group. Rows with the same ones are branches of an episode, which has one reward
     and counts once; without it every row is an episode."""

@@ -88,7 +88,6 @@ WRONG = [
     ),
     ("algorithm: {adv_type: remax, reward_norm: batch}", "algorithm.reward_norm changes the rewards", "Take it out"),
     (SIMULATOR.replace("gae, loss_type: actor_critic", "remax"), "needs a greedy response", "adv_type: grpo"),
-    (SIMULATOR.replace("gae, loss_type: actor_critic", "gigpo"), "needs the state of a turn", "adv_type: grpo"),
     ("algorithm: {gae_lambda: 0.9}", "algorithm.gae_lambda is not read by adv_type: grpo", "read by adv_type: gae."),
     ("algorithm: {tis_cap: 3}", "algorithm.tis_cap is not read by", "It is read by loss_type: tis."),
     ("algorithm: {difficulty_low_threshold: 0.1}", "is not read without difficulty_mask: true.", "Add difficulty_mask"),

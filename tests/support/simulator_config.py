@@ -26,11 +26,12 @@ def simulator_config(
     groups: int = 1,
     group_size: int = 1,
     gamma: float = 1.0,
+    adv_type: str = "grpo",
     off_policy: bool = False,
     evaluation: EvaluationConfig | None = None,
 ) -> Config:
-    """An iteration is ``num_steps`` decisions of every env, or ``groups`` of whole episodes."""
-    adv_type, loss_type = ("gae" if layout == "fragments" else "grpo"), ("sac" if off_policy else "actor")
+    """An iteration is ``num_steps`` decisions of every env, or ``groups`` of whole episodes (for ``adv_type``)."""
+    adv_type, loss_type = ("gae" if layout == "fragments" else adv_type), ("sac" if off_policy else "actor")
     return Config(
         run=RunConfig(seed=seed),
         env=env,

@@ -12,7 +12,7 @@ _OURS = "rlinf_envs:"
 
 
 def check_columns(context: Context) -> None:
-    """Scores of steps come from the environment, greedy responses and anchor states from text rollouts."""
+    """Scores of steps come from the environment, greedy responses from text rollouts."""
     algorithm, env = context.config.algorithm, context.config.env
     if context.is_broken("algorithm.adv_type"):
         return
@@ -27,11 +27,10 @@ def check_columns(context: Context) -> None:
         message = f"{chosen} needs a score for each step of a response, and the environment was asked for none."
         fix = "Set env.kwargs.steps: {scorer: arithmetic}, or {scorer: 'module:name'} for a scorer of your own."
         context.error("algorithm.adv_type", message, fix, reads=reads)
-    for column, what in (("greedy_rewards", "a greedy response to each prompt"), ("anchor_ids", "the state of a turn")):
-        if column in entry.needs and not is_text(context.config):
-            message = f"{chosen} needs {what}, which only rollouts of language models deliver."
-            context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.", reads=reads)
     if "greedy_rewards" in entry.needs:
+        if not is_text(context.config):
+            message = f"{chosen} needs a greedy response to each prompt, which only language models' rollouts deliver."
+            context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.", reads=reads)
         _check_greedy(context)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 import gymnasium
 import numpy as np
 
+from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import Collection, with_words
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
@@ -22,6 +23,7 @@ from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
+from rlinf.rollouts.simulator.anchors import anchor_ids
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator, instructions_of
 from rlinf.rollouts.simulator.episodes import (
     EpisodeCollector,
@@ -153,6 +155,8 @@ class EnvWorker:
             batch = None
             if run.episodes:
                 batch = yield from episodes_batch(facts, run.episodes, version)
+                if "anchor_ids" in columns_of(self._config.algorithm.adv_type):
+                    batch = batch.replace(anchor_ids=anchor_ids(run.episodes, facts.granularity, batch.mask))
             return RolloutPart(
                 batch,
                 [episode.record for episode in run.episodes],

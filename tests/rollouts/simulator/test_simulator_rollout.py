@@ -13,6 +13,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorE
 from simulator_config import simulator_config
 from worker_group import InThisProcess
 
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.config.schema import EnvConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.make_env import EnvNotFoundError, make_env
@@ -76,6 +77,24 @@ def test_members_of_a_group_start_alike_and_act_apart():
     assert batch.rewards.sum(1).equal(lengths.float())
     last = torch.nn.functional.one_hot(lengths - 1, batch.num_positions).bool()
     assert (batch.terminated | batch.truncated).equal(last)
+
+
+@pytest.mark.parametrize(("reward_type", "parts"), [("chunk_level", [0]), ("action_level", [0, 1])])
+def test_decisions_that_saw_the_same_have_the_same_anchor(reward_type, parts):
+    levels = {"reward_type": reward_type, "logprob_type": "action_level"}
+    options = ActorCriticOptions(hidden_sizes=(16,), num_action_chunks=2, **levels)
+    chunks = {"num_action_chunks": 2}
+    it = rollout("Pendulum-v1", layout="episodes", groups=2, group_size=2, adv_type="gigpo", policy=options, env=chunks)
+    batch, _ = it.collect(0)
+    anchors = batch.anchor_ids.unflatten(1, (-1, 2))
+    assert (anchors[:, :, parts] >= 0).all()
+    assert (anchors[:, :, len(parts) :] == -1).all()
+    first = anchors[:, 0, 0].tolist()
+    assert first[0] == first[1] != first[2] == first[3]
+    assert len(anchors[:, 1:, parts].unique()) == anchors[:, 1:, parts].numel()
+    prepared, _ = prepare_batch(batch, it._config.algorithm, AlgorithmState.of(it._config.algorithm))
+    assert prepared.advantages.isfinite().all()
+    assert (prepared.advantages != 0).any()
 
 
 def test_fragments_replay_exactly_in_a_plain_env():

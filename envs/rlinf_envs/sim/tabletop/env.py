@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, Literal, get_args
 
 import gymnasium
 import numpy as np
@@ -11,9 +11,12 @@ from gymnasium import spaces
 
 from rlinf_envs.sim import start_number
 from rlinf_envs.sim.tabletop.expert import expert_action
+from rlinf_envs.sim.tabletop.progress import way_to_go
 from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, other_goal, solved, spoilt, start_state
 from rlinf_envs.sim.tabletop.view import draw
 from rlinf_envs.sim.tabletop.world import TIP_RADIUS
+
+RewardMode = Literal["sparse", "dense"]
 
 _INSTRUCTION_LENGTH = 48
 _LETTERS = "abcdefghijklmnopqrstuvwxyz "
@@ -24,8 +27,8 @@ class TabletopEnv(gymnasium.Env):
     """An arm tip over a table of coloured shapes, instructed in words what to touch or where to push it.
 
     Observation: ``image`` uint8 [size, size, 3] from above, ``state`` float32 [2] (the tip, table lengths) and
-    ``instruction``. Action: the tip's move, [-1, 1] along x and y. Reward: 1 when the task is solved, else 0;
-    solving it ends the episode, and so does touching another body where one is to be touched.
+    ``instruction``. Action: the tip's move, [-1, 1] along x and y. Reward: 1 when the task is solved, else 0 (see
+    ``reward_mode``); solving it ends the episode, and so does touching another body where one is to be touched.
 
     Args:
         task: `touch` the named body, or `push` it to the named edge.
@@ -35,6 +38,8 @@ class TabletopEnv(gymnasium.Env):
         bodies: how many lie on the table, all different.
         image_size: pixels of a side.
         max_steps: the episode is truncated after this many steps.
+        reward_mode: `dense` adds the share of the way from the start to the goal that a step has covered (negative for
+            going back; the way leads around bodies that must not be touched), and -1 for touching a wrong body.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
@@ -47,10 +52,13 @@ class TabletopEnv(gymnasium.Env):
         bodies: int = 3,
         image_size: int = 32,
         max_steps: int = 32,
+        reward_mode: RewardMode = "sparse",
         render_mode: str | None = None,
     ) -> None:
         if task not in ("touch", "push") or split not in ("train", "eval"):
             raise ValueError(f"task is touch or push and split train or eval, not {task!r} and {split!r}")
+        if reward_mode not in get_args(RewardMode):
+            raise ValueError(f"reward_mode is sparse or dense, not {reward_mode!r}")
         if not 1 <= bodies <= 4 or num_states < 1 or image_size < 16 or max_steps < 1:
             raise ValueError(
                 f"bodies must be 1 to 4, num_states and max_steps at least 1, image_size at least 16; "
@@ -62,6 +70,8 @@ class TabletopEnv(gymnasium.Env):
         self._start: Start = start_state(task, split, 0, bodies)
         self._world = deepcopy(self._start.world)
         self._steps = 0
+        self._dense = reward_mode == "dense"
+        self._whole_way = self._way = 0.0
         self.draws_observations = True
         """While it is false, observations have an empty image: nobody will look at it."""
         self._empty = np.zeros((image_size, image_size, 3), dtype=np.uint8)
@@ -88,6 +98,8 @@ class TabletopEnv(gymnasium.Env):
         if options is not None and options.get("other_goal"):
             self._start = other_goal(self._start)
             info["other_goal"] = True
+        if self._dense:
+            self._whole_way = self._way = way_to_go(self._start.goal, self._world)
         return self._observation(), info
 
     def step(self, action: np.ndarray) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
@@ -99,7 +111,8 @@ class TabletopEnv(gymnasium.Env):
         success = solved(goal, self._world, touched) and not spoiled
         over = success or spoiled
         truncated = self._steps >= self.max_steps and not over
-        return self._observation(), float(success), over, truncated, {"success": success}
+        reward = float(success) + (self._progress() - float(spoiled) if self._dense else 0.0)
+        return self._observation(), reward, over, truncated, {"success": success}
 
     def expert_action(self) -> np.ndarray:
         """The action of the scripted demonstrator now: float32 [2]."""
@@ -108,6 +121,11 @@ class TabletopEnv(gymnasium.Env):
     def render(self) -> np.ndarray:
         """The table from above, uint8 [256, 256, 3]."""
         return self._frame(_PICTURE)
+
+    def _progress(self) -> float:
+        """The share of the start's way that the last step has covered."""
+        before, self._way = self._way, way_to_go(self._start.goal, self._world)
+        return (before - self._way) / self._whole_way
 
     def _observation(self) -> dict[str, Any]:
         return {

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import rlinf_envs  # noqa: F401
 from gymnasium.utils.env_checker import check_env
+from rlinf_envs.sim.tabletop.progress import way_to_go
 from rlinf_envs.sim.tabletop.tasks import Goal, solved, spoilt, start_state
 from rlinf_envs.sim.tabletop.view import draw
 from rlinf_envs.sim.tabletop.world import BODY_RADIUS, REACH, TIP_RADIUS, World
@@ -100,6 +101,46 @@ def test_the_demonstrator_solves_nearly_every_start(task: str, steps: int, least
             assert reward == float(info["success"])
         solved_ones += info["success"]
     assert solved_ones >= least * 200
+
+
+def test_the_way_to_go_leads_around_bodies_that_must_not_be_touched() -> None:
+    clear = CONTACT + 0.03
+    touch, target, tip = Goal(0, None, ""), np.array([0.9, 0.5]), np.array([0.1, 0.5])
+
+    def way(other: float) -> float:
+        return way_to_go(touch, World(tip, np.stack([target, np.array([0.5, other])])))
+
+    assert way(0.9) == pytest.approx(0.8 - CONTACT)
+    assert way(0.5 + clear) == pytest.approx(0.8 - CONTACT)
+    tangents, arc = 2 * np.sqrt(0.4**2 - clear**2), clear * (np.pi - 2 * np.arccos(clear / 0.4))
+    assert way(0.5) == pytest.approx(tangents + arc - CONTACT)
+    assert way(0.5) > way(0.5 + clear / 2) > way(0.9)
+    pushed = World(tip, np.array([[0.6, 0.5]]))
+    assert way_to_go(Goal(0, "right", ""), pushed) == pytest.approx(0.5 - CONTACT + 0.2)
+
+
+def test_dense_rewards_are_shares_of_the_way_and_count_a_wrong_body() -> None:
+    env = make(reward_mode="dense")
+    totals = []
+    for number in range(20):
+        env.reset(options={"reset_state_id": number})
+        over, total = False, 0.0
+        while not over:
+            _, reward, terminated, truncated, info = env.step(env.expert_action())
+            over, total = terminated or truncated, total + reward
+        assert total == pytest.approx(2.0 if info["success"] else total)
+        totals.append(total)
+    assert np.mean(totals) > 1.9
+    env.reset(options={"reset_state_id": 0})
+    other = (env._start.goal.body + 1) % 3
+    env._world.tip = env._world.bodies[other] - np.array([0.0, CONTACT + REACH / 2])
+    env._way = way_to_go(env._start.goal, env._world)
+    before, whole = env._way, env._whole_way
+    _, reward, terminated, _, _ = env.step(np.array([0.0, 1.0]))
+    assert terminated
+    assert reward == pytest.approx((before - way_to_go(env._start.goal, env._world)) / whole - 1.0)
+    with pytest.raises(ValueError, match="reward_mode is sparse or dense"):
+        make(reward_mode="shaped")
 
 
 def test_the_instruction_names_the_goal_and_the_picture_shows_it() -> None:

@@ -1,0 +1,38 @@
+"""Which state a simulator's decision answers, as a number: what estimators read that compare single decisions."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import torch
+
+from rlinf.granularity import Granularity
+from rlinf.rollouts.simulator.episodes import Episode
+
+_PARTS = 1 << 16
+"""More than the actions of any chunk."""
+
+
+def anchor_ids(episodes: Sequence[Episode], levels: Granularity, mask: torch.Tensor) -> torch.Tensor:
+    """[B, T] int64 for ``mask`` [B, T]: at the first position of each reward the state that it begins in, -1 elsewhere.
+
+    Equal observations are equal states. An action of a chunk has no observation of its own: its state is that of the
+    chunk and its place in there.
+    """
+    parts = levels.decision_rewards
+    decisions = mask.shape[1] // levels.positions_per_decision
+    states = torch.zeros(len(episodes), decisions, parts, dtype=torch.int64)
+    for row, episode in enumerate(episodes):
+        for decision in range(len(episode.rewards)):
+            states[row, decision] = _state(episode, decision) * _PARTS
+    states += torch.arange(parts)
+    return torch.where(mask, levels.first(states.flatten(1), fill=-1), -1)
+
+
+def _state(episode: Episode, decision: int) -> int:
+    """A checksum of what the policy saw."""
+    found = 0
+    for name in sorted(episode.observations):
+        found = zlib.crc32(episode.observations[name][decision].tobytes(), found)
+    return found
