@@ -193,10 +193,10 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
 
         return load_tokenizer(path) if local_files(path) is not None else None
     from rlinf.models.tokenizer import train_tokenizer
-    from rlinf.rollouts.text.env_worker import tokenizer_texts
+    from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
 
     wanted = config.policy.tokenizer
-    texts = tokenizer_texts(worker, num_tasks, config.data.max_prompt_length)
+    texts = tokenizer_texts(config, worker, num_tasks)
     return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 from rlinf.config import Config
 from rlinf.errors import UserError
-from rlinf.rollouts.text.env_worker import TextEnvWorker, tokenizer_texts
+from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
 from rlinf.samplers.build import hf_sampler
 from rlinf.train.build.conversations import (
     conversation_envs,
@@ -78,7 +79,7 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     from rlinf.models.loading import activation_dtype
 
     facts = envs.facts("train")
-    texts = functools.partial(tokenizer_texts, envs, facts.num_tasks, config.data.max_prompt_length)
+    texts = functools.partial(tokenizer_texts, config, envs, facts.num_tasks)
     tokenizer = policy_tokenizer(config, texts)
     tokenizer.save_pretrained(str(folder / "tokenizer"))
     setup = Setup.of(config)

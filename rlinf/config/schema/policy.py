@@ -11,7 +11,7 @@ class TokenizerConfig:
     path: str | None = None
     """A tokenizer folder or hub name; null takes the policy's own (`vla`: its language tower's), or trains one."""
     vocab_size: int = 512
-    """Of a tokenizer trained on the task's text (used where the policy is built from an architecture)."""
+    """Of a tokenizer trained on `sft.data` or else on the task's text (policies built from an architecture)."""
     split_digits: bool = True
     """Every digit is a token of its own."""
 

@@ -11,12 +11,11 @@ from typing import Any, Protocol
 
 from rlinf.config.facts import VERIFIERS, TextEnv, is_agent
 from rlinf.config.schema import EnvConfig
-from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
+from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
 from rlinf.rollouts.text.mixture import MixedTextEnv
 from rlinf.rollouts.text.response_text import ResponseText, step_positions
@@ -24,8 +23,6 @@ from rlinf.rollouts.text.row_threads import RowThreads
 from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
-_TOKENIZER_TASKS = 2000
-"""Tasks that a tokenizer is trained on: enough to meet every word of a template."""
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"
 """Between a split and a number: one more environment of that split, for conversations that go on beside others."""
@@ -74,16 +71,6 @@ class Demonstrations(Protocol):
     """Where correct conversations come from."""
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]: ...
-
-
-def tokenizer_texts(envs: Demonstrations, num_tasks: int, max_prompt_length: int) -> Iterator[str]:
-    """Texts to train a tokenizer on where the policy brings none: prompts and responses of the first tasks.
-
-    Prompts that no tokenizer makes ``max_prompt_length`` tokens of are left out, as training leaves them out.
-    """
-    for one in envs.demonstrations("train", range(min(_TOKENIZER_TASKS, num_tasks))):
-        if len(one.prompt.encode()) <= max_prompt_length * MAX_TOKEN_BYTES:
-            yield from texts_of([one])
 
 
 class TextEnvWorker:

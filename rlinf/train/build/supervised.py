@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from rlinf.config.schema.learner import SftConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.conversation_files import Conversation, read_answers
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
+from rlinf.rollouts.text.tokenizer_texts import file_texts
 from rlinf.streams import stream_seed
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import start_learner
@@ -28,8 +29,6 @@ from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
-
-_TOKENIZER_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -205,9 +204,5 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
 
 def _tokenizer(config: Config, folder: Path) -> Any:
     """The policy's, or one that is trained on the conversations, where the policy is built from an architecture."""
-
-    def texts() -> Iterator[str]:
-        for row in read_answers(str(config.sft.data), pairs=config.sft.loss == "dpo")[:_TOKENIZER_ROWS]:
-            yield from (message.content for conversation in row for message in conversation.messages)
-
+    texts = functools.partial(file_texts, config)
     return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

@@ -16,10 +16,10 @@ from rlinf.config.facts import is_agent
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
-from rlinf.rollouts.text.env_worker import tokenizer_texts
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec
 from rlinf.train.build.conversations import (
@@ -179,5 +179,5 @@ def _rollout(config: Config, cluster: Cluster) -> Callable[..., TextRollout]:
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
     """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
-    texts = functools.partial(tokenizer_texts, envs, num_tasks, config.data.max_prompt_length)
+    texts = functools.partial(tokenizer_texts, config, envs, num_tasks)
     return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))
