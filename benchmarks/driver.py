@@ -4,8 +4,9 @@ Responses are made up (lengths lognormal, mean about half of T); everything else
 way from samplers, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for an
 update. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
 (`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows, packed as for Ray, and
-`cut` is what one of them does at every optimiser step. Estimators of tokens are the ranks' work: `reinforce_pp` and
-`gae` are what the driver has to do for the largest number of ranks, `of a rank` what the one with the first rows does.
+`cut` is what one of them does at every optimiser step. Estimators of tokens are the ranks' work: what is given for them
+is what the driver has to do for the largest number of ranks, `of a rank` what the one with the first rows does. `gigpo`
+is left to the driver.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ from rlinf.types import Batch, Completion, Costs
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
 RANKS = (1, 64, 1024)
+ESTIMATORS = ("grpo", "reinforce_pp", "gae", "grpo_process", "reinforce_pp_baseline", "gigpo")
 GROUP, PROMPT = 8, 256
+STEP = 64
+"""Tokens of a step that has a reward, and of a turn."""
 MICRO_BATCH = 16_384
 RANKS_ON_A_NODE = 8
 """They read what all ranks have in common from one object store."""
@@ -91,8 +95,8 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     seconds["batch_of"], batch = timed(lambda: batch_of(rows, pad_token_id=0, multi_turn=False))
     prepared = batch
     of_a_rank: dict[str, float] = {}
-    for adv_type in ("grpo", "reinforce_pp", "gae"):
-        given = replace(batch, old_values=torch.zeros_like(batch.rollout_logprobs)) if adv_type == "gae" else batch
+    for adv_type in ESTIMATORS:
+        given = with_column(batch, adv_type)
         algorithm = AlgorithmConfig(adv_type=adv_type)
         group, pool = learner(simulated(max(ranks), scale))
         seconds[adv_type], (made, _) = timed(
@@ -100,9 +104,9 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
         )
         if adv_type == "grpo":
             prepared = made
-        else:
+        elif made.estimation is not None:
             own = made.select(group.rows[0])
-            of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, False))  # noqa: B023
+            of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, "advantages"))  # noqa: B023
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
     tokens = int(batch.mask.sum()) * scale
     received = len(message.head) + sum(buffer.raw().nbytes for buffer in message.buffers)
@@ -116,6 +120,18 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
         seconds[f"send to {size}"] = spent * scale
         seconds[f"cut by {size}"], _ = timed(lambda: cut(whole, size))  # noqa: B023
     return seconds, words
+
+
+def with_column(batch: Batch, adv_type: str) -> Batch:
+    """The batch with the column that this estimator needs."""
+    ends = torch.arange(batch.num_positions) % STEP == 0
+    if adv_type == "gae":
+        return replace(batch, old_values=torch.zeros_like(batch.rollout_logprobs))
+    if adv_type == "grpo_process":
+        return replace(batch, step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
+    if adv_type == "gigpo":
+        return replace(batch, anchor_ids=torch.where(ends, batch.group_ids[:, None], -1))
+    return batch
 
 
 def stage() -> Stage:

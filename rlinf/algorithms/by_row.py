@@ -1,14 +1,16 @@
 """Advantages of some rows of a batch, made where the rows are: on the ranks of a learner.
 
 Estimators that read no other row (`entries.Estimator.by_row`) are computed for any rows alone. What whitening needs of
-the others are a few sums of each row, added up in the order of the batch: the numbers are the same bit for bit however
-rows are divided.
+the others are a few sums of each row, added up in the order of the batch; what comparing with a group needs are numbers
+of the groups, made of outcomes or of the rewards of steps, which the driver has. The advantages are the same bit for
+bit however rows are divided.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,15 +21,21 @@ from rlinf.algorithms.advantages.estimate import (
     Advantages,
     advantages_of_rows,
     estimate,
+    estimated_of_rows,
+    peers_of,
+    reward_moments,
     unwhitened_moments,
     whitens,
 )
-from rlinf.algorithms.statistics import moments_of, row_sums
+from rlinf.algorithms.statistics import moments_of, row_sums, settle_singletons
 from rlinf.config.schema import AlgorithmConfig
-from rlinf.estimation import Estimation
+from rlinf.estimation import Estimation, WholeBatch
 from rlinf.types import Batch, Metrics
 
-LookAtRows = Callable[[Batch, bool], Tensor]
+Looked = Literal["rewards", "unwhitened", "advantages"]
+"""What of rows is looked at: the rewards of positions before ``whiten_rewards``, advantages before they are whitened,
+or as they are at last."""
+LookAtRows = Callable[[Batch, Looked], Tensor]
 """Calls :func:`row_facts` for rows wherever they are: the results [B, 3] of all, in the order of the batch."""
 
 _READ = ("mask", "processed_rewards", "old_values", "bootstrap_values", "terminated", "truncated")
@@ -36,19 +44,19 @@ _SPREAD = Estimation(AlgorithmConfig(adv_type="raw"))
 _OTHERS = ("ref_logprobs", "teacher_logprobs")
 
 
-def _divides(algorithm: AlgorithmConfig) -> bool:
-    """Whether each row's advantages can be made from the row and the moments of all."""
-    alone = catalog.estimator(algorithm.adv_type).by_row
-    return alone and not (algorithm.whiten_rewards or algorithm.keep_zero_groups)
-
-
 def columns(batch: Batch) -> tuple[str, ...]:
     """The columns of ``batch`` that its estimator reads; log-probabilities only where there are others beside them."""
-    if batch.estimation == _SPREAD:
+    assert batch.estimation is not None
+    if batch.estimation is _SPREAD:
         return _READ[:2]
-    if all(getattr(batch, name) is None for name in _OTHERS):
-        return _READ
-    return (*_READ, *_OTHERS, "rollout_logprobs" if batch.old_logprobs is None else "old_logprobs")
+    read = list(_READ)
+    if batch.estimation.whole.peers is not None:
+        read.append("group_ids")
+    if "step_rewards" in catalog.estimator(batch.estimation.algorithm.adv_type).needs:
+        read.append("step_rewards")
+    if any(getattr(batch, name) is not None for name in _OTHERS):
+        read += [*_OTHERS, "rollout_logprobs" if batch.old_logprobs is None else "old_logprobs"]
+    return tuple(read)
 
 
 def left_to_ranks(
@@ -57,27 +65,40 @@ def left_to_ranks(
     """``batch`` with all that its ranks need to make advantages, and what to log of these; None where they can't.
 
     ``x`` are its columns for the estimator. Where a row has one advantage for all its tokens it is made here, of [B]
-    outcomes, and ranks only spread it.
+    outcomes, and ranks only spread it, or go on with it where what follows the estimator reads tokens.
     """
     if batch.positions_per_reward > 1:
         return None
     rows = advantages_of_rows(algorithm, x)
-    if rows is None:
-        if not _divides(algorithm):
-            return None
-        return _looked_at(batch.replace(processed_rewards=x.rewards, estimation=Estimation(algorithm)), look)
-    tokens = batch.mask.sum(dim=1)
-    left = batch.replace(processed_rewards=rows, estimation=_SPREAD, moving=(rows != 0) & (tokens > 0))
-    of_rows = torch.stack([rows.double(), rows.double().abs()]) * tokens
-    return left, _figures(row_sums(of_rows), int(tokens.sum()))
+    if rows is not None:
+        tokens = batch.mask.sum(dim=1)
+        left = batch.replace(processed_rewards=rows, estimation=_SPREAD, moving=(rows != 0) & (tokens > 0))
+        of_rows = torch.stack([rows.double(), rows.double().abs()]) * tokens
+        return left, _figures(row_sums(of_rows), int(tokens.sum()))
+    by_group = catalog.estimator(algorithm.adv_type).compares or (algorithm.keep_zero_groups and whitens(algorithm))
+    peers = peers_of(algorithm, x) if by_group else None
+    rewards, rows = x.rewards, estimated_of_rows(algorithm, x)
+    if rows is not None:
+        # In float64, as the estimator gives it; what came before the estimator is done.
+        rewards, algorithm = rows, dataclasses.replace(algorithm, adv_type="raw", reward_clip=None)
+    entry = catalog.estimator(algorithm.adv_type)
+    if not (entry.by_row or entry.compares):
+        return None
+    if peers is not None and algorithm.singleton_group == "error" and entry.compares_groups:
+        settle_singletons(x.mask, x.mask, x.group_ids, "error", present=x.mask.any(dim=1))
+    return _looked_at(batch.replace(processed_rewards=rewards), algorithm, WholeBatch(peers=peers), look)
 
 
-def _looked_at(batch: Batch, look: LookAtRows) -> tuple[Batch, Metrics]:
-    assert batch.estimation is not None
-    if whitens(batch.estimation.algorithm):
-        moments = moments_of(look(batch, True))
-        batch = batch.replace(estimation=dataclasses.replace(batch.estimation, moments=moments))
-    facts = look(batch, False)
+def _looked_at(batch: Batch, algorithm: AlgorithmConfig, whole: WholeBatch, look: LookAtRows) -> tuple[Batch, Metrics]:
+    """``batch``, whose advantages are left to others by ``algorithm``, with what these have to know of all rows."""
+    batch = batch.replace(estimation=Estimation(algorithm, whole))
+    if algorithm.whiten_rewards:
+        whole = dataclasses.replace(whole, rewards=moments_of(look(batch, "rewards")))
+        batch = batch.replace(estimation=Estimation(algorithm, whole))
+    if whitens(algorithm):
+        whole = dataclasses.replace(whole, advantages=moments_of(look(batch, "unwhitened")))
+        batch = batch.replace(estimation=Estimation(algorithm, whole))
+    facts = look(batch, "advantages")
     return batch.replace(moving=facts[:, 2] > 0), _figures(row_sums(facts.T), int(batch.mask.sum()))
 
 
@@ -87,12 +108,15 @@ def _figures(sums: Tensor, tokens: int) -> Metrics:
     return {"advantage_mean": mean, "advantage_abs_mean": absolute}
 
 
-def row_facts(batch: Batch, unwhitened: bool) -> Tensor:
-    """[B, 3] float64 of each row: `statistics.row_moments` before whitening, or afterwards (sum, sum of magnitudes,
-    whether any is not 0)."""
+def row_facts(batch: Batch, looked: Looked) -> Tensor:
+    """[B, 3] float64 of each row: `statistics.row_moments` of its rewards or of its advantages before whitening, or of
+    its advantages (sum, sum of magnitudes, whether any is not 0)."""
     assert batch.estimation is not None
-    if unwhitened:
-        return unwhitened_moments(batch.estimation.algorithm, _columns(batch))
+    algorithm, whole = batch.estimation.algorithm, batch.estimation.whole
+    if looked == "rewards":
+        return reward_moments(algorithm, _columns(batch))
+    if looked == "unwhitened":
+        return unwhitened_moments(algorithm, _columns(batch), whole)
     advantages = _estimate(batch).advantages
     moves, numbers = (advantages != 0).any(dim=1), advantages.double()
     return torch.stack([row_sums(numbers), row_sums(numbers.abs()), moves.double()], dim=1)
@@ -108,7 +132,7 @@ def with_advantages(batch: Batch) -> Batch:
 
 def _estimate(batch: Batch) -> Advantages:
     assert batch.estimation is not None
-    return estimate(batch.estimation.algorithm, _columns(batch), batch.estimation.moments)
+    return estimate(batch.estimation.algorithm, _columns(batch), batch.estimation.whole)
 
 
 def _columns(batch: Batch) -> AdvantageColumns:
@@ -121,6 +145,7 @@ def _columns(batch: Batch) -> AdvantageColumns:
         terminated=batch.terminated,
         truncated=batch.truncated,
         bootstrap_values=batch.bootstrap_values,
+        step_rewards=batch.step_rewards,
         logprobs=batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs,
         ref_logprobs=batch.ref_logprobs,
         teacher_logprobs=batch.teacher_logprobs,

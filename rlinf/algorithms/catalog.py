@@ -107,6 +107,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "DeepSeekMath, arXiv:2402.03300, section 4.1.3",
         _GRPO,
         ("step_rewards",),
+        compares="steps",
     ),
     "gae": Estimator(
         "rlinf.algorithms.advantages.gae:gae",
@@ -143,6 +144,7 @@ ADVANTAGES: dict[str, Estimator] = {
         ("gamma", "singleton_group"),
         whitens=True,
         token_kl=True,
+        compares="outcomes",
     ),
     "rloo": Estimator(
         "rlinf.algorithms.advantages.rloo:rloo",
@@ -167,6 +169,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "A = R - sum_g l R / sum_g l",
         "OPO, arXiv:2505.23585",
         ("singleton_group",),
+        of_outcomes=True,
     ),
     "grpo_passk": Estimator(
         "rlinf.algorithms.advantages.grpo_passk:grpo_passk",
@@ -207,6 +210,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "A = R",
         "the policy gradient without a baseline",
         of_outcomes=True,
+        by_row=True,
     ),
 }
 

@@ -7,7 +7,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 if TYPE_CHECKING:
     from rlinf.config.schema.algorithm import AlgorithmConfig
@@ -67,9 +67,12 @@ class Estimator(Entry):
     normalises_rows: bool = False
     """Gives one number for a row, its normalised outcome: clip and token KL may come before it or after."""
     of_outcomes: bool = False
-    """Gives one number for a row, made of the rows' outcomes alone: neither tokens nor lengths are read."""
+    """Gives one number for a row, made of the rows' outcomes and lengths alone: no tokens are read."""
     by_row: bool = False
-    """Reads the tokens of a row and nothing of the others, so that each rank of a learner can do it for its own."""
+    """Reads the tokens of a row and no others, so that each rank of a learner can do it for its own rows."""
+    compares: Literal["", "outcomes", "steps"] = ""
+    """Reads the tokens of a row, and of the other rows of its group the mean and deviation of their outcomes, or of the
+    rewards of all their steps (`AdvantageInputs.compared`): ranks do it for their own rows by these numbers."""
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -62,6 +62,15 @@ def group_statistics(values: Tensor, group_ids: Tensor, *, ddof: int = 1) -> Gro
     return GroupStatistics(mean[index], std[index], count[index], low[index], high[index])
 
 
+def group_sizes(group_ids: Tensor) -> Tensor:
+    """float64 [N]: how many entries the group of each one has.
+
+    >>> group_sizes(torch.tensor([7, 3, 7]))
+    tensor([2., 1., 2.], dtype=torch.float64)
+    """
+    return group_statistics(torch.zeros_like(group_ids, dtype=torch.float64), group_ids).count
+
+
 def settle_singletons(
     values: Tensor,
     raw: Tensor,
@@ -69,18 +78,19 @@ def settle_singletons(
     singleton_group: SingletonGroup,
     *,
     present: Tensor | None = None,
+    size: Tensor | None = None,
 ) -> Tensor:
     """``values`` [B] or [B, T], with the rows that are alone in their group treated as asked.
 
     ``error``: a ValueError that names them; ``zero``: 0; ``raw``: what stands in ``raw`` (as ``values``). Rows that
-    are not ``present`` bool [B] are left as they are.
+    are not ``present`` bool [B] are left as they are. ``size`` [B]: of each row's group, where some of it is elsewhere.
 
     >>> settle_singletons(torch.zeros(3), torch.ones(3), torch.tensor([4, 5, 5]), "raw")
     tensor([1., 0., 0.])
     """
     if singleton_group not in ("error", "zero", "raw"):
         raise ValueError(f"singleton_group must be error, zero or raw, got {singleton_group!r}")
-    count = group_statistics(torch.zeros_like(group_ids, dtype=torch.float64), group_ids).count
+    count = group_sizes(group_ids) if size is None else size
     alone = count == 1 if present is None else (count == 1) & present
     if singleton_group == "error" and bool(alone.any()):
         named = sorted(set(group_ids[alone].tolist()))[:5]

@@ -94,15 +94,15 @@ class SlotRows:
         self,
         model: PreTrainedModel,
         shapes: Shapes,
+        cache: SlotCache,
         *,
         stop_ids: Callable[[SamplingParams], Collection[int]],
-        pad_token_id: int,
         seed: int,
     ) -> None:
-        """``stop_ids`` says which tokens end a response that is sampled so."""
-        self._model, self._shapes, self._stop_ids = model, shapes, stop_ids
-        self._pad, self._seed = pad_token_id, seed
-        self._cache = SlotCache(model)
+        """``cache`` is cleared; ``stop_ids`` says which tokens end a response that is sampled so."""
+        self._model, self._shapes, self._stop_ids, self._seed = model, shapes, stop_ids, seed
+        self._cache = cache
+        cache.clear()
         self._rows: list[_Live] = []
         """By slot, as they stand in a step."""
         self._params: dict[SamplingParams, SamplingParams] = {}
@@ -233,7 +233,7 @@ class SlotRows:
             free = {wide: [slot for slot in home if slot not in held] for wide, home in homes.items()}
             targets = [free[wide].pop() for _, wide in movers]
             sources = [live.slot for live, _ in movers]
-            self._cache.move(sources, targets, max(live.fed for live, _ in movers))
+            self._cache.move(sources, targets, [live.fed for live, _ in movers])
             for (live, _), target in zip(movers, targets, strict=True):
                 live.slot = target
         self._rows.sort(key=lambda live: live.slot)
@@ -295,14 +295,14 @@ class SlotRows:
 
     def _follow(self) -> None:
         """Rows whose leader has computed what they share copy it; the last token each computes itself."""
-        sources, targets, longest = [], [], 0
+        sources, targets, lengths = [], [], []
         for live in self._rows:
             if live.leader is not None and live.leader.fed >= live.shared:
                 sources.append(live.leader.slot)
                 targets.append(live.slot)
                 live.fed, live.leader = live.shared, None
-                longest = max(longest, live.fed)
-        self._cache.move(sources, targets, longest)
+                lengths.append(live.fed)
+        self._cache.move(sources, targets, lengths)
 
     def _draw(self, slots: Sequence[int], logits: Tensor) -> tuple[list[int], list[float]]:
         """The next token of each of these rows and its log-probability.

@@ -15,7 +15,7 @@ from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
 from rlinf.samplers.hf_session import HFSession
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
-from rlinf.samplers.slots import Shapes
+from rlinf.samplers.slots import Shapes, SlotCache
 from rlinf.types import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 
 
@@ -56,6 +56,7 @@ class HFSampler:
         self._batch: DecodeBatch | None = None
         self._streaming = False
         self._shapes: Shapes | None = None
+        self._slots: SlotCache | None = None
         self._home = model.device
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
@@ -110,13 +111,9 @@ class HFSampler:
         if self._shapes is None:
             self._shapes = Shapes(self._model, max_model_len=self._max_model_len)
         if self._shapes.invariant:
-            return SlotRows(
-                self._model,
-                self._shapes,
-                stop_ids=self._stop_ids,
-                pad_token_id=self._pad_token_id,
-                seed=self._seed,
-            )
+            # Kept from session to session: new memory would have to be mapped page by page after every new weights.
+            self._slots = self._slots or SlotCache(self._model)
+            return SlotRows(self._model, self._shapes, self._slots, stop_ids=self._stop_ids, seed=self._seed)
         return LoneRows(self._model, stop_ids=self._stop_ids, pad_token_id=self._pad_token_id, seed=self._seed)
 
     def _stop_ids(self, params: SamplingParams) -> set[int]:
@@ -143,7 +140,8 @@ class HFSampler:
         return metrics
 
     def sleep(self) -> None:
-        """Moves the weights to host memory (nothing to do on a CPU). :meth:`load` works asleep."""
+        """Moves the weights to host memory (nothing to do on a CPU), and frees the cache. :meth:`load` works asleep."""
+        self._slots = None
         if self._home.type == "cuda":
             self._model.to("cpu")
             torch.cuda.empty_cache()

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import Estimator
 from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
 from rlinf.algorithms.scan import discounted_sum, last_true
@@ -28,7 +27,7 @@ from rlinf.algorithms.statistics import (
     whiten,
 )
 from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.estimation import Moments
+from rlinf.estimation import Moments, Peers, WholeBatch
 
 
 class Advantages(NamedTuple):
@@ -62,6 +61,8 @@ class AdvantageColumns:
     anchor_ids: Tensor | None = None
     acted: Tensor | None = None
     """The mask before filters took rows out of it."""
+    lengths: Tensor | None = None
+    """[B] int64: valid positions, where the other columns have one for all of them."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,10 @@ class AdvantageInputs:
     mask: Tensor
     group_ids: Tensor
     """[B] int64."""
+    lengths: Tensor
+    """[B] int64: valid positions."""
+    peers: Peers | None = None
+    """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
     bootstrap_values: Tensor | None = None
     terminated: Tensor | None = None
@@ -94,6 +99,25 @@ class AdvantageInputs:
         """Statistics of the outcomes over the rows of each group; [B]."""
         return group_statistics(self.outcomes, self.group_ids, ddof=std_ddof)
 
+    def constant_groups(self) -> Tensor:
+        """Bool [B]: all rows of the group have one outcome."""
+        if self.peers is None:
+            return group_statistics(self.task_outcomes, self.group_ids).constant
+        return self.peers.constant[self._place(self.group_ids)]
+
+    def _place(self, group_ids: Tensor) -> Tensor:
+        assert self.peers is not None
+        return torch.searchsorted(self.peers.groups, group_ids.contiguous())
+
+    def compared(self, values: Tensor, group_ids: Tensor, *, std_ddof: int = 1) -> tuple[Tensor, Tensor]:
+        """Mean and deviation, of its whole group, for each of ``values`` [N] with ``group_ids`` [N]. Estimators of rows
+        say in the catalog what these are (`Estimator.compares`)."""
+        if self.peers is None:
+            group = group_statistics(values, group_ids, ddof=std_ddof)
+            return group.mean, group.std
+        place = self._place(group_ids)
+        return self.peers.mean[place], self.peers.std[place]
+
     def per_row(self, advantages: Tensor) -> Tensor:
         """[B] -> [B, T]: the same for every valid position of the row."""
         return advantages[:, None] * self.mask
@@ -101,7 +125,8 @@ class AdvantageInputs:
     def settle_singletons(self, advantages: Tensor, raw: Tensor, singleton_group: SingletonGroup) -> Tensor:
         """:func:`settle_singletons` for the rows that have a valid position (the others get no advantage anyway)."""
         present = self.mask.any(dim=1)
-        return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present)
+        size = None if self.peers is None else self.peers.size[self._place(self.group_ids)]
+        return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present, size=size)
 
 
 def compute_advantages(
@@ -165,12 +190,11 @@ def compute_advantages(
     return estimate(replace(algorithm, adv_type=adv_type), columns)
 
 
-def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns, moments: Moments | None = None) -> Advantages:
+def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch | None = None) -> Advantages:
     """:func:`compute_advantages` by the configuration.
 
-    ``moments``: of the batch that these rows are part of, where advantages are whitened; None: they are all of it.
+    ``whole``: of the batch that these rows are part of; None: they are all of it.
     """
-    entry = catalog.estimator(algorithm.adv_type)
     mask = x.mask
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
@@ -179,15 +203,41 @@ def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns, moments: Moments |
     if rows is not None:
         advantages = torch.where(mask, rows[:, None], 0.0)
         return Advantages(advantages, advantages)
-    (advantages, returns), inputs = _estimated(algorithm, entry, x)
-    advantages = _finished(advantages, inputs, algorithm, moments)
+    whole = whole or WholeBatch()
+    (advantages, returns), inputs = _estimated(algorithm, x, whole)
+    advantages = _finished(advantages, inputs, algorithm, whole.advantages)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
 
 
-def unwhitened_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
+def unwhitened_moments(algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch) -> Tensor:
     """The :func:`row_moments` [B, 3] of advantages before they are whitened, by the configuration."""
-    (advantages, _), _ = _estimated(algorithm, catalog.estimator(algorithm.adv_type), x)
+    (advantages, _), _ = _estimated(algorithm, x, whole)
     return row_moments(advantages, x.mask)
+
+
+def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
+    """The :func:`row_moments` [B, 3] of the rewards of positions, before ``whiten_rewards``."""
+    return row_moments(_position_rewards(algorithm, x, _token_kl(algorithm, x)), x.mask)
+
+
+def peers_of(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Peers:
+    """What rows of the batch ``x`` are compared with, by the configuration."""
+    outcomes = row_outcomes(x.rewards, x.mask if x.acted is None else x.acted)
+    groups, index = torch.unique(x.group_ids, return_inverse=True)
+    of_rows = group_statistics(outcomes, x.group_ids)
+    found, members = of_rows, index
+    if catalog.estimator(algorithm.adv_type).compares == "steps" and x.step_rewards is not None:
+        ends = x.mask & ~x.step_rewards.isnan()
+        members = index[ends.nonzero()[:, 0]]
+        found = group_statistics(x.step_rewards[ends], members, ddof=algorithm.std_ddof)
+    blank = torch.zeros(len(groups), dtype=torch.float64, device=groups.device)
+    return Peers(
+        groups,
+        mean=blank.scatter(0, members, found.mean),
+        std=blank.scatter(0, members, found.std),
+        size=blank.scatter(0, index, of_rows.count),
+        constant=blank.bool().scatter(0, index, of_rows.constant),
+    )
 
 
 def whitens(algorithm: AlgorithmConfig) -> bool:
@@ -195,21 +245,26 @@ def whitens(algorithm: AlgorithmConfig) -> bool:
     return algorithm.normalize_advantages or catalog.estimator(algorithm.adv_type).whitens
 
 
-def _estimated(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns) -> tuple[Advantages, AdvantageInputs]:
+def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, kl: Tensor | None) -> Tensor:
+    """The reward of every position [B, T] float64, with the token ``kl`` [B, T] where it comes before the estimator."""
+    return token_rewards(
+        x.rewards,
+        x.mask,
+        kl=None if _kl_after_norm(algorithm) else kl,
+        kl_coef=algorithm.kl_coef,
+        reward_clip=None if clips_after_norm(algorithm) else algorithm.reward_clip,
+    )
+
+
+def _estimated(
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch
+) -> tuple[Advantages, AdvantageInputs]:
     """The estimator's result, [B, T] float64, and what it was given."""
     mask = x.mask
-    kl = _token_kl(algorithm, entry, x)
-    clip_after = clips_after_norm(algorithm)
-    kl_after = entry.normalises_rows and algorithm.kl_after_norm
-    position_rewards = token_rewards(
-        x.rewards,
-        mask,
-        kl=None if kl_after else kl,
-        kl_coef=algorithm.kl_coef,
-        reward_clip=None if clip_after else algorithm.reward_clip,
-    )
+    kl = _token_kl(algorithm, x)
+    position_rewards = _position_rewards(algorithm, x, kl)
     if algorithm.whiten_rewards:
-        position_rewards = whiten(position_rewards, mask)
+        position_rewards = whiten(position_rewards, mask, whole.rewards)
     task_outcomes = row_outcomes(x.rewards, mask if x.acted is None else x.acted)
     unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
     inputs = AdvantageInputs(
@@ -218,6 +273,8 @@ def _estimated(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns
         rewards=position_rewards,
         mask=mask,
         group_ids=x.group_ids,
+        lengths=mask.sum(dim=1) if x.lengths is None else x.lengths,
+        peers=whole.peers,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
         terminated=x.terminated,
@@ -227,46 +284,65 @@ def _estimated(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
         anchor_ids=x.anchor_ids,
     )
-    found = Advantages(*entry.bind(algorithm)(inputs))
-    if kl_after or clip_after:
+    found = Advantages(*catalog.estimator(algorithm.adv_type).bind(algorithm)(inputs))
+    kl_after = _kl_after_norm(algorithm)
+    if kl_after or clips_after_norm(algorithm):
         advantages = _after_norm(found.advantages, mask, algorithm, kl if kl_after else None)
         found = Advantages(advantages, advantages)
     return found, inputs
 
 
-def _reads_outcomes_alone(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
-    """Whether nothing around an estimator of outcomes looks at single tokens or counts them."""
+def _tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
+    """Whether what follows an estimator looks at single tokens or counts them."""
     of_tokens = (
-        algorithm.kl_coef and algorithm.add_token_level_kl,
-        algorithm.whiten_rewards,
         algorithm.normalize_advantages,
         algorithm.opd_coef or x.teacher_logprobs is not None,
         algorithm.use_valid_token_scale,
-        algorithm.reward_clip and x.rewards.ndim == 2,
     )
-    return not any(of_tokens)
+    return any(of_tokens)
 
 
 def advantages_of_rows(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
     """[B] float32: the advantage of all tokens of a row, where the configuration reads outcomes alone.
 
     The same numbers as token by token: they are made of rows of one token."""
-    of_outcomes = catalog.estimator(algorithm.adv_type).of_outcomes and x.mask.shape[1] > 1
-    if not of_outcomes or not _reads_outcomes_alone(algorithm, x):
+    rows = None if _tokens_are_read_after(algorithm, x) else _rows_of_one_token(algorithm, x)
+    return None if rows is None else estimate(algorithm, rows).advantages[:, 0]
+
+
+def estimated_of_rows(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
+    """[B] float64: what the estimator alone gives all tokens of a row, where it and what comes before it read outcomes
+    alone."""
+    rows, alone = _rows_of_one_token(algorithm, x), replace(algorithm, opd_coef=0.0)
+    return None if rows is None else _estimated(alone, rows, WholeBatch())[0].advantages[:, 0]
+
+
+def _rows_of_one_token(algorithm: AlgorithmConfig, x: AdvantageColumns) -> AdvantageColumns | None:
+    """The rows with their outcomes alone; None where an estimator, or what comes before it, reads more."""
+    before = (
+        algorithm.kl_coef and algorithm.add_token_level_kl,
+        algorithm.whiten_rewards,
+        algorithm.reward_clip and x.rewards.ndim == 2,
+    )
+    if x.mask.shape[1] == 1 or any(before) or not catalog.estimator(algorithm.adv_type).of_outcomes:
         return None
-    acted = x.mask if x.acted is None else x.acted
-    rows = AdvantageColumns(
-        rewards=row_outcomes(x.rewards, acted),
+    return AdvantageColumns(
+        rewards=row_outcomes(x.rewards, x.mask if x.acted is None else x.acted),
         mask=x.mask.any(dim=1, keepdim=True),
         group_ids=x.group_ids,
         greedy_rewards=x.greedy_rewards,
+        lengths=x.mask.sum(dim=1),
     )
-    return estimate(algorithm, rows).advantages[:, 0]
 
 
 def clips_after_norm(algorithm: AlgorithmConfig) -> bool:
     """Whether ``reward_clip`` bounds what the estimator normalised, and not the rewards before."""
     return catalog.estimator(algorithm.adv_type).normalises_rows and algorithm.clip_after_norm
+
+
+def _kl_after_norm(algorithm: AlgorithmConfig) -> bool:
+    """Whether each token pays for its KL after the estimator normalised its row's outcome."""
+    return catalog.estimator(algorithm.adv_type).normalises_rows and algorithm.kl_after_norm
 
 
 def _after_norm(advantages: Tensor, mask: Tensor, algorithm: AlgorithmConfig, kl: Tensor | None) -> Tensor:
@@ -283,8 +359,9 @@ def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:
     return None if column is None else torch.where(mask, column.detach().double(), 0.0)
 
 
-def _token_kl(algorithm: AlgorithmConfig, entry: Estimator, x: AdvantageColumns) -> Tensor | None:
+def _token_kl(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
     """[B, T]: the KL that each token pays for; None where none does."""
+    entry = catalog.estimator(algorithm.adv_type)
     if not algorithm.kl_coef or not (algorithm.add_token_level_kl or entry.token_kl):
         return None
     if x.logprobs is None or x.ref_logprobs is None:
@@ -308,7 +385,7 @@ def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig
     if whitens(algorithm):
         advantages = whiten(advantages, x.mask, moments)
         if algorithm.keep_zero_groups:
-            constant = group_statistics(x.task_outcomes, x.group_ids).constant
+            constant = x.constant_groups()
             advantages = torch.where(constant[:, None], 0.0, advantages)
     if algorithm.opd_coef and x.teacher_gains is not None:
         advantages = advantages + algorithm.opd_coef * x.teacher_gains

@@ -6,7 +6,7 @@ import torch
 
 from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.scan import discounted_sum
-from rlinf.algorithms.statistics import EPS, SingletonGroup, group_statistics
+from rlinf.algorithms.statistics import EPS, SingletonGroup
 
 
 def grpo_process(
@@ -37,10 +37,10 @@ def grpo_process(
     ends = x.mask & ~x.step_rewards.isnan()
     raw = torch.where(ends, x.step_rewards, 0.0)
     ids = x.group_ids[:, None].expand_as(x.mask)[ends]
-    group = group_statistics(raw[ends], ids, ddof=std_ddof)
-    centred = raw[ends] - group.mean
+    mean, std = x.compared(raw[ends], ids, std_ddof=std_ddof)
+    centred = raw[ends] - mean
     steps = torch.zeros_like(raw)
-    steps[ends] = centred / (group.std + EPS) if normalize_by_std else centred
+    steps[ends] = centred / (std + EPS) if normalize_by_std else centred
     ones = torch.ones_like(steps)
     returns = discounted_sum(raw, x.mask, ones)
     advantages = x.settle_singletons(discounted_sum(steps, x.mask, ones), returns, singleton_group)

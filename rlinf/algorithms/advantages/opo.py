@@ -20,7 +20,7 @@ def opo(x: AdvantageInputs, *, singleton_group: SingletonGroup = "error") -> Adv
     tensor([[ 0.2500,  0.2500,  0.2500],
             [-0.7500,  0.0000,  0.0000]])
     """
-    lengths = x.mask.sum(dim=1).double()
+    lengths = x.lengths.double()
     weighted = group_statistics(x.outcomes * lengths, x.group_ids).mean
     length = group_statistics(lengths, x.group_ids).mean
     group = x.outcome_statistics()

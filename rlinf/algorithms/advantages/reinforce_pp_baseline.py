@@ -7,7 +7,7 @@ import torch
 from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.advantages.reinforce import reward_to_go
 from rlinf.algorithms.scan import last_true
-from rlinf.algorithms.statistics import SingletonGroup, group_statistics
+from rlinf.algorithms.statistics import SingletonGroup
 
 
 def reinforce_pp_baseline(
@@ -26,7 +26,7 @@ def reinforce_pp_baseline(
     ...                    group_ids=torch.tensor([0, 0, 1, 1])).advantages.flatten()
     tensor([ 1.2247, -1.2247,  0.0000,  0.0000])
     """
-    mean = group_statistics(x.task_outcomes, x.group_ids).mean
+    mean, _ = x.compared(x.task_outcomes, x.group_ids)
     last = last_true(x.mask)
     centred = torch.where(last, x.rewards - mean[:, None], x.rewards)
     returns = x.settle_singletons(reward_to_go(x, centred, gamma), reward_to_go(x, x.rewards, gamma), singleton_group)

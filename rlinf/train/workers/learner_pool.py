@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 from torch import Tensor
 
 from rlinf.algorithms import by_row
+from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -70,10 +71,10 @@ class LearnerPool:
         """The teacher's log-probabilities [B, T] of all rows."""
         return self._calls.outputs(batch, self._calls.submit(LearnerWorker.teach, batch)).logprobs
 
-    def look(self, batch: Batch, unwhitened: bool) -> Tensor:
+    def look(self, batch: Batch, looked: Looked) -> Tensor:
         """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_facts`)."""
         cut = None if self._plan is None else self._plan.evaluated
-        sent = self._calls.submit(LearnerWorker.look, batch, cut, columns=by_row.columns(batch), unwhitened=unwhitened)
+        sent = self._calls.submit(LearnerWorker.look, batch, cut, columns=by_row.columns(batch), looked=looked)
         return self._calls.joined(batch, sent)
 
     def update(self, batch: Batch, *, step: int) -> Metrics:

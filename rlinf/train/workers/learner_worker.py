@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import by_row
+from rlinf.algorithms.by_row import Looked
 from rlinf.batch_share import BatchShare, complete
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
@@ -78,12 +79,12 @@ class LearnerWorker(WeightSender):
         rows, logprobs = self._teacher.score(batch)
         return rows, PolicyOutput(logprobs)
 
-    def look(self, batch: Batch | BatchShare, *, unwhitened: bool) -> tuple[Tensor, Tensor]:
+    def look(self, batch: Batch | BatchShare, *, looked: Looked) -> tuple[Tensor, Tensor]:
         """(rows [B'], `by_row.row_facts` of each [B', 3]) of the rows that are here."""
         if isinstance(batch, BatchShare) and batch.rows is not None:
-            return batch.rows, by_row.row_facts(batch.held, unwhitened)
+            return batch.rows, by_row.row_facts(batch.held, looked)
         whole = complete(batch)
-        return torch.arange(whole.num_rows), by_row.row_facts(whole, unwhitened)
+        return torch.arange(whole.num_rows), by_row.row_facts(whole, looked)
 
     def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """All optimiser steps of an iteration; advantages that were left to the ranks are made first."""

@@ -188,18 +188,25 @@ class Working(Ranks):
         {"adv_type": "reinforce", "gamma": 0.9},
         {"adv_type": "reinforce_pp", "kl_coef": 0.1},
         {"adv_type": "opd"},
+        {"adv_type": "gae", "whiten_rewards": True, "normalize_advantages": True, "keep_zero_groups": True},
+        {"adv_type": "reinforce_pp_baseline", "kl_coef": 0.1, "gamma": 0.9, "keep_zero_groups": True},
+        {"adv_type": "grpo_process", "difficulty_mask": True},
+        {"adv_type": "grpo", "normalize_advantages": True, "keep_zero_groups": True, "use_valid_token_scale": True},
+        {"adv_type": "grpo", "opd_coef": 0.1, "reward_clip": 0.4},
+        {"adv_type": "opo"},
         {"adv_type": "grpo", "reward_clip": 0.4, "advantage_clip": 0.9, "difficulty_mask": True},
     ],
 )
 def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options: dict[str, Any]) -> None:
     random, batch = torch.Generator().manual_seed(5), prepared().replace(advantages=None, returns=None)
     columns: tuple[str, ...] = ("old_values", "ref_logprobs", "teacher_logprobs", "old_logprobs")
-    if options["adv_type"] == "grpo":  # a teacher's part would be one of tokens
+    if options["adv_type"] in ("grpo", "opo") and "opd_coef" not in options:  # a teacher's part is one of tokens
         columns = ("old_logprobs",)
     made = {name: torch.randn(batch.mask.shape, generator=random) for name in columns}
     last = batch.mask.int().cumsum(1).argmax(1)[:, None] == torch.arange(batch.num_positions)
     ended = {"terminated": last & batch.mask, "truncated": (last & batch.mask)[:3].repeat(7, 1)[:20] & False}
-    batch = batch.replace(rewards=torch.arange(20) % 3 / 2.0, **made, **ended)
+    steps = torch.where(torch.rand(batch.mask.shape, generator=random) < 0.4, made["old_logprobs"], torch.nan)
+    batch = batch.replace(rewards=torch.arange(20) % 3 / 2.0, step_rewards=steps, **made, **ended)
     algorithm = AlgorithmConfig(**options)
     ranks: Any = Working(size)
     pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
