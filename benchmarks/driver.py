@@ -115,8 +115,8 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     costs = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).costs
     whole = repeated(costs, int(scale))
     for size in ranks:
-        spent, words[f"more than {size} shares"], sent = send(prepared, simulated(size, scale))
-        words[f"to {size}"] = f"{sent * scale / 1e6:.1f} MB"
+        spent, words[f"more than {size} shares"], sent = send(prepared, size, scale)
+        words[f"to {size}"] = f"{sent / 1e6:.1f} MB"
         seconds[f"send to {size}"] = spent * scale
         seconds[f"cut by {size}"], _ = timed(lambda: cut(whole, size))  # noqa: B023
     return seconds, words
@@ -185,16 +185,17 @@ def learner(size: int) -> tuple[Ranks, LearnerPool]:
     return group, LearnerPool(group, store, plan=plan)  # type: ignore[arg-type]
 
 
-def send(batch: Batch, size: int) -> tuple[float, str, int]:
-    """An update by ``size`` data-parallel ranks: seconds, bytes beyond those of the rows that have to be computed, and
-    all bytes.
+def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
+    """An update by ``size`` data-parallel ranks of ``scale`` times as many rows: seconds of these rows, and of all rows
+    the bytes beyond those that have to be computed, and all bytes.
 
-    The second are of these rows' columns that a learner reads, once each, without padding, and with tokens as int32.
+    The former are of the columns that a learner reads, once each, without padding, and with tokens as int32. What all
+    ranks have in common is about all rows, and goes to every node.
     """
-    ranks, pool = learner(size)
+    ranks, pool = learner(simulated(size, scale))
     seconds, _ = timed(lambda: pool.update(batch, step=0))
     if size == 1:
-        return seconds, "whole", ranks.sent[0][0]
+        return seconds, "whole", ranks.sent[0][0] * scale
     moving = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs)
     valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
@@ -206,8 +207,8 @@ def send(batch: Batch, size: int) -> tuple[float, str, int]:
     sent = [one.parts for (one,) in ranks.sent]
     common = sent[0][1] * -(-size // RANKS_ON_A_NODE)
     rows = sum(len(pickle.dumps(one[2].numpy())) for one in sent)
-    total = sum(one[0] for one in sent) + common + rows
-    return seconds, f"{total / needed - 1:+.1%}", total
+    total = (sum(one[0] for one in sent) + common + rows) * scale
+    return seconds, f"{total / (needed * scale) - 1:+.1%}", total
 
 
 def repeated(costs: Costs, copies: int) -> Costs:

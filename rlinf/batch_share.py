@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -18,7 +19,7 @@ from rlinf.types import Batch, BatchError, Costs, TextInputs
 class RowFacts:
     """Of every row of a batch, on every rank: by them all ranks cut it alike and know an optimiser step's denominators.
 
-    All are [B]; 18 bytes a row together.
+    All are [B]; 18 bytes a row together, and 10 on their way where all numbers are below 2 ** 15.
     """
 
     costs: Costs
@@ -44,12 +45,25 @@ class RowFacts:
         answered = batch.inputs.response_lengths > 0 if isinstance(batch.inputs, TextInputs) else tokens > 0
         return cls(Costs(costs.lengths.int(), small(costs.shared), small(costs.owners)), tokens, answered, moving)
 
+    def narrow(self) -> RowFacts:
+        """The same numbers in as few bytes as hold them, for their way to the ranks."""
+        return self._each(lambda column: column.short() if bool((column.abs() < 1 << 15).all()) else column)
+
+    def wide(self) -> RowFacts:
+        """As they were before :meth:`narrow`: sums of two would not fit there."""
+        return self._each(Tensor.int)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> RowFacts:
+        shared, owners = (None if one is None else change(one) for one in (self.costs.shared, self.costs.owners))
+        return replace(self, costs=Costs(change(self.costs.lengths), shared, owners), tokens=change(self.tokens))
+
 
 @dataclass(frozen=True)
 class CommonFacts:
     """What is the same for all ranks that are sent records of their own rows."""
 
     rows: RowFacts
+    """Narrow."""
     layout: RecordLayout
     estimation: Estimation | None = None
     """`Batch.estimation`."""

@@ -49,7 +49,7 @@ class BatchCalls:
         if facts is None or rows is None:
             return [(self._cluster.share(batch.replace(metadata={}, domains=None)),)] * self._group.size
         layout = RecordLayout.of(batch, columns)
-        common = self._cluster.share(CommonFacts(facts, layout, batch.estimation))
+        common = self._cluster.share(CommonFacts(facts.narrow(), layout, batch.estimation))
         records = layout.records(batch, rows)
         held = [
             Assembled(_share, (self._cluster.share(part), common, one)) for part, one in zip(records, rows, strict=True)
@@ -87,4 +87,4 @@ class BatchCalls:
 
 def _share(records: Tensor, common: CommonFacts, rows: Tensor) -> BatchShare:
     """The rows of a batch, from their records in shared memory."""
-    return BatchShare(common.layout.batch(records).replace(estimation=common.estimation), common.rows, rows)
+    return BatchShare(common.layout.batch(records).replace(estimation=common.estimation), common.rows.wide(), rows)

@@ -108,6 +108,15 @@ def test_rows_of_other_ranks_are_refused() -> None:
         share.select(torch.tensor([1, 3]))
 
 
+def test_facts_travel_in_few_bytes() -> None:
+    facts = plan_of(make_stage()).facts(prepared())
+    narrow, wide = facts.narrow(), facts.narrow().wide()
+    assert narrow.tokens.dtype == narrow.costs.lengths.dtype == torch.int16
+    assert wide.tokens.dtype == wide.costs.lengths.dtype == torch.int32
+    assert wide.costs.lengths.equal(facts.costs.lengths)
+    assert replace(facts, tokens=facts.tokens + (1 << 15)).narrow().tokens.dtype == torch.int32
+
+
 class Ranks:
     """Keeps what each rank is sent."""
 
