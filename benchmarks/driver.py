@@ -16,7 +16,7 @@ import pickle
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -170,12 +170,20 @@ class Ranks:
         return handles
 
 
+class Sent(NamedTuple):
+    """Bytes of a message."""
+
+    head: int
+    columns: int
+    """They grow with the rows."""
+
+
 class Store:
     """Packs what is shared, as Ray's object store gets it."""
 
-    def share(self, value: Any) -> Any:
+    def share(self, value: Any) -> Sent:
         packed = pack(value)
-        return len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers)
+        return Sent(len(packed.head), sum(buffer.raw().nbytes for buffer in packed.buffers))
 
 
 def learner(size: int) -> tuple[Ranks, LearnerPool]:
@@ -195,7 +203,7 @@ def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
     ranks, pool = learner(simulated(size, scale))
     seconds, _ = timed(lambda: pool.update(batch, step=0))
     if size == 1:
-        return seconds, "whole", ranks.sent[0][0] * scale
+        return seconds, "whole", sum(ranks.sent[0][0]) * scale
     moving = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs)
     valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
@@ -205,9 +213,9 @@ def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
         if column is not None
     )
     sent = [one.parts for (one,) in ranks.sent]
-    common = sent[0][1] * -(-size // RANKS_ON_A_NODE)
+    common = (sent[0][1].head + sent[0][1].columns * scale) * -(-size // RANKS_ON_A_NODE)
     rows = sum(len(pickle.dumps(one[2].numpy())) for one in sent)
-    total = (sum(one[0] for one in sent) + common + rows) * scale
+    total = (sum(sum(one[0]) for one in sent) + rows) * scale + common
     return seconds, f"{total / (needed * scale) - 1:+.1%}", total
 
 
