@@ -161,6 +161,16 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
+    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
+        """Like :meth:`submit_one` for a method that returns a pair, whose halves have a handle each.
+
+        A half that is only given on to other workers, as a handle among their arguments or the parts of an
+        :class:`Assembled`, stays on the node where it was made until they fetch it. It outlives the worker, and is
+        freed when nobody has its handle any more. Where its node is lost, calls that were to take it fail with
+        :class:`ValueLost`.
+        """
+
+    @abstractmethod
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """The values of this group's handles, in their order. Of several failures the one that came first is raised.
 

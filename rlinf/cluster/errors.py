@@ -59,5 +59,9 @@ class WorkerTimeout(WorkerError):
     """The worker lives, but a call went past its deadline; the message shows where the worker is."""
 
 
+class ValueLost(WorkerError):
+    """A value that another worker had made for this call is gone, with the node that it lay on."""
+
+
 WORKER_LOST = (WorkerDied, WorkerTimeout)
 """What ends a worker that can be restarted."""

@@ -12,16 +12,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 
 from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
 from rlinf.cluster.packing import Packed, pack, unpack
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,26 @@ class Host:
 
     def call(self, method: str, packed: Packed, *shared: Packed | Failure) -> Packed | Failure:
         """Runs one method to its end."""
+        return self._run(method, packed, shared, pack)
+
+    def call_apart(
+        self, method: str, packed: Packed, *shared: Packed | Failure
+    ) -> tuple[Packed | Failure, Packed | Failure]:
+        """The same for a method that returns a pair, whose halves are two objects."""
+        made = self._run(method, packed, shared, lambda pair: (pack(pair[0]), pack(pair[1])))
+        return (made, made) if isinstance(made, Failure) else made
+
+    def _run(
+        self, method: str, packed: Packed, shared: Sequence[Any], packed_as: Callable[[Any], Made]
+    ) -> Made | Failure:
         self._running = (method, threading.get_ident(), time.monotonic())
         try:
-            return self._run(method, packed, shared)
+            args, options = _arguments(packed, shared)
+            return packed_as(getattr(self._target, method)(*args, **options))
         except (Exception, SystemExit) as error:
             return capture(error)
         finally:
             self._running = None
-
-    def _run(self, method: str, packed: Packed, shared: Sequence[Any]) -> Packed:
-        args, options = _arguments(packed, shared)
-        return pack(getattr(self._target, method)(*args, **options))
 
     def stream(self, token: int, method: str, packed: Packed, *shared: Packed | Failure) -> Iterator[Packed | Failure]:
         """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token."""

@@ -48,6 +48,11 @@ class LocalHandle(Handle):
     def done(self) -> bool:
         return True
 
+    def half(self, number: int) -> LocalHandle:
+        """One half of the pair that the call returned."""
+        value = None if self._error is not None else self._value[number]
+        return LocalHandle(self.group, self.rank, self.method, value, self._error)
+
 
 class LocalStream(Stream):
     """A generator that runs while its next item is asked for."""
@@ -99,6 +104,13 @@ class LocalGroup(WorkerGroup):
         return worker
 
     def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
+        return self._called(rank, method, args, options)
+
+    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
+        made = self._called(rank, method, args, options)
+        return made.half(0), made.half(1)
+
+    def _called(self, rank: int, method: str, args: Sequence[Any], options: dict[str, Any]) -> LocalHandle:
         worker = self._worker(rank)
         value, error = None, None
         try:

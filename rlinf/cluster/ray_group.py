@@ -172,6 +172,12 @@ class RayGroup(WorkerGroup):
         ref = self._host(rank).call.remote(method, *_with_shared(args, options))
         return RayHandle(self, rank, method, ref, self.config.call_timeout_s)
 
+    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
+        call = self._host(rank).call_apart.options(num_returns=2)
+        one, other = call.remote(method, *_with_shared(args, options))
+        allowed_s = self.config.call_timeout_s
+        return RayHandle(self, rank, method, one, allowed_s), RayHandle(self, rank, method, other, allowed_s)
+
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         with self.fates_tied():
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])

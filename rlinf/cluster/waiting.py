@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import OutOfMemoryError, RayActorError, RayError
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayError
 
-from rlinf.cluster.errors import WorkerDied, WorkerError, WorkerTimeout
+from rlinf.cluster.errors import ValueLost, WorkerError, WorkerTimeout
 from rlinf.cluster.failure import Failure
 from rlinf.cluster.packing import Packed, unpack
 
@@ -61,27 +61,30 @@ def gather(handles: Sequence[RayHandle], *, unpacked: bool = True) -> list[Any]:
 
 
 def fetch(handle: RayHandle, *, unpacked: bool = True) -> Any:
-    """The value of a call that is done, or its :class:`Failure`, or the :class:`WorkerDied` (returned, not raised)."""
+    """The value of a call that is done; its :class:`Failure`, :class:`WorkerDied` or :class:`ValueLost` is returned."""
     try:
         outcome = ray.get(handle.ref)
     except (RayActorError, OutOfMemoryError) as error:
         return handle.workers.died(handle.rank, handle.method, error)
-    except RayError as error:  # its value cannot be had: lost with a node, or the store is full
+    except ObjectLostError as error:
+        words = f"{handle.group} rank {handle.rank}: a value of {handle.method} was lost with its node: {error}"
+        return ValueLost(words, group=handle.group, rank=handle.rank, method=handle.method)
+    except RayError as error:  # its value cannot be had: the store is full, for instance
         return Failure(traceback=str(error), when=time.time())
     return unpack(outcome, writable=True) if unpacked and isinstance(outcome, Packed) else outcome
 
 
-def _problems(outcomes: dict[RayHandle, Any]) -> dict[RayHandle, Failure | WorkerDied]:
-    return {handle: value for handle, value in outcomes.items() if isinstance(value, Failure | WorkerDied)}
+def _problems(outcomes: dict[RayHandle, Any]) -> dict[RayHandle, Failure | WorkerError]:
+    return {handle: value for handle, value in outcomes.items() if isinstance(value, Failure | WorkerError)}
 
 
-def _first(problems: dict[RayHandle, Failure | WorkerDied], rest: Sequence[RayHandle]) -> WorkerError:
+def _first(problems: dict[RayHandle, Failure | WorkerError], rest: Sequence[RayHandle]) -> WorkerError:
     """A death counts as earlier than anything raised: what the others raise then is about the lost connection."""
     if rest:
         done, _ = ray.wait([handle.ref for handle in rest], num_returns=len(rest), timeout=_GRACE_S)
         problems = problems | _problems({handle: fetch(handle) for handle in rest if handle.ref in set(done)})
     for value in problems.values():
-        if isinstance(value, WorkerDied):
+        if isinstance(value, WorkerError):
             return value
     raised = {handle: value for handle, value in problems.items() if isinstance(value, Failure)}
     handle = min(raised, key=lambda handle: raised[handle].when)

@@ -111,9 +111,9 @@ def _decide(
     device: torch.device | None,
 ) -> Decision:
     """For observations [N, ...], recurrent states [N, S] and noise [N, noise_size]; greedy without noise."""
-    inputs = {name: _moved(torch.from_numpy(leaf), device) for name, leaf in observations.items()}
-    drawn = None if noise is None else _moved(torch.from_numpy(noise), device)
-    before, output = _moved(torch.from_numpy(state), device), None
+    inputs = {name: _moved(_tensor(leaf), device) for name, leaf in observations.items()}
+    drawn = None if noise is None else _moved(_tensor(noise), device)
+    before, output = _moved(_tensor(state), device), None
     with torch.inference_mode():
         if drawn is not None and decides(policy):
             actions, after, output = policy.decide(inputs, before, drawn)
@@ -122,6 +122,11 @@ def _decide(
             actions, after = policy.step(inputs, before, drawn)
     own = actions.cpu().numpy()
     return Decision(own, policy.env_actions(own), after.cpu().numpy(), output)
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """The array as it lies, or a copy where it may only be read."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _moved(value: Any, device: torch.device | None) -> Any:

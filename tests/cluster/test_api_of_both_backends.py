@@ -111,6 +111,15 @@ def test_a_value_goes_from_worker_to_worker(cluster: Cluster, pair: WorkerGroup)
         pair.wait([failed])
 
 
+def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
+    version, weights = pair.submit_apart(0, "numbered_weights", version=3)
+    assert version.result() == 3
+    assert pair.call_one(1, "total", weights) == sum(range(50_000))
+    for half in pair.submit_apart(0, "numbered_weights", version=-1):
+        with pytest.raises(WorkerError, match="no such version"):
+            half.result()
+
+
 def test_an_error_names_the_worker_and_shows_its_traceback_once(pair: WorkerGroup) -> None:
     with pytest.raises(WorkerError) as caught:
         pair.call_one(1, "raise_error")

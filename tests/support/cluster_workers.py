@@ -55,6 +55,11 @@ class Worker:
     def weights(self, *, version: int) -> WeightUpdate:
         return WeightUpdate(version, {"w": torch.arange(50_000, dtype=torch.float32)})
 
+    def numbered_weights(self, *, version: int) -> tuple[int, WeightUpdate]:
+        if version < 0:
+            raise ValueError("no such version")
+        return version, self.weights(version=version)
+
     def numbers(self, count: int, pause_s: float = 0.0) -> Iterator[int]:
         for number in range(count):
             self.sent = number + 1

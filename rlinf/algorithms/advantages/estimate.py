@@ -221,7 +221,7 @@ def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
 
 
 def peers_of(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Peers:
-    """What rows of the batch ``x`` are compared with, by the configuration."""
+    """Numbers of the groups of the batch ``x`` that its rows are compared by, by the configuration."""
     outcomes = row_outcomes(x.rewards, x.mask if x.acted is None else x.acted)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
     of_rows = group_statistics(outcomes, x.group_ids)

@@ -17,7 +17,7 @@ from rlinf.config.facts import Collection, with_words
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
-from rlinf.models.policy_requests import PolicyFacts, RolloutCoroutine
+from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import offscreen
@@ -34,7 +34,7 @@ from rlinf.rollouts.simulator.episodes import (
     trace_of,
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
-from rlinf.rollouts.simulator.pipelined import PipelinedRollout, WorkerMessage
+from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.rollouts.video.filmable import filming_problem
@@ -115,7 +115,9 @@ class EnvWorker:
         self._version = update.version
         return self._weights.take(self._policy, update)
 
-    def begin(self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any) -> WorkerMessage[Any]:
+    def begin(
+        self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any
+    ) -> tuple[Notice[Any], list[PolicyRequest]]:
         """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
 
         What was under way before is forgotten.
@@ -123,12 +125,12 @@ class EnvWorker:
         trajectories: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
         trajectories = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
         self._trajectory = trajectories[method](facts, version, *arguments)
-        return self._trajectory.begin()
+        return Notice.of(self._trajectory.begin())
 
-    def answer(self, stage: int, answer: Any) -> WorkerMessage[Any]:
+    def answer(self, stage: int, answer: Any) -> tuple[Notice[Any], list[PolicyRequest]]:
         """The policy's answer to a stage's question; what is asked next, or the result."""
         assert self._trajectory is not None
-        return self._trajectory.answer(stage, answer)
+        return Notice.of(self._trajectory.answer(stage, answer))
 
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0

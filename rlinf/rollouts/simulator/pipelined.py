@@ -25,6 +25,34 @@ class WorkerMessage(Generic[Result]):
     """Set with the last reply."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The facts of a question that whoever carries it to the policy needs."""
+
+    stage: int
+    method: str
+    rows: int
+    """Decisions that are asked for; 0 where it asks for something else."""
+
+
+@dataclass(frozen=True)
+class Notice(Generic[Result]):
+    """A message without its questions: they go from the worker to the policy, past whoever carries the notice."""
+
+    asked: list[Asked]
+    busy_s: float
+    result: Result | None
+
+    @classmethod
+    def of(cls, message: WorkerMessage[Result]) -> tuple[Notice[Result], list[PolicyRequest]]:
+        """The notice, and the questions in its order."""
+        asked = [
+            Asked(stage, ask.method, len(ask.arguments[1]) if ask.method == "decide" else 0)
+            for stage, ask in message.questions
+        ]
+        return cls(asked, message.busy_s, message.result), [ask for _, ask in message.questions]
+
+
 class PipelinedRollout(Generic[Result]):
     """Stages side by side, and when all are through an end that makes the result."""
 

@@ -7,13 +7,17 @@ each worker is answered alone.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from rlinf.cluster import Handle
+from rlinf.cluster.api import Assembled
 from rlinf.models.policy_requests import Decision, PolicyRequest
+from rlinf.rollouts.simulator.pipelined import Asked
 from rlinf.types import PolicyOutput
 
 
@@ -24,8 +28,15 @@ class Question:
     worker: int
     life: int
     """Of the worker, by `ResilientPool.lives`."""
-    stage: int
-    ask: PolicyRequest
+    asked: Asked
+    kept: Handle
+    """Of the worker's questions, which lie where it made them ..."""
+    place: int
+    """... and which of them this is."""
+
+    @property
+    def stage(self) -> int:
+        return self.asked.stage
 
 
 class Gathering:
@@ -53,9 +64,9 @@ class Gathering:
         self._begun.add(worker)
         if answered is not None:
             self._playing[worker].discard(answered)
-        now = [[question] for question in asked if question.ask.method != "decide"]
+        now = [[question] for question in asked if question.asked.method != "decide"]
         for question in asked:
-            if question.ask.method == "decide":
+            if question.asked.method == "decide":
                 self._playing[worker].add(question.stage)
                 self._held[question.stage][worker] = question
         for stage, held in self._held.items():
@@ -69,6 +80,16 @@ class Gathering:
         return worker in self._held[stage] or (worker in self._begun and stage not in self._playing[worker])
 
 
+def request(questions: Sequence[Question]) -> Assembled:
+    """The questions as one for a policy server, which fetches them from the workers' nodes."""
+    places = [question.place for question in questions]
+    return Assembled(functools.partial(_request, places), tuple(question.kept for question in questions))
+
+
+def _request(places: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:
+    return merged([asks[place] for place, asks in zip(places, kept, strict=True)])
+
+
 def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:
     """Several `decide` questions as one, row after row."""
     if len(asks) == 1:
@@ -79,10 +100,10 @@ def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:
     return PolicyRequest("decide", (leaves, np.concatenate(states), noise))
 
 
-def split(decision: Decision, asks: Sequence[PolicyRequest]) -> list[Decision]:
-    """The part of each question in the answer to all of them."""
-    ends = np.cumsum([len(ask.arguments[1]) for ask in asks]).tolist()
-    return [_rows(decision, slice(end - len(ask.arguments[1]), end)) for ask, end in zip(asks, ends, strict=True)]
+def split(decision: Decision, rows: Sequence[int]) -> list[Decision]:
+    """The part of each question in the answer to all of them; ``rows`` are those of each."""
+    ends = np.cumsum(rows).tolist()
+    return [_rows(decision, slice(end - own, end)) for own, end in zip(rows, ends, strict=True)]
 
 
 def _rows(decision: Decision, rows: slice) -> Decision:

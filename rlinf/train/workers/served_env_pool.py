@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup, WorkerTimeout
+from rlinf.cluster import WORKER_LOST, Cluster, Handle, ValueLost, WorkerGroup, WorkerTimeout
 from rlinf.cluster.pool import PolicyPool
-from rlinf.rollouts.simulator.pipelined import WorkerMessage
+from rlinf.rollouts.simulator.pipelined import Notice
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
+from rlinf.train.workers.merged_requests import Gathering, Question, request, split
 from rlinf.types import Metrics
 
 _TRAJECTORIES = ("collect", "evaluate", "demonstrate")
@@ -31,6 +31,8 @@ class _Call:
     """Of the worker, by :attr:`ResilientPool.lives`."""
     stage: int | None = None
     """The request whose answer the worker is given; None: it begins."""
+    kept: Handle | None = None
+    """What the worker asks in its reply: it stays where the worker is, until a server fetches it."""
     questions: Sequence[Question] = ()
     """Set where a server is asked: of several workers, or of one."""
     server: int = 0
@@ -66,18 +68,18 @@ class ServedEnvPool(EnvPool):
 
     def begin(self, rank: int, method: str, arguments: Sequence[Any]) -> tuple[Handle, _Call]:
         """Starts an env worker on its part."""
-        handle = self.group.submit_one(rank, "begin", method, self._facts, self.servers.version, *arguments)
-        return handle, _Call(rank, self.lives[rank])
+        reply, kept = self.group.submit_apart(rank, "begin", method, self._facts, self.servers.version, *arguments)
+        return reply, _Call(rank, self.lives[rank], kept=kept)
 
     def ask(self, questions: Sequence[Question], server: int) -> tuple[Handle, _Call]:
         """Puts workers' questions to a server, as one."""
-        handle = self.servers.group.submit_one(server, "answer", merged([question.ask for question in questions]))
+        handle = self.servers.group.submit_one(server, "answer", request(questions))
         return handle, _Call(questions=questions, server=server, server_life=self.servers.lives[server])
 
     def tell(self, question: Question, answer: Any) -> tuple[Handle, _Call]:
         """Gives a worker the answer to its question."""
-        handle = self.group.submit_one(question.worker, "answer", question.stage, answer)
-        return handle, _Call(question.worker, question.life, question.stage)
+        reply, kept = self.group.submit_apart(question.worker, "answer", question.stage, answer)
+        return reply, _Call(question.worker, question.life, question.stage, kept)
 
     def is_current(self, asker: _Call | Question) -> bool:
         """Whether the worker that a call or question is of is still the one that asked."""
@@ -136,7 +138,7 @@ class _Exchange:
 
     def _hear_env(self, handle: Handle, call: _Call) -> None:
         try:
-            reply: WorkerMessage[Any] = handle.result(timeout=0.0) if not handle.done() else handle.result()
+            reply: Notice[Any] = handle.result(timeout=0.0) if not handle.done() else handle.result()
         except WORKER_LOST as error:
             self._pool.restart(call.worker, error)
             self._begin(call.worker)
@@ -144,7 +146,8 @@ class _Exchange:
         self._env_s[call.worker] += reply.busy_s
         if reply.result is not None:
             self._results[call.worker] = reply.result
-        asked = [Question(call.worker, call.life, stage, ask) for stage, ask in reply.questions]
+        assert call.kept is not None
+        asked = [Question(call.worker, call.life, ask, call.kept, place) for place, ask in enumerate(reply.asked)]
         if self._gathering is None:
             together = [[question] for question in asked]
         else:
@@ -165,9 +168,14 @@ class _Exchange:
                 servers.restart(call.server, error)
             self._ask(current)
             return
+        except ValueLost as error:  # with the node of a worker that waits for the answer
+            for question in current:
+                self._pool.restart(question.worker, error)
+                self._begin(question.worker)
+            return
         self._policy_s[call.server] += seconds
-        asks = [question.ask for question in call.questions]
-        answers = [answer] if len(asks) == 1 else split(answer, asks)
+        rows = [question.asked.rows for question in call.questions]
+        answers = [answer] if len(rows) == 1 else split(answer, rows)
         for question, own in zip(call.questions, answers, strict=True):
             if self._pool.is_current(question):
                 self._add(*self._pool.tell(question, own))

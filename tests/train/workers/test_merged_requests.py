@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from rlinf.cluster.local import LocalHandle
 from rlinf.models.policy_requests import Decision, PolicyRequest
+from rlinf.rollouts.simulator.pipelined import Asked
 from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
 from rlinf.types import PolicyOutput
 
 
 def asks(worker: int, stage: int, method: str = "decide") -> Question:
-    return Question(worker, 0, stage, PolicyRequest(method, ()))  # type: ignore[arg-type]
+    return Question(worker, 0, Asked(stage, method, 1), LocalHandle("env", worker, "answer", [], None), 0)
 
 
 def names(batches: list[list[Question]]) -> list[list[tuple[int, int]]]:
@@ -51,7 +53,7 @@ def test_everybody_gets_the_rows_of_his_own_question() -> None:
     assert observations["x"][:, 0].tolist() == state[:, 0].tolist() == [0, 1, 10, 11, 12]
     assert noise is None
     output = PolicyOutput(torch.from_numpy(state), values=torch.from_numpy(state))
-    parts = split(Decision(state, state, state, output), both)
+    parts = split(Decision(state, state, state, output), [2, 3])
     assert [part.actions[:, 0].tolist() for part in parts] == [[0, 1], [10, 11, 12]]
     assert parts[1].output is not None
     assert parts[1].output.logprobs[:, 0].tolist() == [10, 11, 12]
