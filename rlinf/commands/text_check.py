@@ -193,7 +193,7 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
 
         return load_tokenizer(path) if local_files(path) is not None else None
     from rlinf.models.tokenizer import train_tokenizer
-    from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
+    from rlinf.train.build.tokenizer_texts import tokenizer_texts
 
     wanted = config.policy.tokenizer
     texts = tokenizer_texts(config, worker, num_tasks)

@@ -15,7 +15,6 @@ from rlinf.errors import UserError
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
-from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
 from rlinf.samplers.build import hf_sampler
 from rlinf.train.build.conversations import (
     conversation_envs,
@@ -26,6 +25,7 @@ from rlinf.train.build.conversations import (
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import language_model
 from rlinf.train.build.tokenizer import policy_tokenizer
+from rlinf.train.build.tokenizer_texts import tokenizer_texts
 from rlinf.train.evaluation.text import sample
 
 _TERM = "reward/"

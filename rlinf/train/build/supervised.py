@@ -20,11 +20,11 @@ from rlinf.config.schema.learner import SftConfig
 from rlinf.models.tokenizer_export import save_tokenizer
 from rlinf.rollouts.text.conversation_files import Conversation, read_answers
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
-from rlinf.rollouts.text.tokenizer_texts import file_texts
 from rlinf.streams import stream_seed
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
+from rlinf.train.build.tokenizer_texts import file_texts
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
 from rlinf.train.workers.learner_pool import LearnerPool

@@ -19,7 +19,6 @@ from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.members import Member
 from rlinf.rollouts.text.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec
 from rlinf.train.build.conversations import (
@@ -32,6 +31,7 @@ from rlinf.train.build.reward_model import learned_reward
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import begin_learner, language_model, learner_pool
 from rlinf.train.build.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
+from rlinf.train.build.tokenizer_texts import tokenizer_texts
 from rlinf.train.evaluation.text import TextEvaluator
 from rlinf.train.graph import Graph, imitated, nothing
 from rlinf.train.teacher import connect_teacher

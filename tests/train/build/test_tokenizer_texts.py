@@ -10,7 +10,7 @@ from tiny_runs import mapping
 
 from rlinf.config import load_mapping
 from rlinf.rollouts.text.demonstrated import Demonstration
-from rlinf.rollouts.text.tokenizer_texts import tokenizer_texts
+from rlinf.train.build.tokenizer_texts import tokenizer_texts
 
 
 class Expert:
