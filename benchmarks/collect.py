@@ -43,6 +43,7 @@ ORDER = (
     "tabletop_words",
     "tabletop_flow",
     "libero_steps",
+    "libero_object",
     "isolation",
     "robot_data",
     "sim_recipes",
