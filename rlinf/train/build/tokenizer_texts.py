@@ -11,7 +11,7 @@ from rlinf.rollouts.text.demonstrated import texts_of
 from rlinf.rollouts.text.env_worker import Demonstrations
 
 _ENOUGH = 2000
-"""Conversations, or tasks: these meet every word of a template."""
+"""Conversations, or tasks: enough to meet every word of a template."""
 
 
 def file_texts(config: Config) -> Iterator[str]:
