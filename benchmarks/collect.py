@@ -37,6 +37,7 @@ ORDER = (
     "sandbox",
     "weight_update",
     "driver",
+    "soak",
     "staleness",
     "learner_parity",
     "robots",

@@ -40,6 +40,7 @@ SETTINGS = (
 LOOK_S = 5.0
 NO_ACTORS = (b"ray::IDLE", b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 """Ray's own agents have such names too, and Ray on the machine ends with them."""
+RUN = "run"
 GROWTH = 1.5
 """Of memory, files and disk over their largest values in the first quarter."""
 
@@ -51,6 +52,7 @@ class Look:
     memory_mb: float
     files: int
     disk_mb: float
+    """Ray's folder and other scratch: the run directory's records grow by a line a step."""
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -90,7 +92,7 @@ def look(pid: int, folder: Path) -> Look | None:
     if not memory:
         return None
     files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-    return Look(memory[0] / 1e3, files, disk_bytes(folder) / 1e6)
+    return Look(memory[0] / 1e3, files, (disk_bytes(folder) - disk_bytes(folder / RUN)) / 1e6)
 
 
 def disk_bytes(folder: Path) -> int:
@@ -136,7 +138,7 @@ def problems(looks: list[Look], run: Path) -> list[str]:
         print(f"{name}: at most {before:.0f} in the first quarter, {after:.0f} after it")
         if after > GROWTH * before:
             found.append(f"{name} grows")
-    print(f"{len(trained)} steps")
+    print(f"{len(trained)} steps; the run directory has {disk_bytes(run) / 1e6:.0f} MB")
     return found
 
 
@@ -151,10 +153,10 @@ def main() -> None:
         # Ray's folders go there too, so that what is left behind is seen and removed.
         environment = {**os.environ, "RAY_TMPDIR": scratch, "TMPDIR": scratch}
         given = options.settings or [FILE]
-        command = [sys.executable, "-m", "rlinf.cli", "train", given[0], *SETTINGS, *given[1:], f"run.dir={folder}/run"]
+        command = [sys.executable, "-m", "rlinf.cli", "train", given[0], *SETTINGS, *given[1:], f"run.dir={folder / RUN}"]
         looks = soak(command, environment, folder, options.minutes * 60, options.every)
-        found = problems(looks, folder / "run")
-        shutil.copy(folder / "run" / "metrics.jsonl", Path.cwd() / "soak_metrics.jsonl")
+        found = problems(looks, folder / RUN)
+        shutil.copy(folder / RUN / "metrics.jsonl", Path.cwd() / "soak_metrics.jsonl")
     print("\n".join(found) or "no step lost or doubled, nothing grows")
     sys.exit(bool(found))
 

@@ -56,7 +56,7 @@ def check_form(form: str) -> None:
 
 
 def described(function: Mapping[str, Any], form: str) -> str:
-    """A function as prompts show it: everything about it, or in a fourth of the tokens its arguments and their types.
+    """A function as prompts show it: everything about it, or in fewer tokens its arguments and their types.
 
     >>> about = {"type": "dict", "properties": {"base": {"type": "integer"}, "unit": {"type": "string"}}}
     >>> described({"name": "area", "parameters": about | {"required": ["base"]}}, "signature")
