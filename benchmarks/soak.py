@@ -153,7 +153,16 @@ def main() -> None:
         # Ray's folders go there too, so that what is left behind is seen and removed.
         environment = {**os.environ, "RAY_TMPDIR": scratch, "TMPDIR": scratch}
         given = options.settings or [FILE]
-        command = [sys.executable, "-m", "rlinf.cli", "train", given[0], *SETTINGS, *given[1:], f"run.dir={folder / RUN}"]
+        command = [
+            sys.executable,
+            "-m",
+            "rlinf.cli",
+            "train",
+            given[0],
+            *SETTINGS,
+            *given[1:],
+            f"run.dir={folder / RUN}",
+        ]
         looks = soak(command, environment, folder, options.minutes * 60, options.every)
         found = problems(looks, folder / RUN)
         shutil.copy(folder / RUN / "metrics.jsonl", Path.cwd() / "soak_metrics.jsonl")
