@@ -62,15 +62,6 @@ def group_statistics(values: Tensor, group_ids: Tensor, *, ddof: int = 1) -> Gro
     return GroupStatistics(mean[index], std[index], count[index], low[index], high[index])
 
 
-def group_sizes(group_ids: Tensor) -> Tensor:
-    """float64 [N]: how many entries the group of each one has.
-
-    >>> group_sizes(torch.tensor([7, 3, 7]))
-    tensor([2., 1., 2.], dtype=torch.float64)
-    """
-    return group_statistics(torch.zeros_like(group_ids, dtype=torch.float64), group_ids).count
-
-
 def settle_singletons(
     values: Tensor,
     raw: Tensor,
@@ -90,8 +81,9 @@ def settle_singletons(
     """
     if singleton_group not in ("error", "zero", "raw"):
         raise ValueError(f"singleton_group must be error, zero or raw, got {singleton_group!r}")
-    count = group_sizes(group_ids) if size is None else size
-    alone = count == 1 if present is None else (count == 1) & present
+    if size is None:
+        size = group_statistics(torch.zeros_like(group_ids, dtype=torch.float64), group_ids).count
+    alone = size == 1 if present is None else (size == 1) & present
     if singleton_group == "error" and bool(alone.any()):
         named = sorted(set(group_ids[alone].tolist()))[:5]
         raise ValueError(
