@@ -2,6 +2,7 @@
 
 A model that was only read solutions to does not yet answer in the form that a verifier reads: some texts it saw end in
 the answer as asked, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes such a mixture.
+Models that get the way right and its arithmetic wrong are shown ``small_steps``.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from operator import add, mul, sub
 from typing import Any
 
 from rlinf_envs.errors import SettingError
+from rlinf_envs.reasoning_gym.small_steps import in_small_steps
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
 
-STYLES = ("answer", "worked", "steps")
-"""The bare answer; the steps and then the answer; the steps alone."""
+STYLES = ("answer", "worked", "steps", "small_steps")
+"""The bare answer; the steps and then the answer; the steps alone; as ``worked``, calculations digit by digit."""
 
 _CHAIN = re.compile(r"-?\d+(?:(?: [-+] -?\d+)+|(?: \* -?\d+)+)")
 _CALCULATE = {"+": add, "-": sub, "*": mul}
@@ -76,7 +78,9 @@ class DemonstrationStyles:
         style = self._style(task.question)
         if steps is None or style == "answer":
             return answer
-        return "\n".join([*steps, answer] if style == "worked" else steps)
+        if style == "small_steps":
+            steps = [in_small_steps(line) for line in steps]
+        return "\n".join(steps if style == "steps" else [*steps, answer])
 
     def _style(self, question: str) -> str:
         digest = blake2b(f"style {question}".encode(), digest_size=8).digest()
