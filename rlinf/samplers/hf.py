@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
+from rlinf.models.heap import keep_freed_memory
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
@@ -42,6 +43,8 @@ class HFSampler:
         faster one of the same result. ``max_model_len`` counts prompt and response tokens."""
         if generation_batch_size < 1:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
+        if model.device.type == "cpu":
+            keep_freed_memory()
         self._model = model.eval()
         use_grouped_attention(model)
         use_weight_first_products(model)
