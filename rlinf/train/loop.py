@@ -114,6 +114,9 @@ class Trainer:
                 return
             if self.after_step is not None and state.step < config.run.max_steps:
                 self.after_step(state.step)
+        if state.evaluated != state.step:
+            # Continued with a run.max_steps at or below its checkpoint, whose step was none of evaluation.every.
+            self.evaluate()
 
     def begin_callbacks(self) -> None:
         """Tells callbacks that the run begins, or goes on, with what is logged so far."""

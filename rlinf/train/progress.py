@@ -17,6 +17,8 @@ class Progress:
     wall_s: float = 0.0
     initial: Metrics = field(default_factory=dict)
     evaluation: Metrics = field(default_factory=dict)
+    evaluated: int = -1
+    """The step that `evaluation` is of."""
     best: tuple[float, int] | None = None
     """(value of checkpoint.best_metric, step)."""
     unfinished: Metrics | None = None

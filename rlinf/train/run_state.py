@@ -175,6 +175,7 @@ class RunState:
             wall_s=saved["wall_s"],
             initial=saved["initial"],
             evaluation=saved["evaluation"],
+            evaluated=saved.get("evaluated", saved["stage_step"]),
             best=tuple(saved["best"]) if saved["best"] else None,
             unfinished=saved.get("unfinished"),
             untrained=saved.get("untrained", {}),

@@ -15,6 +15,7 @@ import torch
 import yaml
 from tiny_runs import config, logged, mapping, run
 
+import rlinf.train
 from rlinf.config import ConfigErrors
 from rlinf.train import evaluate_run
 from rlinf.train.run_dir import RunDirectoryError
@@ -108,6 +109,27 @@ def test_a_longer_run_continues_the_shorter_one_exactly(tmp_path: Path) -> None:
     run(config(tmp_path / "stopped", run={"max_steps": 5}))
     assert summary(tmp_path / "stopped")["params_sha256"] == summary(tmp_path / "straight")["params_sha256"]
     assert steps(tmp_path / "stopped") == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_run_continued_where_its_checkpoint_stands_is_evaluated_there(tmp_path: Path) -> None:
+    """Its metrics would otherwise be those of the evaluation before training, under the name of the last step."""
+
+    class Killed(Exception):
+        pass
+
+    def kill(step: int) -> None:
+        if step == 3:
+            raise Killed
+
+    sections: dict[str, Any] = {"learner": {"optimizer": {"lr": 0.3}}}
+    with pytest.raises(Killed):
+        rlinf.train.run(config(tmp_path, **sections), report=False, after_step=kill)
+    shorter = config(tmp_path, run={"max_steps": 3}, **sections)
+    result = run(shorter)
+    output = summary(tmp_path)
+    assert output["steps"] == 3
+    assert output["metrics"] == result.metrics == evaluate_run(tmp_path).metrics
+    assert output["metrics"] != output["initial_metrics"]
 
 
 @pytest.mark.slow  # with every commit: tests/faults/test_kill_and_resume.py, on Ray, and test_simulator_runs.py

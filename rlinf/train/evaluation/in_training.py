@@ -29,6 +29,7 @@ class TrainingEvaluation:
         films = graph.film is not None and run.due(run.config.evaluation.video_every)
         evaluation = graph.film(state.step) if films and graph.film is not None else graph.evaluate()
         state.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        state.evaluated = state.step
         for note in evaluation.notes:
             run.display.say(f"step {state.step}: {note}", style="yellow")
         write_episodes(run.folder.path, state.step, evaluation.episodes)
