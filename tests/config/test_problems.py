@@ -273,3 +273,10 @@ def test_a_model_that_make_fetches_is_named(write: Write, tmp_path: Path, monkey
     with pytest.raises(ConfigErrors) as caught:
         load(write("policy: {path: models/smollm2, architecture: null}"))
     assert "policy.path: models/smollm2 does not exist. `make models/smollm2` fetches it" in str(caught.value)
+
+
+def test_the_command_line_switches_off_what_the_file_says_of_evaluations(write: Write) -> None:
+    file = write("evaluation: {every: 5, env_kwargs: {split: eval}}")
+    assert load(file, ["evaluation.size=0"]).evaluation.size == 0
+    with pytest.raises(ConfigErrors, match=r"evaluation\.every is not read with evaluation\.size: 0"):
+        load(file, ["evaluation.size=0", "evaluation.every=3"])
