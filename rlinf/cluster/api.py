@@ -179,10 +179,6 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
-    def wait(self, handles: Sequence[Handle]) -> None:
-        """Like :meth:`gather` for calls whose values other workers take: nothing is fetched but the failures."""
-
-    @abstractmethod
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         """Starts a generator method; each item may take as long as a call."""
 

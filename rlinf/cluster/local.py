@@ -123,9 +123,6 @@ class LocalGroup(WorkerGroup):
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         return [handle.result() for handle in handles]
 
-    def wait(self, handles: Sequence[Handle]) -> None:
-        self.gather(handles)
-
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         return LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
 

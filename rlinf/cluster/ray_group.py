@@ -182,10 +182,6 @@ class RayGroup(WorkerGroup):
         with self.fates_tied():
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
-    def wait(self, handles: Sequence[Handle]) -> None:
-        with self.fates_tied():
-            waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)], unpacked=False)
-
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         return RayStream(self, rank, method, _with_shared(args, options))
 

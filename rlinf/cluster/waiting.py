@@ -45,22 +45,19 @@ def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> lis
             group.check_alive([handle.rank for handle in handles if handle.workers is group])
 
 
-def gather(handles: Sequence[RayHandle], *, unpacked: bool = True) -> list[Any]:
-    """Values in the order of the handles; of several failures the first in time is raised.
-
-    Without ``unpacked`` the values stay as they were packed, and their tensors where they lie.
-    """
+def gather(handles: Sequence[RayHandle]) -> list[Any]:
+    """Values in the order of the handles; of several failures the first in time is raised."""
     outcomes: dict[RayHandle, Any] = {}
     while pending := [handle for handle in handles if handle not in outcomes]:
         for handle in wait_first(pending):
-            outcomes[handle] = fetch(handle, unpacked=unpacked)
+            outcomes[handle] = fetch(handle)
         if problems := _problems(outcomes):
             rest = [handle for handle in handles if handle not in outcomes]
             raise _first(problems, rest)
     return [outcomes[handle] for handle in handles]
 
 
-def fetch(handle: RayHandle, *, unpacked: bool = True) -> Any:
+def fetch(handle: RayHandle) -> Any:
     """The value of a call that is done; its :class:`Failure`, :class:`WorkerDied` or :class:`ValueLost` is returned."""
     try:
         outcome = ray.get(handle.ref)
@@ -71,7 +68,7 @@ def fetch(handle: RayHandle, *, unpacked: bool = True) -> Any:
         return ValueLost(words, group=handle.group, rank=handle.rank, method=handle.method)
     except RayError as error:  # its value cannot be had: the store is full, for instance
         return Failure(traceback=str(error), when=time.time())
-    return unpack(outcome, writable=True) if unpacked and isinstance(outcome, Packed) else outcome
+    return unpack(outcome, writable=True) if isinstance(outcome, Packed) else outcome
 
 
 def _problems(outcomes: dict[RayHandle, Any]) -> dict[RayHandle, Failure | WorkerError]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
-from rlinf.models.heap import keep_freed_memory
+from rlinf.models.heap import give_back_freed_memory, keep_freed_memory
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
@@ -85,6 +85,8 @@ class HFSampler:
                     yield from self._batch.step(self._version)
         finally:
             self._streaming, self._batch, self._waiting = False, None, []
+            if self._model.device.type == "cpu":
+                give_back_freed_memory()
 
     def session(self) -> HFSession:
         """A session, in which :meth:`load` may be called at any time.

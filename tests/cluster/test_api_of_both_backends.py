@@ -103,12 +103,11 @@ def test_streams_of_several_workers_are_read_as_they_come(cluster: Cluster, pair
 def test_a_value_goes_from_worker_to_worker(cluster: Cluster, pair: WorkerGroup) -> None:
     made = pair.submit_one(0, "weights", version=3)
     assert pair.call_one(1, "total", made) == sum(range(50_000))
-    pair.wait([made])
     failed = pair.submit_one(0, "raise_error")
     with pytest.raises(WorkerError, match="the loss is not finite"):
         pair.call_one(1, "total", failed)
     with pytest.raises(WorkerError, match="the loss is not finite"):
-        pair.wait([failed])
+        pair.gather([failed])
 
 
 def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:

@@ -39,13 +39,14 @@ def send(cluster: Cluster, config: Config, pool: EnvPool, policy: Any, version: 
 
 
 class Call:
-    """A call under way in a worker's thread."""
+    """A call under way in a worker's thread, or a half of the pair that it returns."""
 
-    def __init__(self, future: Future[Any]) -> None:
-        self.future = future
+    def __init__(self, future: Future[Any], half: int | None = None) -> None:
+        self.future, self.half = future, half
 
     def result(self, timeout: float | None = None) -> Any:
-        return self.future.result(timeout=60.0)
+        value = self.future.result(timeout=60.0)
+        return value if self.half is None else value[self.half]
 
 
 class Threads:
@@ -64,6 +65,10 @@ class Threads:
         args = tuple(one.result() if isinstance(one, Call) else one for one in args)
         return Call(self.pools[rank].submit(getattr(self.workers[rank], method), *args, **options))
 
+    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Call, Call]:
+        future = self.submit_one(rank, method, *args, **options).future
+        return Call(future, 0), Call(future, 1)
+
     def submit(self, method: str, /, *args: Any, **options: Any) -> list[Any]:
         return [self.submit_one(rank, method, *args, **options) for rank in range(self.size)]
 
@@ -75,9 +80,6 @@ class Threads:
 
     def gather(self, handles: list[Any]) -> list[Any]:
         return [handle.result() for handle in handles]
-
-    def wait(self, handles: list[Any]) -> None:
-        self.gather(handles)
 
     def nodes(self) -> list[str]:
         return ["127.0.0.1"] * self.size

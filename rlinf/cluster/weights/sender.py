@@ -106,13 +106,17 @@ class WeightSender(ABC):
                 return str(error)
         return None
 
-    def sent_weights(self, *, version: int, part: int, form: WeightForm = "merged") -> WeightUpdate:
-        """The part of the weights that was sent as ``version``: a kept copy, or what the learner has now."""
+    def held_weights(self, *, version: int, part: int, form: WeightForm = "merged") -> tuple[None, WeightUpdate]:
+        """:meth:`weights` as the second half of a pair, which receivers fetch past the driver."""
+        return None, self.weights(version=version, part=part, form=form)
+
+    def sent_weights(self, *, version: int, part: int, form: WeightForm = "merged") -> tuple[None, WeightUpdate]:
+        """The same of what was sent as ``version``: a kept copy, or what the learner has now."""
         update = self.weights(version=version, part=part, form=form)
         kept = part - (update.parts - len(self._sent))
         if kept >= 0 and self._sent[kept].version == version:
-            return replace(self._sent[kept], part=part, parts=update.parts, partial=False)
-        return update
+            update = replace(self._sent[kept], part=part, parts=update.parts, partial=False)
+        return None, update
 
     def _taken(self, version: int, part: int, keep: bool, form: WeightForm) -> WeightUpdate:
         update = self.weights(version=version, part=part, form=form)

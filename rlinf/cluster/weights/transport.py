@@ -89,10 +89,10 @@ class ObjectStore:
         else:
             self._whole = kept
         for part in range(_parts(self.learner, form)):
-            made = self.learner.submit("weights", version=version, part=part, form=form)
-            kept.append(made[0])
-            loads = self.receivers.submit("load", made[0])
-            self.learner.wait(made)
+            made = _apart(self.learner, "held_weights", version=version, part=part, form=form)
+            kept.append(made[0][1])
+            loads = self.receivers.submit("load", made[0][1])
+            self.learner.gather([done for done, _ in made])
             numbers.append(_loaded(loads, restart))
         self._travelling.arrived()
         return added(numbers)
@@ -185,9 +185,9 @@ class Collective:
         self._formed = False
         form = self._travelling.whole()
         for part in range(_parts(self.learner, form)):
-            made = self.learner.submit("sent_weights", version=self._version, part=part, form=form)
-            self.receivers.call_one(rank, "load", made[0])
-            self.learner.wait(made)
+            made = _apart(self.learner, "sent_weights", version=self._version, part=part, form=form)
+            self.receivers.call_one(rank, "load", made[0][1])
+            self.learner.gather([done for done, _ in made])
 
     def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
         """(what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
@@ -237,6 +237,11 @@ def choose(
     if wanted != "collective" and together:
         return SharedMemory(learner, receivers)
     return Collective(learner, receivers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
+
+
+def _apart(learner: WorkerGroup, method: str, **options: Any) -> list[tuple[Handle, Handle]]:
+    """A call on all ranks: what says that a rank is done, and its weights, which stay on their node."""
+    return [learner.submit_apart(rank, method, **options) for rank in range(learner.size)]
 
 
 def _parts(learner: WorkerGroup, form: WeightForm) -> int:
