@@ -226,9 +226,9 @@ def final_reward(lines: Sequence[dict[str, float]]) -> float:
 
 
 def decoding_costs(workload: Workload, counts: Sequence[int], columns: int) -> None:
-    """Prints CPU-milliseconds of a step with so many rows side by side, each with ``columns`` tokens before it.
+    """Prints CPU-milliseconds of a step with ``counts`` rows side by side, for whole batches and for a session.
 
-    For whole batches and for a session; and as how many of its rows a step costs before there is any.
+    All have ``columns`` tokens before it. Also: as how many of its rows a step costs before there is any.
     """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
