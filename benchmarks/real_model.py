@@ -104,6 +104,9 @@ def decode(options: argparse.Namespace) -> str:
         requests.append(SimpleNamespace(id=place, prompt=tuple(encoded["input_ids"])))
 
     def sample(tokens: int) -> Any:
+        if options.words[0] == "vllm":
+            # As new weights do: the prompts are computed again, as the other sampler does for every call.
+            sampler._engine.reset_prefix_cache()
         params = SamplingParams(max_new_tokens=tokens, ignore_eos=True)
         return sampler.sample(
             [

@@ -1,13 +1,27 @@
 """What `rollout.staleness: 2` gains over synchronous training where some responses are far longer than others.
 
-    python benchmarks/staleness.py [--steps 12] [--staleness 2] [--rows 32] [--seeds 5] [--reward-steps 12] [--folder F]
+    python benchmarks/staleness.py [--workload long_tail] [--steps 12] [--staleness 2] [--rows 64]
+        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--folder F]
+    python benchmarks/staleness.py --decoding [--workload long_tail]
 
 Samples per second: two runs on Ray, the sampler and the learner in processes of their own (the sampler on a core of its
-own where there are several). 16 x 8 responses an iteration; their lengths are drawn, lognormal, by task and sample, the
-same in both runs: the sampler takes its usual steps and stops a response at the length that was drawn for it. The model
-is one whose update, in one epoch, takes about as long as the generation of its batch. The synchronous run generates its
-batch side by side; the other one has ``--rows`` responses side by side, since new weights make it compute again what
-those have so far. The first quarter of the steps, in which workers warm up and batches are begun ahead, does not count.
+own where there are several). The lengths of responses are drawn, lognormal, by task and sample, the same in both runs:
+the sampler takes its usual steps and stops a response at the length that was drawn for it. The synchronous run
+generates whole batches, ``--synchronous-rows`` responses side by side; the other one has ``--rows`` responses side by
+side. The first quarter of the steps, in which workers warm up and batches are begun ahead, does not count.
+
+What asynchronous generation can gain depends on three things, of which ``--workload`` sets two:
+
+- How long the longest response is beside the others. ``long_tail`` draws from a distribution of long reasoning: sigma
+  0.95, cap 7.1 times the median (of 4,500 and 32,000 tokens there, 72 and 512 here): the longest of 64 responses is
+  nearly always as long as the cap, 4.7 times the mean.
+- What a step of decoding costs beside what a row in it costs. On an accelerator reading the weights costs most: 8 ms a
+  step and 0.06 ms a row, as much as 133 rows, 0.52 of the 256 that a sampler decodes there. Synchronous generation
+  then waits, in steps that cost almost as much as full ones, for its longest rows. A CPU has no such constant, but a
+  narrow, deep model does, since every call of a kernel costs something: ``long_tail`` has a model whose step costs as
+  much as about half of the rows of a batch (``--decoding`` measures it). In ``even``, wider, it is an eighth.
+- How long an update takes beside generation: either run is as slow as both after each other, or as the slower one.
+  Nothing is set here: it is one epoch over the batch, and the table says what it took.
 
 Final reward: ``--seeds`` runs of each kind in one process, which take turns there: what is compared is what is learned
 from tokens of older weights. Paired by seed, with a 95% interval of the difference.
@@ -21,8 +35,9 @@ import math
 import os
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,51 +52,81 @@ from rlinf.samplers.hf_session import HFSession
 from rlinf.samplers.spec import SamplerSpec
 from rlinf.streams import stream_seed
 from rlinf.train import run
-from rlinf.types import Completion, SampleRequest
+from rlinf.types import Completion, SampleRequest, SamplingParams
 
-MEDIAN, SIGMA, LONGEST = 24, 1.2, 512
-"""Of the lengths of responses, in tokens: the mean is about 47, the longest of 128 about 450."""
 GROUP = 8
-ARCHITECTURES = {
-    "tiny": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2},
-    "even": {"hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 4, "num_attention_heads": 4},
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Lengths of responses in tokens, prompts an iteration, and the model."""
+
+    median: int
+    sigma: float
+    longest: int
+    prompts: int
+    architecture: Mapping[str, int]
+
+    @property
+    def responses(self) -> int:
+        """An iteration."""
+        return self.prompts * GROUP
+
+    def length_of(self, request: SampleRequest, sample: int) -> int:
+        """The drawn length of a response: by its key, so that it is the same whenever it is asked for."""
+        draw = np.random.default_rng(stream_seed(0, "length", *request.key, sample)).standard_normal()
+        return max(1, min(self.longest, round(self.median * math.exp(self.sigma * draw))))
+
+
+def _layers(count: int, *, width: int, inner: int, heads: int, kv_heads: int) -> dict[str, int]:
+    return {
+        "num_hidden_layers": count,
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+    }
+
+
+WORKLOADS = {
+    "long_tail": Workload(72, 0.95, 512, 8, _layers(16, width=96, inner=288, heads=6, kv_heads=1)),
+    "even": Workload(24, 1.2, 512, 16, _layers(4, width=256, inner=768, heads=4, kv_heads=2)),
+    "tiny": Workload(24, 1.2, 512, 8, _layers(2, width=64, inner=128, heads=2, kv_heads=2)),
 }
-"""``even``: an update takes about as long as the generation of its batch."""
-PROMPTS = {"tiny": 8, "even": 16}
+"""``even``: of a step of decoding the rows cost the most. ``tiny``: of the comparison of rewards."""
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 8: 2.365, 10: 2.262}
 """Student's two-sided 95% quantile by the number of values."""
 
 
-def length_of(request: SampleRequest, sample: int) -> int:
-    """The drawn length of a response: by its key, so that it is the same whenever it is asked for."""
-    draw = np.random.default_rng(stream_seed(0, "length", *request.key, sample)).standard_normal()
-    return max(1, min(LONGEST, round(MEDIAN * math.exp(SIGMA * draw))))
-
-
 class DrawnLengths(HFSampler):
     """The ``hf`` sampler with responses of drawn lengths: whole batches in a synchronous run, or continuously."""
+
+    workload: Workload
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         yield from map(_stopped, super().stream(requests))
 
     def _plan(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         done = super()._plan(_endless(requests))
-        self._waiting = [_drawn(row) for row in self._waiting]
+        self._waiting = [_drawn(row, self.workload) for row in self._waiting]
         return done
 
     def session(self) -> HFSession:
         whole = super().session()
         session = _DrawnSession.__new__(_DrawnSession)
         session.__dict__.update(whole.__dict__)
+        session.workload = self.workload
         return session
 
 
 class _DrawnSession(HFSession):
+    workload: Workload
+
     def submit(self, requests: Sequence[SampleRequest]) -> None:
         waiting = len(self._waiting)
         super().submit(_endless(requests))
         for place in range(waiting, len(self._waiting)):
-            self._waiting[place] = _drawn(self._waiting[place])
+            self._waiting[place] = _drawn(self._waiting[place], self.workload)
 
     def poll(self, max_s: float) -> list[Completion]:
         return [_stopped(one) for one in super().poll(max_s)]
@@ -91,26 +136,27 @@ def _endless(requests: Sequence[SampleRequest]) -> list[SampleRequest]:
     return [replace(one, params=replace(one.params, ignore_eos=True)) for one in requests]
 
 
-def _drawn(row: Row) -> Row:
-    return replace(row, limit=max(1, length_of(row.request, row.sample_index) - len(row.request.prefix)))
+def _drawn(row: Row, workload: Workload) -> Row:
+    length = workload.length_of(row.request, row.sample_index)
+    return replace(row, limit=max(1, length - len(row.request.prefix)))
 
 
 def _stopped(one: Completion) -> Completion:
     return replace(one, finish_reason="stop") if one.finish_reason == "length" else one
 
 
-def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, alone: bool = False) -> HFSampler:
+def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, workload: str, alone: bool = False) -> HFSampler:
     """`rollout.sampler: staleness:drawn_lengths`. ``alone``: takes the last of this process's cores for itself."""
     cores = sorted(os.sched_getaffinity(0))
     if alone and len(cores) > 1:
         os.sched_setaffinity(0, cores[-1:])
     sampler: Any = SAMPLERS["hf"](config, spec)
-    sampler.__class__ = DrawnLengths
+    sampler.__class__, sampler.workload = DrawnLengths, WORKLOADS[workload]
     return sampler
 
 
 def settings(
-    folder: Path, *, size: str, staleness: int, rows: int, seed: int, steps: int, backend: str
+    folder: Path, *, workload: str, staleness: int, rows: int, seed: int, steps: int, backend: str
 ) -> dict[str, Any]:
     """A response is right when it begins with a vowel, which a new model learns within a few steps."""
     task = {"task": "chain_sum", "size": 500, "params": {"min_terms": 2, "max_terms": 2}, "answer_format": "plain"}
@@ -124,17 +170,16 @@ def settings(
             "dtype": "float32",
             "architecture": {
                 "model_type": "qwen2",
-                "num_key_value_heads": 2,
                 "tie_word_embeddings": True,
-                **ARCHITECTURES[size],
+                **WORKLOADS[workload].architecture,
             },
         },
         "sft": {"steps": 0},
         "rollout": {
             "sampler": "staleness:drawn_lengths",
-            "sampler_options": {"alone": True} if backend == "ray" else {},
-            "batch_size": PROMPTS[size],
-            "max_new_tokens": LONGEST,
+            "sampler_options": {"workload": workload, "alone": backend == "ray"},
+            "batch_size": WORKLOADS[workload].prompts,
+            "max_new_tokens": WORKLOADS[workload].longest,
             "generation_batch_size": rows,
             "staleness": staleness,
         },
@@ -154,7 +199,7 @@ def trained(folder: Path, **options: Any) -> list[dict[str, float]]:
     return [line for line in lines if line["step"] > 0]
 
 
-def speed(lines: Sequence[dict[str, float]]) -> dict[str, float]:
+def speed(lines: Sequence[dict[str, float]], responses: int) -> dict[str, float]:
     """Samples per second after the first quarter, and means of a step."""
     late = lines[len(lines) // 4 :]
     seconds = sum(line["time/step_s"] for line in late)
@@ -171,7 +216,7 @@ def speed(lines: Sequence[dict[str, float]]) -> dict[str, float]:
     )
     means = {name: statistics.mean(line[name] for line in late) for name in names if name in late[-1]}
     oldest = max(line.get("rollout/staleness_max", 0.0) for line in lines)
-    return {"samples_per_s": PROMPTS["even"] * GROUP * len(late) / seconds, "rollout/staleness_max": oldest, **means}
+    return {"samples_per_s": responses * len(late) / seconds, "rollout/staleness_max": oldest, **means}
 
 
 def final_reward(lines: Sequence[dict[str, float]]) -> float:
@@ -180,19 +225,85 @@ def final_reward(lines: Sequence[dict[str, float]]) -> float:
     return statistics.mean(line["reward/mean"] for line in late)
 
 
-def compare_speed(folder: Path, staleness: int, rows: int, steps: int) -> None:
+def decoding_costs(workload: Workload, counts: Sequence[int], columns: int) -> None:
+    """Prints CPU-milliseconds of a step with ``counts`` rows side by side, for whole batches and for a session.
+
+    All have ``columns`` tokens before it. Also: as how many of its rows a step costs before there is any.
+    """
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = Qwen2Config(vocab_size=300, tie_word_embeddings=True, **workload.architecture)
+    sampler = HFSampler(
+        Qwen2ForCausalLM(config).float(),
+        eos_token_ids=[0],
+        pad_token_id=1,
+        seed=0,
+        generation_batch_size=max(counts),
+        max_model_len=columns + _STEPS + 2,
+    )
+    params = SamplingParams(max_new_tokens=_STEPS + 2, ignore_eos=True)
+    for kind in ("whole batches", "session"):
+        costs = []
+        for count in counts:
+            request = SampleRequest(0, tuple(2 + place % 298 for place in range(columns)), count, params, (0,))
+            costs.append(min(_whole(sampler, request) if kind == "whole batches" else _session(sampler, request)))
+        a_row = (costs[-1] - costs[0]) / (counts[-1] - counts[0])
+        a_step = costs[0] - a_row * counts[0]
+        listed = ", ".join(f"{cost:.2f} ({count} rows)" for count, cost in zip(counts, costs, strict=True))
+        print(f"{kind}: {listed} ms; a step costs as much as {a_step / a_row:.0f} rows", flush=True)
+
+
+_STEPS = 24
+
+
+def _whole(sampler: HFSampler, request: SampleRequest) -> list[float]:
+    """Milliseconds of the steps of a batch, means of 8 each."""
+    sampler._plan([request])
+    batch = sampler._next_batch()
+    batch.step(0)
+    return _timed(lambda: batch.step(0))
+
+
+def _session(sampler: HFSampler, request: SampleRequest) -> list[float]:
+    """The same of a session."""
+    session = sampler.session()
+    session.submit([request])
+    for _ in range(request.n + 1):  # a step at least for the prompt, which is computed once
+        session.poll(0)
+        if all(live.speaks for live in session._rows._rows):
+            break
+    taken = _timed(lambda: session.poll(0))
+    session.close()
+    return taken
+
+
+def _timed(call: Callable[[], object]) -> list[float]:
+    taken = []
+    for _ in range(_STEPS // 8 - 1):
+        began = time.process_time()
+        for _ in range(8):
+            call()
+        taken.append((time.process_time() - began) / 8 * 1000)
+    return taken
+
+
+def compare_speed(folder: Path, workload: str, staleness: int, rows: Mapping[int, int], steps: int) -> None:
+    """``rows``: responses side by side, synchronous (0) and with ``staleness``."""
     rates = []
-    for bound, together in ((0, PROMPTS["even"] * GROUP), (staleness, rows)):
+    for bound in (0, staleness):
         lines = trained(
             folder / f"speed_{bound}",
-            size="even",
+            workload=workload,
             staleness=bound,
-            rows=together,
+            rows=rows[bound],
             seed=0,
             steps=steps,
             backend="ray",
         )
-        found = speed(lines)
+        found = speed(lines, WORKLOADS[workload].responses)
         rates.append(found["samples_per_s"])
         print(f"staleness {bound}:", json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
     print(f"samples per second: {rates[1] / rates[0]:.2f} times the synchronous run's")
@@ -205,9 +316,9 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> Non
             final_reward(
                 trained(
                     folder / f"{seed}_{bound}",
-                    size="tiny",
+                    workload="tiny",
                     staleness=bound,
-                    rows=PROMPTS["tiny"] * GROUP,
+                    rows=WORKLOADS["tiny"].responses,
                     seed=seed,
                     steps=steps,
                     backend="local",
@@ -226,19 +337,27 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=WORKLOADS, default="long_tail", help="of the two runs on Ray")
     parser.add_argument("--steps", type=int, default=12, help="of the two runs on Ray; 0 leaves them out")
     parser.add_argument("--staleness", type=int, default=2)
     parser.add_argument("--rows", type=int, default=64, help="responses side by side in the run with staleness")
+    parser.add_argument("--synchronous-rows", type=int, help="side by side in the other one; a whole batch")
     parser.add_argument("--seeds", type=int, default=5, help="of the runs in one process; 0 leaves them out")
     parser.add_argument("--reward-steps", type=int, default=12)
     parser.add_argument("--folder", type=Path, help="keeps the runs there")
+    parser.add_argument("--decoding", action="store_true", help="what a step of decoding costs, and nothing else")
     options = parser.parse_args()
+    if options.decoding:
+        decoding_costs(WORKLOADS[options.workload], (1, 4, 16, 32, 64, 128), columns=128)
+        return
     with tempfile.TemporaryDirectory(prefix="staleness-") as scratch:
         folder = options.folder or Path(scratch)
         if options.seeds:
             compare_rewards(folder, options.staleness, options.reward_steps, options.seeds)
         if options.steps:
-            compare_speed(folder, options.staleness, options.rows, options.steps)
+            together = options.synchronous_rows or WORKLOADS[options.workload].responses
+            rows = {0: together, options.staleness: options.rows}
+            compare_speed(folder, options.workload, options.staleness, rows, options.steps)
 
 
 if __name__ == "__main__":

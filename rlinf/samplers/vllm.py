@@ -27,7 +27,7 @@ from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
-from rlinf.samplers.vllm_cache import cpu_cache_mb
+from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb
 from rlinf.samplers.vllm_products import use_onednn_products
 from rlinf.samplers.vllm_session import VllmSession
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
@@ -47,9 +47,6 @@ ENVIRONMENT: Mapping[str, str] = {
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
 """For a process that samples on a CPU; with a GPU all but ``TORCH_COMPILE_DISABLE`` (see :func:`environment`)."""
-
-_CPU_BLOCK = 32
-"""Tokens per cache block on a CPU: a group shares whole blocks only, and most prompts are shorter than the default."""
 
 _log = logging.getLogger(__name__)
 
@@ -243,10 +240,10 @@ class VllmSampler:
             # Too late for the environment: without this the first step spends a quarter of a minute compiling.
             sys.modules["torch._dynamo.config"].disable = True  # type: ignore[attr-defined]
         dtype = activation_dtype(self._dtype, on_gpu=not cpu)
-        cache_mb = config.kv_cache_memory_mb
+        cache_mb, block = config.kv_cache_memory_mb, cpu_block(dtype)
         if cpu and cache_mb is None:
             # Every response side by side, each in whole blocks.
-            rows = config.max_num_seqs * (self._max_model_len + _CPU_BLOCK)
+            rows = config.max_num_seqs * (self._max_model_len + block)
             cache_mb = cpu_cache_mb(self._model, tokens=rows, bytes_per_value=2 if dtype == "bfloat16" else 4)
         arguments = EngineArgs(
             model=self._model,
@@ -260,7 +257,7 @@ class VllmSampler:
             tensor_parallel_size=config.tensor_parallel_size,
             gpu_memory_utilization=config.gpu_memory_utilization,
             kv_cache_memory_bytes=cache_mb << 20 if cache_mb else None,
-            block_size=_CPU_BLOCK if cpu else None,
+            block_size=block if cpu else None,
             enable_prefix_caching=config.enable_prefix_caching,
             # A prompt in pieces makes vLLM rewind the request's random stream, which it can't do on a CPU.
             enable_chunked_prefill=config.enable_chunked_prefill and not cpu,
@@ -273,6 +270,8 @@ class VllmSampler:
         )
         if cpu:
             use_onednn_products()
+            if block == 16:
+                allow_blocks_of_16()
         engine = LLMEngine.from_engine_args(arguments)
         if cpu:
             engine.collective_rpc("compute_for_cpu")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from rlinf.samplers import vllm_cache
 
@@ -29,3 +30,20 @@ def test_it_holds_every_response_of_a_real_model(tmp_path: Path, monkeypatch: py
     assert size(64 * 96) == 135  # 30 layers of 3 heads of 64, keys and values: 23,040 bytes a token
     assert size(100) == 64
     assert size(1 << 30) == 3072
+
+
+@pytest.mark.parametrize(
+    ("dtype", "capability", "amx", "block"),
+    [
+        ("bfloat16", "AVX512", False, 16),
+        ("bfloat16", "AVX512", True, 32),
+        ("bfloat16", "AVX2", False, 32),
+        ("float32", "AVX512", False, 32),
+    ],
+)
+def test_blocks_are_small_where_their_kernel_is_as_fast(
+    monkeypatch: pytest.MonkeyPatch, dtype: str, capability: str, amx: bool, block: int
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert vllm_cache.cpu_block(dtype) == block

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from rlinf.config.schema.rollout import VllmConfig
 from rlinf.interfaces import Sampler
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
+from rlinf.samplers.vllm_cache import cpu_block
 from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 
 pytestmark = [
@@ -33,8 +35,8 @@ def saved(folder: Path, *, tied: bool) -> Path:
     return folder
 
 
-def start(folder: Path, **options: object) -> VllmSampler:
-    config = VllmConfig(kv_cache_memory_mb=16, dtype="float32", max_num_seqs=64, **options)  # type: ignore[arg-type]
+def start(folder: Path, dtype: Literal["float32", "bfloat16"] = "float32", **options: object) -> VllmSampler:
+    config = VllmConfig(kv_cache_memory_mb=16, dtype=dtype, max_num_seqs=64, **options)  # type: ignore[arg-type]
     return VllmSampler(folder, config, eos_token_ids=[EOS], seed=7, max_model_len=128)
 
 
@@ -184,6 +186,15 @@ def test_prefix_cache_shares_the_prefill_and_is_dropped_by_an_update(
     completions = sampler.sample([request])
     assert min(cached) == 0
     assert gap(model, [request], completions) < 5e-5
+
+
+@pytest.mark.skipif(cpu_block("bfloat16") != 16, reason="blocks are larger on this CPU")
+def test_in_16_bits_a_group_shares_blocks_of_16(tmp_path: Path) -> None:
+    sampler = start(saved(tmp_path, tied=True), dtype="bfloat16")
+    request = SampleRequest(0, LONG_PROMPT[:60], 8, PARAMS, (0,))
+    completions = sampler.sample([request])
+    assert sorted(done.cached_tokens for done in completions) == [0] + [48] * 7
+    assert gap(tiny_qwen2(tied=True, head_dim=32), [request], completions) < 0.05, "what 16 bits round"
 
 
 def test_the_next_turn_of_a_conversation_computes_only_what_is_new(
