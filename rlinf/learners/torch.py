@@ -31,7 +31,6 @@ from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
-from rlinf.models.heap import keep_freed_memory
 from rlinf.portions import portions
 from rlinf.streams import stream_seed
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightForm, WeightUpdate
@@ -58,8 +57,6 @@ class TorchLearner(Offloadable):
         self.compare_float32_every = compare_float32_every
         self.offload = offload
         self.device = torch.device(device)
-        if self.device.type == "cpu":
-            keep_freed_memory()
         module: Any = policy  # a torch module too, which a protocol cannot say
         self.policy = module.to(self.device)
         # Of adapters: what is new is made in training mode. Base models come without.

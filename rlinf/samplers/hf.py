@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
-from rlinf.models.heap import give_back_freed_memory, keep_freed_memory
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
@@ -43,8 +42,6 @@ class HFSampler:
         faster one of the same result. ``max_model_len`` counts prompt and response tokens."""
         if generation_batch_size < 1:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
-        if model.device.type == "cpu":
-            keep_freed_memory()
         self._model = model.eval()
         use_grouped_attention(model)
         use_weight_first_products(model)
@@ -85,8 +82,6 @@ class HFSampler:
                     yield from self._batch.step(self._version)
         finally:
             self._streaming, self._batch, self._waiting = False, None, []
-            if self._model.device.type == "cpu":
-                give_back_freed_memory()
 
     def session(self) -> HFSession:
         """A session, in which :meth:`load` may be called at any time.
