@@ -150,10 +150,11 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         """The observation with which the task starts."""
         return self._template.render(self.question(task_id))
 
-    def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
+    def demonstrations(self, task_ids: Sequence[int]) -> Sequence[tuple[str, str | list[str]]]:
         """(prompt, correct response) for each id.
 
-        The response is the source's own, untouched, where it has one; otherwise the worked solution, or the bare answer
+        Of a conversation the second is a list: what policy and environment say in turn, the policy first and last. The
+        response is the source's own, untouched, where it has one; otherwise the worked solution, or the bare answer
         in the judge's format.
 
         Raises:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 
 from rlinf_envs.arithmetic import ArithmeticFault, evaluate
+from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
+from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Task
+from rlinf_envs.tools.toolbox import ToolSetting
 
 _CALL = re.compile(r"<calc>((?:(?!</?calc>).)*)</calc>", re.DOTALL)
 
@@ -25,10 +29,33 @@ class Calculator:
         calls = _CALL.findall(response)
         if not calls:
             return None
-        try:
-            return f"<result>{_written(evaluate(calls[-1]))}</result>"
-        except ArithmeticFault as fault:
-            return f"<result>error: {fault}</result>"
+        return result_of(calls[-1])
+
+
+def calculator_of(tool: str | None, tools: Sequence[ToolSetting]) -> Calculator | None:
+    """The calculator that the setting ``tool`` asks for.
+
+    Raises:
+        SettingError: ``tool`` is something else, or there are ``tools`` beside it.
+    """
+    if tool not in (None, "calculator"):
+        raise SettingError(unknown("tool", str(tool), ("calculator",)))
+    if tool is not None and tools:
+        raise SettingError("tool: calculator is a conversation of its own: give tools, or it")
+    return Calculator() if tool else None
+
+
+def call_of(expression: str) -> str:
+    """How a policy asks for the value of an expression."""
+    return f"<calc>{expression}</calc>"
+
+
+def result_of(expression: str) -> str:
+    """The words with which the calculator answers a call."""
+    try:
+        return f"<result>{_written(evaluate(expression))}</result>"
+    except ArithmeticFault as fault:
+        return f"<result>error: {fault}</result>"
 
 
 def _written(value: Fraction) -> str:

@@ -14,7 +14,7 @@ from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import format_marks
-from rlinf_envs.math.calculator import Calculator
+from rlinf_envs.math.calculator import calculator_of
 from rlinf_envs.math.grading import Verdict
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
@@ -105,10 +105,7 @@ class MathEnv(TextTaskEnv):
             raise SettingError(unknown("repeated_questions", repeated_questions, ("keep", "merge")))
         if limit is not None and limit < 1:
             raise SettingError(f"limit must be at least 1, got {limit}")
-        if tool not in (None, "calculator"):
-            raise SettingError(unknown("tool", str(tool), ("calculator",)))
-        if tool is not None and tools:
-            raise SettingError("tool: calculator is a conversation of its own: give tools, or it")
+        calculator = calculator_of(tool, tools)
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         selection = datasets.select(path, split, subset)
         rows = tasks_of(
@@ -139,7 +136,7 @@ class MathEnv(TextTaskEnv):
             system_prompt=system_prompt,
             rewards=RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout),
             step_grader=StepGrader(steps) if steps is not None else None,
-            dialogue=Calculator() if tool else None,
+            dialogue=calculator,
             tools=Toolbox(tools) if tools else None,
             max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )

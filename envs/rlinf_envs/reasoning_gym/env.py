@@ -10,6 +10,7 @@ from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import MARKS, format_marks
+from rlinf_envs.math.calculator import calculator_of
 from rlinf_envs.reasoning_gym.scoring import FamilyScorer
 from rlinf_envs.reasoning_gym.source import GeneratedTasks, make_components, positions
 from rlinf_envs.reasoning_gym.worked import DemonstrationStyles, worked_steps
@@ -49,6 +50,7 @@ class ReasoningGymEnv(TextTaskEnv):
         reward_timeout: float = DEFAULT_TIMEOUT_S,
         steps: Mapping[str, Any] | None = None,
         demonstrations: Mapping[str, float] | None = None,
+        tool: Literal["calculator"] | None = None,
         tools: Sequence[ToolSetting] = (),
         max_turns: int | None = None,
     ) -> None:
@@ -73,11 +75,13 @@ class ReasoningGymEnv(TextTaskEnv):
             reward: see ``rlinf_envs.rewards``.
             reward_timeout: deadline of one call of a custom reward function, seconds.
             steps: see ``rlinf_envs.steps``.
+            tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
             tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
-                then, 8 by default.
+                with a tool, 8 by default.
             demonstrations: shares of the styles of demonstrations, see ``rlinf_envs.reasoning_gym.worked``.
         """
-        self._styles = DemonstrationStyles(demonstrations)
+        calculator = calculator_of(tool, tools)
+        self._styles = DemonstrationStyles(demonstrations, calculator=calculator is not None)
         if answer_format not in ANSWER_FORMATS:
             raise SettingError(unknown("answer_format", answer_format, ANSWER_FORMATS))
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
@@ -105,18 +109,24 @@ class ReasoningGymEnv(TextTaskEnv):
             system_prompt=system_prompt,
             rewards=reward_sum,
             step_grader=StepGrader(steps) if steps is not None else None,
+            dialogue=calculator,
             tools=Toolbox(tools) if tools else None,
-            max_turns=turns_with(tools, max_turns),
+            max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )
         # An answer in another format is not found at all.
         own = (MARKS[chosen],) if chosen in MARKS else ()
         paid = format_marks(reward, chosen)
-        self.response_marks = tuple(dict.fromkeys((*own, *paid)))
-        self.instructions = instructions(chosen, paid)
+        self.response_marks = tuple(dict.fromkeys((*own, *paid, *(("<calc>",) if calculator else ()))))
+        self.instructions = instructions(chosen, paid, calculator=calculator is not None)
 
-    def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
-        """(prompt, correct response) for each id, in the styles that were asked for."""
-        return [(self.prompt(i), self._styles.response(self._task(i), self._judge.render)) for i in task_ids]
+    def demonstrations(self, task_ids: Sequence[int]) -> Sequence[tuple[str, str | list[str]]]:
+        """(prompt, correct response) for each id, in the styles that were asked for.
+
+        Of conversations with a calculator the second is what policy and calculator say in turn, the policy first and
+        last.
+        """
+        said = [(self.prompt(i), self._styles.said(self._task(i), self._judge.render)) for i in task_ids]
+        return said if self._dialogue else [(prompt, response) for prompt, (response,) in said]
 
     def _worked(self, task: Task) -> str | None:
         """The steps alone."""

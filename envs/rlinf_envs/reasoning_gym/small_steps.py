@@ -65,27 +65,48 @@ def in_small_steps(line: str) -> str:
 
 def _between(before: str, after: str) -> list[str]:
     """What stands between the two sides of an equation; nothing where one step is enough or nothing is understood."""
-    found = _RESULT.match(after)
+    found = calculation(before, after)
     if found is None:
         return []
-    result = Fraction(found[1] + found[2].replace(",", ""))
-    tokens = [
-        match[0].replace(",", "") if match[1] else _SIGNS.get(match[0], match[0]) for match in _TOKEN.finditer(before)
-    ]
-    for start in range(len(tokens)):
-        expression = _parsed(tokens[start:])
+    try:
+        steps = _steps(found.expression)
+    except _NotWritten:
+        return []
+    # Where units stand between the numbers, the calculation is repeated without them.
+    return steps if found.stands_alone or not steps else [found.text, *steps]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The calculation in front of an equals sign."""
+
+    expression: Calculation
+    text: str
+    """Without spaces and units: ``6*2``."""
+    start: int
+    """Where its first number begins in what stands before the sign."""
+    stands_alone: bool
+    """Whether nothing but spaces stands between its parts and behind it."""
+
+
+def calculation(before: str, after: str) -> Found | None:
+    """The longest calculation at the end of ``before`` whose value is the number that ``after`` begins with, if any."""
+    match = _RESULT.match(after)
+    if match is None:
+        return None
+    result = Fraction(match[1] + match[2].replace(",", ""))
+    matches = list(_TOKEN.finditer(before))
+    tokens = [match[0].replace(",", "") if match[1] else _SIGNS.get(match[0], match[0]) for match in matches]
+    for place, first in enumerate(matches):
+        expression = _parsed(tokens[place:])
         if expression is None or isinstance(expression, Fraction) or _value(expression) != result:
             continue
         try:
-            steps = _steps(expression)
+            text = _text(expression)
         except _NotWritten:
-            return []
-        if not steps:
-            return []
-        whole = _text(expression)
-        # Where units stand between the numbers, the calculation is repeated without them.
-        return steps if before.replace(" ", "").endswith(whole) else [whole, *steps]
-    return []
+            return None
+        return Found(expression, text, first.start(), before.replace(" ", "").endswith(text))
+    return None
 
 
 def _parsed(tokens: list[str]) -> Expression | None:

@@ -2,7 +2,7 @@
 
 A model that was only read solutions to does not yet answer in the form that a verifier reads: some texts it saw end in
 the answer as asked, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes such a mixture.
-Models that get the way right and its arithmetic wrong are shown ``small_steps``.
+Models that get the way right and its arithmetic wrong are shown ``small_steps``, or conversations with a calculator.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reasoning_gym.small_steps import in_small_steps
+from rlinf_envs.reasoning_gym.with_calculator import with_calculator
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
 
-STYLES = ("answer", "worked", "steps", "small_steps")
-"""The bare answer; the steps and then the answer; the steps alone; as ``worked``, calculations digit by digit."""
+STYLES = ("answer", "worked", "steps", "small_steps", "calculator")
+"""The bare answer; the steps and then the answer; the steps alone; as ``worked``, calculations digit by digit; as
+``worked``, calculations by the environment's calculator."""
 
 _CHAIN = re.compile(r"-?\d+(?:(?: [-+] -?\d+)+|(?: \* -?\d+)+)")
 _CALCULATE = {"+": add, "-": sub, "*": mul}
@@ -63,24 +65,35 @@ def worked_steps(task: Task) -> list[str] | None:
 class DemonstrationStyles:
     """Which style a task's demonstration has: drawn by weight from the question's own hash."""
 
-    def __init__(self, weights: Mapping[str, float] | None) -> None:
-        """``weights``: style -> share. Raises ValueError for an unknown style, or if no share is above 0."""
+    def __init__(self, weights: Mapping[str, float] | None, *, calculator: bool = False) -> None:
+        """``weights``: style -> share; ``calculator``: whether the environment has one.
+
+        Raises:
+            SettingError: an unknown style, no share above 0, or a calculator that is not there.
+        """
         self._weights = dict(weights or {"answer": 1.0})
         reject_unknown("style of demonstrations", self._weights, STYLES)
         self._total = sum(self._weights.values())
         if self._total <= 0 or min(self._weights.values()) < 0:
             raise SettingError(f"demonstrations needs weights of at least 0, one of them positive: {self._weights}")
+        if self._weights.get("calculator") and not calculator:
+            raise SettingError("demonstrations: calculator shows calls of one: add tool: calculator")
 
-    def response(self, task: Task, render: Callable[[str], str]) -> str:
-        """The demonstration; a task without steps shows its answer."""
+    def said(self, task: Task, render: Callable[[str], str]) -> list[str]:
+        """The demonstration: texts of policy and environment in turn, the policy first and last.
+
+        A task without steps shows its answer.
+        """
         answer = render(task.answer)
         steps = worked_steps(task)
         style = self._style(task.question)
         if steps is None or style == "answer":
-            return answer
+            return [answer]
+        if style == "calculator":
+            return with_calculator([*steps, answer])
         if style == "small_steps":
             steps = [in_small_steps(line) for line in steps]
-        return "\n".join(steps if style == "steps" else [*steps, answer])
+        return ["\n".join(steps if style == "steps" else [*steps, answer])]
 
     def _style(self, question: str) -> str:
         digest = blake2b(f"style {question}".encode(), digest_size=8).digest()

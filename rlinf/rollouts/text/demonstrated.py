@@ -24,11 +24,14 @@ class Demonstration:
 
     @classmethod
     def of(cls, given: Any) -> Demonstration:
-        """From what an environment gives: this, or a pair (prompt, response)."""
+        """Reads what an environment gives: this, or (prompt, response), or (prompt, [response, observation, response,
+        ...]) of a conversation that ends with a response."""
         if isinstance(given, cls):
             return given
-        prompt, response = given
-        return cls(str(prompt), (str(response),))
+        prompt, said = given
+        if isinstance(said, list):
+            return cls(str(prompt), tuple(said[::2]), tuple(Observation(text) for text in said[1::2]))
+        return cls(str(prompt), (str(said),))
 
     @property
     def turns(self) -> list[tuple[str, bool]]:

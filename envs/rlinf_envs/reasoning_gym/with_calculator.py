@@ -1,0 +1,46 @@
+"""Solutions as conversations with the calculator: every calculation is asked for, and its result read.
+
+A small language model finds the way through a problem long before it multiplies reliably. The first models that were
+trained on grade-school problems had a calculator too (Cobbe et al. 2021, arXiv:2110.14168).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from rlinf_envs.math.calculator import call_of, result_of
+from rlinf_envs.reasoning_gym.small_steps import calculation
+
+_BARE = re.compile(r"[-+*/x×÷().,\d\s$£€₹]*")
+"""A calculation without words and units, which its call stands for."""
+
+
+def with_calculator(lines: Sequence[str]) -> list[str]:
+    """The lines of a solution as what the policy and the calculator say in turn, the policy first and last.
+
+    >>> with_calculator(["He had 45 pens - 19 pens = 26 pens.", "#### 26"])
+    ['He had 45 pens - 19 pens = <calc>45-19</calc>', '<result>26</result>', '26 pens.\\n#### 26']
+    >>> with_calculator(["They pay 24 * 3=$72."])
+    ['They pay <calc>24*3</calc>', '<result>72</result>', '$72.']
+    """
+    said = [""]
+    for line in lines:
+        parts = line.split("=")
+        said[-1] += parts[0]
+        for before, after in pairwise(parts):
+            found = calculation(before, after)
+            if found is None:
+                said[-1] += f"={after}"
+                continue
+            if _BARE.fullmatch(before, found.start):
+                kept = len(said[-1]) - len(before) + found.start
+                said[-1] = said[-1][:kept].rstrip("$£€₹")
+            else:
+                said[-1] = f"{said[-1].rstrip()} = "
+            said[-1] += call_of(found.text)
+            said += [result_of(found.text), after.lstrip()]
+        said[-1] += "\n"
+    said[-1] = said[-1].removesuffix("\n")
+    return said
