@@ -25,9 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim_vs_sb3 import _step, _trainer
-
-EPISODES = 20
+from sim_vs_sb3 import _our_return, _peer_return, _step, _trainer
 
 
 @dataclass(frozen=True)
@@ -133,8 +131,7 @@ def ours(task: Task, seed: int) -> dict[str, float]:
             steps = _step(trainer, step)["rollout/env_steps_total"]
             step += 1
         spent = time.process_time() - began
-        records = trainer.graph.rollout.evaluate(EPISODES).records
-        return {"cpu_s": spent, "steps": steps, "return": statistics.mean(record.total for record in records)}
+        return {"cpu_s": spent, "steps": steps, "return": _our_return(trainer)}
 
 
 def peers(task: Task, seed: int) -> dict[str, float]:
@@ -150,27 +147,7 @@ def peers(task: Task, seed: int) -> dict[str, float]:
     spent = time.process_time() - began
     env = gymnasium.make(task.env)
     env = env if task.wrapped is None else task.wrapped(env)
-    reached = statistics.mean(_played(model, env, start.start_seed) for start in _starts())
-    return {"cpu_s": spent, "steps": float(task.steps), "return": reached}
-
-
-def _starts() -> list[Any]:
-    """The start states that ours are evaluated on: an easy one is worth a hundred points of Pendulum's return."""
-    from rlinf.config.schema import EvaluationConfig
-    from rlinf.rollouts.envs.mixture import ONE_TASK
-    from rlinf.rollouts.simulator.rollout import evaluation_tasks
-
-    return evaluation_tasks(EvaluationConfig().seed, ONE_TASK, EPISODES)
-
-
-def _played(model: Any, env: Any, start_seed: int) -> float:
-    """The return of one greedy episode of the peer's."""
-    (observation, _), total, over = env.reset(seed=start_seed % 2**31), 0.0, False
-    while not over:
-        action, _ = model.predict(observation, deterministic=True)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        total, over = total + float(reward), terminated or truncated
-    return total
+    return {"cpu_s": spent, "steps": float(task.steps), "return": _peer_return(model, env)}
 
 
 def main() -> None:

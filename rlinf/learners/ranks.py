@@ -99,7 +99,11 @@ def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) 
             else:
                 merged[name] = (merged[name][0] + value, merged[name][1] + count)
     if ranks is ONE_RANK:
-        return {name: (float(value), float(count)) for name, (value, count) in merged.items()}
+        counts: dict[int, float] = {}  # most names have theirs in common: each is read once
+        for _, count in merged.values():
+            if id(count) not in counts:
+                counts[id(count)] = float(count)
+        return {name: (float(value), counts[id(count)]) for name, (value, count) in merged.items()}
     maxima = [name for name in merged if name.endswith("_max")]
     sums = [name for name in merged if not name.endswith("_max")]
     found: ReducedMetrics = {}

@@ -130,7 +130,8 @@ class TorchLearner(Offloadable):
 
     def forget_gradients(self) -> None:
         """Each optimiser step recreates them."""
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self._trained:  # what the optimiser's own method does, without its bookkeeping of each call
+            parameter.grad = None
 
     def costs(self, batch: Batch) -> Costs:
         """The cost of each row, by the policy's own rule."""
@@ -226,7 +227,7 @@ class TorchLearner(Offloadable):
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
         costs = mini.batch.facts.costs
         mine = share(mini.moving(), costs, rank=self.rank, size=self.size)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.forget_gradients()
         pieces = micro_batches(mine, costs, budget=self.micro_batch_tokens)
         partial = [self._backward(mini, mini.batch.select(piece), piece) for piece in pieces]
         if not partial:  # more ranks than rows: this one still has to take part in every sum

@@ -96,6 +96,8 @@ class CategoricalHead(ActionHead):
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         index = actions.long().reshape(len(actions), len(self.sizes))
+        if self.scalar:  # cutting and joining one part is as much work as the rest
+            return parameters.log_softmax(-1).gather(-1, index)
         parts = parameters.split(self.sizes, dim=-1)
         picked = [part.log_softmax(-1).gather(-1, index[:, i : i + 1]) for i, part in enumerate(parts)]
         return torch.cat(picked, dim=-1)
