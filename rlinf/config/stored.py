@@ -80,6 +80,7 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
     _keep_earlier_prompts(reader)
     _keep_earlier_towers(reader)
     _join_earlier_ahead(reader)
+    _keep_evaluations_off(reader)
     try:
         return _resolved(reader, path, overrides).config
     except ConfigErrors as errors:
@@ -174,6 +175,13 @@ def _join_earlier_ahead(reader: Reader) -> None:
         ahead, staleness = get(layer, "rollout.ahead"), get(layer, "rollout.staleness")
         if ahead is not None and staleness is not None:
             drop(layer, "rollout.staleness" if ahead.value else "rollout.ahead")
+
+
+def _keep_evaluations_off(reader: Reader) -> None:
+    """What was switched off on the command line stays off: the copy does not say that its file asks for evaluations."""
+    sizes = [get(layer, "evaluation.size") for layer in reader.layers]
+    if any(size is not None and size.value == 0 for size in sizes):
+        reader.read_overrides(["evaluation.size=0"])
 
 
 def _leave_to_the_environment(tree: Branch) -> None:

@@ -50,6 +50,16 @@ def test_an_earlier_vla_run_keeps_its_vision_tower(tmp_path: Path) -> None:
                 copy["policy"]["vla"]["vision"].pop(key, None)
 
 
+def test_a_run_whose_evaluations_the_command_line_switched_off_can_be_read_again(tmp_path: Path) -> None:
+    """Its copy is one layer, which holds what its file asked for beside the 0."""
+    asked = {**MINIMAL, "evaluation": {"every": 2, "env_kwargs": {"split": "eval"}}}
+    config = load_mapping(asked, overrides=["evaluation.size=0"])
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    again = load_stored(tmp_path / "config.yaml")
+    assert again == config
+    assert load_stored(tmp_path / "config.yaml", ["evaluation.size=10"]).evaluation.env_kwargs == {"split": "eval"}
+
+
 def test_quickstart_is_valid_and_short() -> None:
     load(QUICKSTART)
     lines = [line for line in QUICKSTART.read_text().splitlines() if line.strip() and not line.startswith("#")]
