@@ -178,7 +178,7 @@ def _join_earlier_ahead(reader: Reader) -> None:
 
 
 def _keep_evaluations_off(reader: Reader) -> None:
-    """What was switched off on the command line stays off: the copy does not say that its file asks for evaluations."""
+    """Keeps off what the command line switched off: the copy does not say that its file asks for evaluations."""
     sizes = [get(layer, "evaluation.size") for layer in reader.layers]
     if any(size is not None and size.value == 0 for size in sizes):
         reader.read_overrides(["evaluation.size=0"])
