@@ -32,7 +32,7 @@ from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import batch_of
 from rlinf.rollouts.text.rows import Graded, Row
 from rlinf.train.workers.learner_pool import LearnerPool
-from rlinf.train.workers.row_plan import RowPlan
+from rlinf.train.workers.row_plan import TextPlan
 from rlinf.types import Batch, Completion, Costs
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
@@ -112,7 +112,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     received = len(message.head) + sum(buffer.raw().nbytes for buffer in message.buffers)
     words = {"batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB", "from samplers": f"{received * scale / 1e6:.1f} MB"}
     words |= {"to and from environments": f"{8 * tokens / 1e6:.1f} MB"}  # int32, and four letters
-    costs = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).costs
+    costs = TextPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).costs
     whole = repeated(costs, int(scale))
     for size in ranks:
         spent, words[f"more than {size} shares"], sent = send(prepared, size, scale)
@@ -189,7 +189,7 @@ class Store:
 def learner(size: int) -> tuple[Ranks, LearnerPool]:
     """A learner of ``size`` data-parallel ranks."""
     group, store = Ranks(size), Store()
-    plan = RowPlan([stage()], 0, packed=True, skips_unanswered=False)
+    plan = TextPlan([stage()], 0, packed=True, skips_unanswered=False)
     return group, LearnerPool(group, store, plan=plan)  # type: ignore[arg-type]
 
 
@@ -204,7 +204,7 @@ def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
     seconds, _ = timed(lambda: pool.update(batch, step=0))
     if size == 1:
         return seconds, "whole", sum(ranks.sent[0][0]) * scale
-    moving = RowPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
+    moving = TextPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs)
     valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
     needed = sum(

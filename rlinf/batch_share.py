@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlinf.estimation import Estimation
 from rlinf.row_records import RecordLayout
-from rlinf.types import Batch, BatchError, Costs, TextInputs
+from rlinf.types import Batch, BatchError, Costs, Inputs, TextInputs
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class RowFacts:
     """bool: there is a response, valid or not."""
     moving: Tensor
     """bool: some valid position has an advantage that is not 0. All where there are no advantages yet."""
+    rewards: Tensor | None = None
+    """int32: rewards with a valid position, where several positions share one."""
 
     @classmethod
     def of(cls, batch: Batch, costs: Costs) -> Self:
@@ -41,9 +43,13 @@ class RowFacts:
             moving = torch.ones_like(batch.mask[:, 0])
         else:
             moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
-        tokens = batch.mask.sum(dim=1, dtype=torch.int32)
+        tokens, shared = batch.mask.sum(dim=1, dtype=torch.int32), batch.positions_per_reward
+        rewards = None
+        if shared > 1:
+            rewards = batch.mask.unflatten(1, (-1, shared)).any(dim=2).sum(dim=1, dtype=torch.int32)
         answered = batch.inputs.response_lengths > 0 if isinstance(batch.inputs, TextInputs) else tokens > 0
-        return cls(Costs(costs.lengths.int(), small(costs.shared), small(costs.owners)), tokens, answered, moving)
+        small_costs = Costs(costs.lengths.int(), small(costs.shared), small(costs.owners))
+        return cls(small_costs, tokens, answered, moving, rewards)
 
     def narrow(self) -> RowFacts:
         """The same numbers in as few bytes as hold them, for their way to the ranks."""
@@ -54,19 +60,31 @@ class RowFacts:
         return self._each(Tensor.int)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> RowFacts:
-        shared, owners = (None if one is None else change(one) for one in (self.costs.shared, self.costs.owners))
-        return replace(self, costs=Costs(change(self.costs.lengths), shared, owners), tokens=change(self.tokens))
+        optional = (self.costs.shared, self.costs.owners, self.rewards)
+        shared, owners, rewards = (None if one is None else change(one) for one in optional)
+        costs = Costs(change(self.costs.lengths), shared, owners)
+        return replace(self, costs=costs, tokens=change(self.tokens), rewards=rewards)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The observations that running statistics take in after an update: those of all rows, on every rank."""
+
+    inputs: Inputs
+    mask: Tensor
 
 
 @dataclass(frozen=True)
 class CommonFacts:
-    """What is the same for all ranks that are sent records of their own rows."""
+    """The same for all ranks that are sent their own rows."""
 
     rows: RowFacts
     """Narrow."""
-    layout: RecordLayout
+    layout: RecordLayout | None = None
+    """Of the records that rows of text travel as; rows with observations travel as a batch."""
     estimation: Estimation | None = None
     """`Batch.estimation`."""
+    observed: Observed | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,7 @@ class BatchShare:
     facts: RowFacts
     rows: Tensor | None = None
     """[b] int64: which rows ``held`` has; None: all, in their order."""
+    observed: Observed | None = None
 
     @classmethod
     def whole(cls, batch: Batch, costs: Costs) -> Self:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
 _NEXT = "next_"
 """Before a leaf's name: that of the observation that follows."""
+_ROW_BITS = 32
+"""Of a place; the number of the source stands above them."""
 
 
 class BatchError(ValueError):
@@ -65,6 +67,23 @@ class Inputs(ABC):
     def to(self, device: torch.device | str) -> Self:
         return self.map(lambda tensor: tensor.to(device))
 
+    def fetched(self) -> Self:
+        """The same with all tensors here, wherever they lie now."""
+        return self
+
+
+class LeafSource(Protocol):
+    """Leaves of observations [n, ...] by name, where the worker that made them has put them."""
+
+    def whole(self) -> Any:
+        """All rows: a worker that is given this in a call is given the mapping."""
+
+    def pieces(self, rows: Sequence[Tensor]) -> Callable[[], list[Any]]:
+        """The same of these rows int64 [n] each, cut out where the leaves lie. Calling what is returned waits."""
+
+    def fetch(self) -> Mapping[str, Tensor]:
+        """All rows, here."""
+
 
 @dataclass(frozen=True)
 class TextInputs(Inputs):
@@ -115,12 +134,18 @@ class ObservationInputs(Inputs):
     """[B, S] before the first decision."""
     executed: Tensor | None = None
     """[B, T, K] bool, for chunks of K actions: those that were carried out before the episode ended."""
+    places: Tensor | None = None
+    """[B, T] int64, where some leaves lie apart from the batch: the row of a source that has them, with the number of
+    the source in the upper half; -1 where there is no decision."""
+    sources: tuple[LeafSource, ...] = ()
+    """Known to the driver alone."""
 
     def named(self) -> dict[str, Tensor]:
         single = {
             "episode_start": self.episode_starts,
             "recurrent_state": self.recurrent_state,
             "executed": self.executed,
+            "places": self.places,
         }
         return {
             **self.observations,
@@ -133,14 +158,65 @@ class ObservationInputs(Inputs):
         return replace(self._map_decisions(change), recurrent_state=state)
 
     def fit(self, decisions: int) -> Self:
-        return self._map_decisions(lambda tensor: fit(tensor, decisions, 0))
+        fitted = self._map_decisions(lambda tensor: fit(tensor, decisions, 0))
+        return fitted if self.places is None else replace(fitted, places=fit(self.places, decisions, -1))
 
     def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
         return replace(self._map_decisions(lambda tensor: tensor[rows, decisions][:, None]), recurrent_state=None)
 
     @classmethod
     def join(cls, parts: Sequence[Inputs]) -> Self:
-        return cls(**_observation_fields(_joined([part.named() for part in parts])))
+        every = [cls.of(part) for part in parts]
+        sources = tuple(dict.fromkeys(source for part in every for source in part.sources))
+        named = [part._numbered_among(sources).named() for part in every]
+        return cls(**_observation_fields(_joined(named)), sources=sources)
+
+    def _numbered_among(self, sources: Sequence[LeafSource]) -> Self:
+        """With places that speak of ``sources``, which have all of its own among them."""
+        if self.places is None or not self.sources:
+            return self
+        numbers = torch.tensor([sources.index(source) for source in self.sources])
+        row = self.places & (1 << _ROW_BITS) - 1
+        moved = (numbers[(self.places >> _ROW_BITS).clamp(min=0)] << _ROW_BITS) + row
+        return replace(self, places=torch.where(self.places < 0, -1, moved))
+
+    def with_places(self, names: Collection[str], places: Tensor) -> Self:
+        """Without these leaves, which lie apart, where ``places`` [B, T] say."""
+        here = {name: tensor for name, tensor in self.named().items() if name not in names}
+        return type(self)(**_observation_fields({**here, "places": places}))
+
+    def wanted(self) -> list[tuple[int, Tensor]]:
+        """(number of a source, its rows [n]) for the decisions that are here, in their order; empty without places.
+
+        Where there is no decision, no row of source 0: that still tells the shapes of leaves.
+        """
+        if self.places is None:
+            return []
+        places = self.places[self.places >= 0]
+        source, row = places >> _ROW_BITS, places & (1 << _ROW_BITS) - 1
+        return [(number, row[source == number]) for number in source.unique().tolist()] or [(0, row)]
+
+    def with_leaves(self, parts: Sequence[Mapping[str, Tensor]]) -> Self:
+        """With the leaves [n, ...] of each entry of :meth:`wanted` at their decisions, zeros elsewhere."""
+        if self.places is None:
+            return self
+        flat = self.places.flatten()
+        numbers = torch.where(flat < 0, -1, flat >> _ROW_BITS)
+        leaves: dict[str, Tensor] = {}
+        for name, like in parts[0].items():
+            leaf = leaves[name] = torch.zeros(len(flat), *like.shape[1:], dtype=like.dtype)
+            for (number, _), part in zip(self.wanted(), parts, strict=True):
+                leaf[numbers == number] = part[name]
+        shaped = {name: leaf.unflatten(0, self.places.shape) for name, leaf in leaves.items()}
+        here = replace(self, places=None, sources=())
+        return type(self)(**_observation_fields({**here.named(), **shaped}))
+
+    def with_rows_of(self, sources: Sequence[Mapping[str, Tensor]]) -> Self:
+        """As :meth:`with_leaves`, out of all rows of all sources."""
+        return self.with_leaves([leaves_of_rows(sources[number], [rows])[0] for number, rows in self.wanted()])
+
+    def fetched(self) -> Self:
+        return self.with_rows_of([source.fetch() for source in self.sources])
 
     def _map_decisions(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Changes every tensor that has a T."""
@@ -150,6 +226,7 @@ class ObservationInputs(Inputs):
             next_observations={name: change(leaf) for name, leaf in self.next_observations.items()},
             episode_starts=None if self.episode_starts is None else change(self.episode_starts),
             executed=None if self.executed is None else change(self.executed),
+            places=None if self.places is None else change(self.places),
         )
 
 
@@ -158,6 +235,11 @@ def named_inputs(named: Mapping[str, Tensor]) -> Inputs:
     if "prompt_ids" in named:
         return TextInputs(**named)
     return ObservationInputs(**_observation_fields(named))
+
+
+def leaves_of_rows(leaves: Mapping[str, Tensor], rows: Sequence[Tensor]) -> list[dict[str, Tensor]]:
+    """For each of ``rows`` int64 [n]: those rows of all leaves."""
+    return [{name: leaf[own] for name, leaf in leaves.items()} for own in rows]
 
 
 def fit(tensor: Tensor, length: int, fill: float) -> Tensor:
@@ -183,6 +265,7 @@ def _observation_fields(named: Mapping[str, Tensor]) -> dict[str, Any]:
         "episode_starts": rest.pop("episode_start", None),
         "recurrent_state": rest.pop("recurrent_state", None),
         "executed": rest.pop("executed", None),
+        "places": rest.pop("places", None),
     }
     following = {name.removeprefix(_NEXT): rest.pop(name) for name in named if name.startswith(_NEXT)}
     return {"observations": rest, "next_observations": following, **single}

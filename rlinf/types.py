@@ -262,6 +262,12 @@ class Batch:
         return {name: change(column) for name, column in present.items() if isinstance(column, Tensor)}
 
 
+OPTIONAL_COLUMNS = frozenset(
+    item.name for item in fields(Batch) if item.default is None and item.name not in ("estimation", "domains")
+)
+"""The tensors that a batch may be without."""
+
+
 def concatenate(batches: Sequence[Batch]) -> Batch:
     """One batch with the rows of all, padded to the longest T (and, for text, the longest P).
 

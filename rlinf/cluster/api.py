@@ -171,6 +171,16 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
+    def submit_pieces(
+        self, rank: int, function: Callable[..., Sequence[Any]], /, *args: Any, count: int
+    ) -> tuple[Handle, list[Handle]]:
+        """Runs ``function(*args)``, which gives ``count`` values, in the process of a worker, beside its calls.
+
+        The values have a handle each, as the halves of :meth:`submit_apart` have: a value that a worker made is cut
+        up for others without passing the caller. The first handle has no value; it is done when they are there.
+        """
+
+    @abstractmethod
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """The values of this group's handles, in their order. Of several failures the one that came first is raised.
 

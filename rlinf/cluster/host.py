@@ -1,7 +1,7 @@
 """The process of one worker: holds its object, runs its methods, and answers from a second thread while they run.
 
-The group makes an actor class of :class:`Host`. Methods below the line "control" are called in a concurrency group of
-their own.
+The group makes an actor class of :class:`Host`. Methods below the lines "control" and "pieces" are called in
+concurrency groups of their own.
 """
 
 from __future__ import annotations
@@ -118,6 +118,16 @@ class Host:
         with suppress(Exception):
             if hasattr(self._target, "close"):
                 self._target.close()
+
+    # --- pieces ---
+
+    def pieces(self, count: int, packed: Packed, *shared: Packed | Failure) -> tuple[Packed | Failure | None, ...]:
+        """None, then each of the ``count`` values of a function: as objects of their own."""
+        try:
+            (function, *args), _ = _arguments(packed, shared)
+            return (None, *map(pack, function(*args)))
+        except Exception as error:
+            return (capture(error),) * (1 + count)
 
     # --- control ---
 

@@ -38,20 +38,20 @@ class LocalHandle(Handle):
         self.rank = rank
         self.method = method
         self._value = value
-        self._error = error
+        self.error = error
 
     def result(self, timeout: float | None = None) -> Any:
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
         return self._value
 
     def done(self) -> bool:
         return True
 
-    def half(self, number: int) -> LocalHandle:
-        """One half of the pair that the call returned."""
-        value = None if self._error is not None else self._value[number]
-        return LocalHandle(self.group, self.rank, self.method, value, self._error)
+    def part(self, number: int) -> LocalHandle:
+        """One of the values that the call returned."""
+        value = None if self.error is not None else self._value[number]
+        return LocalHandle(self.group, self.rank, self.method, value, self.error)
 
 
 class LocalStream(Stream):
@@ -108,14 +108,30 @@ class LocalGroup(WorkerGroup):
 
     def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
         made = self._called(rank, method, args, options)
-        return made.half(0), made.half(1)
+        return made.part(0), made.part(1)
+
+    def submit_pieces(
+        self, rank: int, function: Callable[..., Sequence[Any]], /, *args: Any, count: int
+    ) -> tuple[Handle, list[Handle]]:
+        self._worker(rank)
+        made = self._run(rank, function.__name__, function, args, {})
+        return LocalHandle(self.name, rank, made.method, None, made.error), [made.part(i) for i in range(count)]
 
     def _called(self, rank: int, method: str, args: Sequence[Any], options: dict[str, Any]) -> LocalHandle:
         worker = self._worker(rank)
+
+        def called(*given: Any, **named: Any) -> Any:
+            return getattr(worker, method)(*given, **named)
+
+        return self._run(rank, method, called, args, options)
+
+    def _run(
+        self, rank: int, method: str, function: Callable[..., Any], args: Sequence[Any], options: dict[str, Any]
+    ) -> LocalHandle:
         value, error = None, None
         try:
             given = {name: _value(option) for name, option in options.items()}
-            value = getattr(worker, method)(*map(_value, args), **given)
+            value = function(*map(_value, args), **given)
         except (Exception, SystemExit) as raised:
             error = self.failure(rank, method, capture(raised))
         return LocalHandle(self.name, rank, method, value, error)

@@ -64,7 +64,7 @@ class ResilientPool:
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
         """Runs ``method`` on every rank, with ``args`` or each rank's own; results are in rank order."""
         rows = [args] * self.size if per_rank is None else per_rank
-        handles = [self.group.submit_one(rank, method, *row) for rank, row in enumerate(rows)]
+        handles = [self._submit(rank, method, *row) for rank, row in enumerate(rows)]
 
         values: dict[int, Any] = {}
         lost: dict[int, Exception] = {}
@@ -78,10 +78,13 @@ class ResilientPool:
                     if other not in values and handles[other].done():
                         self._look(other, handles[other], values, lost)
                 self._bring_back(lost)
-                again = {other: self.group.submit_one(other, method, *rows[other]) for other in sorted(lost)}
+                again = {other: self._submit(other, method, *rows[other]) for other in sorted(lost)}
                 values |= {other: self._last(handle) for other, handle in again.items()}
                 lost.clear()
         return [values[rank] for rank in range(self.size)]
+
+    def _submit(self, rank: int, method: str, /, *args: Any) -> Handle:
+        return self.group.submit_one(rank, method, *args)
 
     def call_one(self, rank: int, method: str, /, *args: Any) -> Any:
         """Runs ``method`` on one rank; a worker that is lost over it is restarted and asked again."""

@@ -20,7 +20,7 @@ from rlinf.cluster.errors import ClusterError, PlacementError
 from rlinf.cluster.host import Host
 from rlinf.cluster.packing import pack
 from rlinf.cluster.placement import Placement
-from rlinf.cluster.ray_group import CONTROL, RayGroup, RayHandle, RayStream, Shared
+from rlinf.cluster.ray_group import CONTROL, PIECES, RayGroup, RayHandle, RayStream, Shared
 from rlinf.cluster.ray_session import RaySession
 from rlinf.config.schema.cluster import ClusterConfig
 
@@ -117,7 +117,7 @@ def _handle(pending: Handle | Stream) -> RayHandle:
 
 def _actor() -> Any:
     make: Any = ray.remote  # its type stubs know no concurrency groups
-    return make(concurrency_groups={CONTROL: 2})(Host)
+    return make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host)
 
 
 def worker_environment(config: ClusterConfig) -> dict[str, str]:

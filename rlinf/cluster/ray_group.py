@@ -25,7 +25,8 @@ from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
 from rlinf.config.schema.cluster import ClusterConfig
 
-CONTROL = "control"
+CONTROL, PIECES = "control", "pieces"
+"""Concurrency groups of :class:`Host`."""
 _ANSWER_S = 5.0  # how long a live worker may take to answer from its second thread
 _CLOSE_S = 2.0  # how long workers may take to close what they hold, before they are ended anyway
 _tokens = itertools.count()
@@ -177,6 +178,15 @@ class RayGroup(WorkerGroup):
         one, other = call.remote(method, *_with_shared(args, options))
         allowed_s = self.config.call_timeout_s
         return RayHandle(self, rank, method, one, allowed_s), RayHandle(self, rank, method, other, allowed_s)
+
+    def submit_pieces(
+        self, rank: int, function: Callable[..., Sequence[Any]], /, *args: Any, count: int
+    ) -> tuple[Handle, list[Handle]]:
+        call = self._host(rank).pieces.options(concurrency_group=PIECES, num_returns=1 + count)
+        refs = call.remote(count, *_with_shared([function, *args], {}))
+        name, allowed_s = function.__name__, self.config.call_timeout_s
+        handles: list[Handle] = [RayHandle(self, rank, name, ref, allowed_s) for ref in refs]
+        return handles[0], handles[1:]
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         with self.fates_tied():

@@ -187,9 +187,8 @@ def recomputes_logprobs(config: Config) -> bool:
     return not is_vla(config) or (gpu_count() > 0 if asked is None else asked)
 
 
-def prior_transitions(config: Config) -> int:
+def prior_transitions(algorithm: AlgorithmConfig) -> int:
     """Transitions of `algorithm.prior_data` in each off-policy update."""
-    algorithm = config.algorithm
     return round(algorithm.replay_batch_size * algorithm.prior_share) if algorithm.prior_data is not None else 0
 
 

@@ -17,7 +17,7 @@ from rlinf.algorithms.metrics import (
     mean_metrics,
     mean_over,
 )
-from rlinf.batch_share import BatchShare, RowFacts, complete
+from rlinf.batch_share import BatchShare, RowFacts
 from rlinf.learners.partition import minibatches
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Metrics, PolicyOutput
@@ -35,14 +35,10 @@ class Minibatch:
         _given(batch.held.advantages)
         self.stage, self.batch, self.rows = stage, batch, rows
         self.counts = LossCounts.of(batch.facts.tokens[rows])
-        shared = batch.held.positions_per_reward
-        self.reward_counts = self._shared_counts(shared) if shared > 1 else None
+        rewards = batch.facts.rewards
+        self.reward_counts = None if rewards is None else LossCounts.of(rewards[rows])
+        """Of the critic's error, where several positions have their value in common."""
         self._selected = self._select()
-
-    def _shared_counts(self, shared: int) -> LossCounts:
-        """The counts of the critic's error, where several positions have their value in common."""
-        by_reward = complete(self.batch).mask[self.rows].unflatten(1, (-1, shared)).any(dim=2)
-        return LossCounts.of(by_reward.sum(dim=1))
 
     def _select(self) -> Tensor | None:
         """The positions that the loss treats apart, bool by row of the batch; every row of the step must be here."""
@@ -115,6 +111,16 @@ def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
         return rows
     moving = facts.moving[rows]
     return rows[moving] if bool(moving.any()) else rows
+
+
+def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:
+    """The batch as an optimiser step takes rows from it: of a policy whose positions are ``independent`` of each other
+    (it has no memory), every decision is a row of its own.
+    """
+    if not (independent and stage.objective.per_token):
+        return batch
+    # What advantages were made of is read no more: it need not be cut up with the rest.
+    return batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None).decisions_as_rows()
 
 
 def train_on(

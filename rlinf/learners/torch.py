@@ -22,7 +22,7 @@ from rlinf.algorithms.metrics import PartialMetrics
 from rlinf.batch_share import BatchShare
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.interfaces import Policy
-from rlinf.learners.minibatch import Minibatch, require_finite, train_on
+from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.partition import micro_batches, share
@@ -179,13 +179,16 @@ class TorchLearner(Offloadable):
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
-        rows = batch if isinstance(batch, BatchShare) else self._as_rows(batch)
+        independent = self.policy.positions_independent
+        rows = batch if isinstance(batch, BatchShare) else learned_rows(batch, self.stage, independent=independent)
+        rows = self._shared(rows)
         compared = self._compare_with_float32(rows, step)
         with self._dropout(step):
             metrics = train_on(rows, self.stage, seed=self.seed, step=step, optimise=self._optimise)
-        if isinstance(batch, Batch):
+        observed = batch if isinstance(batch, Batch) else batch.observed
+        if observed is not None:
             # Running statistics change between batches only: all of one batch is evaluated under the same ones.
-            self.policy.observe(batch.inputs, batch.mask)
+            self.policy.observe(observed.inputs, observed.mask)
         return {**metrics, **compared, "lr": self._lr()}
 
     def _compare_with_float32(self, batch: BatchShare, step: int) -> Metrics:
@@ -213,15 +216,6 @@ class TorchLearner(Offloadable):
             finally:
                 for dropout in self._dropouts:
                     dropout.eval()
-
-    def _as_rows(self, batch: Batch) -> BatchShare:
-        """Where positions are independent of each other (a policy without memory), each becomes a row of its own."""
-        objective = self.stage.objective
-        if self.policy.positions_independent and objective.per_token:
-            # What advantages were made of is read no more: it need not be cut up with the rest.
-            batch = batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None)
-            batch = batch.decisions_as_rows()
-        return BatchShare.whole(batch, self.costs(batch))
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""

@@ -71,7 +71,7 @@ def _plain(value: Any, name: str) -> Any:
     if value is None or isinstance(value, (Tensor, torch.dtype)) or type(value) in _SCALARS:
         return value
     if isinstance(value, Inputs):
-        return value.named()
+        return value.fetched().named()
     if isinstance(value, Column):
         value = value.array
     if isinstance(value, np.ndarray):

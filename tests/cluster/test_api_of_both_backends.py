@@ -119,6 +119,25 @@ def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
             half.result()
 
 
+def halves(update: WeightUpdate, fail: bool = False) -> list[WeightUpdate]:
+    """Two updates with half of the numbers each."""
+    if fail:
+        raise ValueError("nothing to cut")
+    return [WeightUpdate(update.version, {"w": part}) for part in update.tensors["w"].chunk(2)]
+
+
+def test_a_value_is_cut_up_where_a_worker_made_it(pair: WorkerGroup) -> None:
+    whole = pair.submit_apart(0, "numbered_weights", version=3)[1]
+    made, (first, second) = pair.submit_pieces(0, halves, whole, count=2)
+    assert made.result() is None
+    assert pair.call_one(1, "total", first) == sum(range(25_000))
+    assert second.result().tensors["w"].tolist() == list(range(25_000, 50_000))
+    made, pieces = pair.submit_pieces(0, halves, whole, True, count=2)
+    for failed in (made, *pieces):
+        with pytest.raises(WorkerError, match=r"(?s)pair rank 0 of 2 failed in halves:.*nothing to cut"):
+            failed.result()
+
+
 def test_an_error_names_the_worker_and_shows_its_traceback_once(pair: WorkerGroup) -> None:
     with pytest.raises(WorkerError) as caught:
         pair.call_one(1, "raise_error")

@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 from cluster_workers import Collective, Worker
 from conftest import CONFIG
 from ray.exceptions import RayError
@@ -26,6 +27,7 @@ from rlinf.cluster import (
 from rlinf.cluster.death import node_was_lost
 from rlinf.cluster.ray_session import _check_reachable
 from rlinf.cluster.vital_signs import is_alive
+from rlinf.types import WeightUpdate
 
 pytestmark = pytest.mark.faults
 
@@ -49,6 +51,20 @@ def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_c
         assert group.call("add", 1) == [1, 1]
         with pytest.raises(WorkerError, match="sampler rank 1 of 2 has used up its restarts"):
             group.restart(1)
+
+
+def rows(update: WeightUpdate) -> list[torch.Tensor]:
+    return list(update.tensors["w"].chunk(3))
+
+
+def test_a_worker_cuts_a_value_up_beside_its_calls(ray_cluster: Cluster) -> None:
+    with ray_cluster.spawn("env", Worker) as group:
+        weights = group.submit_apart(0, "numbered_weights", version=3)[1]
+        busy = group.submit_one(0, "stall", 20.0)
+        made, pieces = group.submit_pieces(0, rows, weights, count=3)
+        made.result()
+        assert sum(len(piece.result()) for piece in pieces) == 50_000
+        assert not busy.done()
 
 
 def test_a_stalled_call_is_named_with_the_place_where_it_is(hasty: Cluster) -> None:

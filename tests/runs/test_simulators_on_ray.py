@@ -24,10 +24,21 @@ from rlinf.train.workers.simulator_workers import SimulatorWorker
 WORKERS = 2
 pytestmark = pytest.mark.usefixtures("ray_session")
 # How the other collectors go on in one process, every commit's tests show without Ray.
-AT_NIGHT = ("grpo", "sac_chunks", "sac", "td3", "dqn", "discrete_sac", "crossq", "chunks", "chunked_episodes")
+AT_NIGHT = (
+    "images_sac",
+    "grpo",
+    "sac_chunks",
+    "sac",
+    "td3",
+    "dqn",
+    "discrete_sac",
+    "crossq",
+    "chunks",
+    "chunked_episodes",
+)
 
 
-@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
+@pytest.mark.parametrize("kind", ["ppo", "images", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
@@ -49,6 +60,16 @@ def test_two_ranks_of_sac_learn_what_one_learns_and_go_on_exactly(tmp_path: Path
     summary(tmp_path / "halves", "sac", 2, two)
     resumed = summary(tmp_path / "halves", "sac", 4, two)
     assert resumed["params_sha256"] == there["params_sha256"]
+
+
+@pytest.mark.slow
+def test_two_ranks_learn_the_same_from_images_wherever_the_policy_acts(tmp_path: Path) -> None:
+    more = [f"env.num_workers={WORKERS}", "cluster.backend=ray", "learner.num_workers=2", "rollout.staleness=1"]
+    here = summary(tmp_path / "here", "images", 4, more)
+    served = summary(tmp_path / "served", "images", 4, [*more, "rollout.act_in=sampler"])
+    assert served["params_sha256"] == here["params_sha256"]
+    one = summary(tmp_path / "one", "images", 4, ["rollout.staleness=1"])
+    assert here["metrics"]["eval/return"] == pytest.approx(one["metrics"]["eval/return"], rel=1e-3)
 
 
 def _last_line(folder: Path) -> dict[str, float]:

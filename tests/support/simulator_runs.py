@@ -44,6 +44,11 @@ SMALL = {
     "sac_memory": "env: {id: Pendulum-v1, num_envs: 2, max_episode_steps: 11}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 100, "
     "sequence_length: 4, burn_in: 2}\n",
+    "images": "env: {id: 'image_envs:Gallery-v0', num_envs: 4, normalize_observations: true}\n"
+    "rollout: {num_steps: 8}\n"
+    "algorithm: {adv_type: gae, loss_type: actor_critic, update_epochs: 2, num_minibatches: 2}\n",
+    "images_sac": "env: {id: 'image_envs:Gallery-v0', num_envs: 4}\nrollout: {num_steps: 8}\n"
+    "algorithm: {loss_type: discrete_sac, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "sac_chunks": "env: {id: Pendulum-v1, num_envs: 2, num_action_chunks: 4, max_episode_steps: 42}\n"
     "rollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.9, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",

@@ -249,7 +249,7 @@ def _check_prior(context: Context) -> None:
             why = "is not read without algorithm.prior_data."
             context.unread(f"algorithm.{name}", why, "Name a dataset.", reads=("algorithm.prior_data",))
         return
-    recorded = prior_transitions(context.config)
+    recorded = prior_transitions(context.config.algorithm)
     if not 0 < recorded < algorithm.replay_batch_size:
         message = f"algorithm.prior_share {algorithm.prior_share} of {algorithm.replay_batch_size} transitions is "
         message += "none of them, or all."

@@ -130,12 +130,17 @@ class ObservationEncoder(nn.Module):
         encoded = [self.parts[_key(name)](inputs[name]) for name in self.leaves]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
 
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The leaves that may be normalised."""
+        known = self.leaves if self.own is None else ()
+        return tuple(name for name in known if isinstance(self.parts[_key(name)], VectorEncoder))
+
     def observe(self, inputs: Mapping[str, Tensor]) -> None:
         """Running statistics of the leaves that are normalised; rows [n, ...]."""
-        for name in self.leaves if self.own is None else ():
-            part = self.parts[_key(name)]
-            if isinstance(part, VectorEncoder):
-                part.observe(inputs[name])
+        for name in self.observed:
+            part: Any = self.parts[_key(name)]
+            part.observe(inputs[name])
 
 
 def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) -> nn.Module:

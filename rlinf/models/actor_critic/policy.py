@@ -26,6 +26,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.memory import Cell, advance, make_cell, state_numbers, unroll
 from rlinf.models.policy_of_head import PolicyOfHead
 from rlinf.types import BatchError, Costs, Inputs, ObservationInputs, PolicyOutput
@@ -141,16 +142,20 @@ class ActorCritic(PolicyOfHead):
             return
         decided = self.granularity.decisions(mask)
         leaves = ObservationInputs.of(inputs).observations
-        rows = {name: leaves[name][decided] for name in self.encoder.leaves}
+        rows = {name: leaves[name][decided] for name in self.encoder.observed}
         self.encoder.observe(rows)
         if self.critic_encoder is not None:
             self.critic_encoder.observe(rows)
 
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """True decisions of each row; a recurrent policy pays for the padding too."""
-        decided = self.granularity.decisions(mask)
-        count = decided.sum(dim=1) if self.positions_independent else torch.full((len(mask),), decided.shape[1])
-        return Costs(count.clamp(min=1))
+        return self.decision_rule.costs(self.granularity.decisions(mask))
+
+    @property
+    def decision_rule(self) -> DecisionRule:
+        """How decisions may be divided."""
+        observed = self.encoder.observed if self.options.normalize_observations else ()
+        return DecisionRule(independent=self.positions_independent, observed=observed)
 
     def save_pretrained(self, folder: str) -> None:
         """Writes the weights and what :meth:`from_pretrained` builds the policy from."""

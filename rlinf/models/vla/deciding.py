@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
+from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.instructions import Instructions
@@ -178,7 +179,12 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """Tokens of the true decisions of each row."""
-        return Costs(self.granularity.decisions(mask).sum(dim=1).clamp(min=1) * self.tokens_per_decision)
+        return self.decision_rule.costs(self.granularity.decisions(mask))
+
+    @property
+    def decision_rule(self) -> DecisionRule:
+        """How decisions may be divided."""
+        return DecisionRule(self.tokens_per_decision, observed=() if self.state is None else self.state.observed)
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """Tokens [N, Q] as the actions that the environment takes: [N, ...], with chunks [N, K, ...]."""

@@ -131,10 +131,16 @@ class StateNumbers(nn.Module):
         parts = [part(inputs[name].to(device)) for name, part in zip(self.names, self.encoders, strict=True)]
         return torch.cat(parts, dim=1)
 
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """The leaves whose running statistics are kept."""
+        both = zip(self.names, self.encoders, strict=True)
+        return tuple(name for name, part in both if isinstance(part, VectorEncoder) and part.normalizer is not None)
+
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
         """Running statistics of the valid positions [B, T, ...]."""
         for name, encoder in zip(self.names, self.encoders, strict=True):
-            if isinstance(encoder, VectorEncoder):
+            if isinstance(encoder, VectorEncoder) and encoder.normalizer is not None:
                 encoder.observe(inputs[name][mask])
 
 

@@ -34,7 +34,8 @@ from rlinf.rollouts.simulator.episodes import (
     trace_of,
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
-from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout
+from rlinf.rollouts.simulator.images_apart import Leaves, images_apart
+from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout, WorkerMessage
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.rollouts.video.filmable import filming_problem
@@ -117,7 +118,7 @@ class EnvWorker:
 
     def begin(
         self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any
-    ) -> tuple[Notice[Any], list[PolicyRequest]]:
+    ) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
         """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
 
         What was under way before is forgotten.
@@ -125,12 +126,12 @@ class EnvWorker:
         trajectories: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
         trajectories = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
         self._trajectory = trajectories[method](facts, version, *arguments)
-        return Notice.of(self._trajectory.begin())
+        return _halves(self._trajectory.begin())
 
-    def answer(self, stage: int, answer: Any) -> tuple[Notice[Any], list[PolicyRequest]]:
-        """The policy's answer to a stage's question; what is asked next, or the result."""
+    def answer(self, stage: int, answer: Any) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
+        """The policy's answer to a stage's question; what is asked next, or the result and its images apart."""
         assert self._trajectory is not None
-        return Notice.of(self._trajectory.answer(stage, answer))
+        return _halves(self._trajectory.answer(stage, answer))
 
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
@@ -236,6 +237,10 @@ class EnvWorker:
     evaluate = _with_own_policy(_evaluation)
     demonstrate = _with_own_policy(_demonstration)
 
+    def collect_apart(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> tuple[RolloutPart, Leaves]:
+        """As ``collect``, with the images of the batch apart."""
+        return images_apart(self.collect(step, tasks, round))
+
     def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
         if words not in self._evaluators:
             side_by_side = -(-self._config.evaluation.num_envs // self._config.env.num_workers)
@@ -316,3 +321,12 @@ class EnvWorker:
         self._vec_env.close()
         if self._filmed is not None:
             self._filmed[0].close()
+
+
+def _halves(message: WorkerMessage[Any]) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
+    """A message in two halves: for whoever carries it, and for those who read it."""
+    notice, questions = Notice.of(message)
+    if not isinstance(notice.result, RolloutPart):
+        return notice, questions
+    result, leaves = images_apart(notice.result)
+    return replace(notice, result=result), leaves

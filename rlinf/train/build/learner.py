@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.interfaces import Learner, Policy
+from rlinf.interfaces import Policy
 from rlinf.train.build.stages import stages_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def torch_learner(
 
 def towers_fsdp_learner(
     config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], Any]
-) -> Learner:
+) -> TorchLearner:
     """A rank of `learner.backend: fsdp` for policies with towers."""
     from rlinf.learners.fsdp_towers import TowersFSDPLearner
 

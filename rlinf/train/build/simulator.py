@@ -13,6 +13,7 @@ from rlinf.config import Config
 from rlinf.config.facts import prior_transitions, prompted
 from rlinf.config.schema import OffloadConfig
 from rlinf.interfaces import Learner
+from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
 from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
@@ -22,6 +23,7 @@ from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner, towers_fsdp_learner
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.simulator_policy import make_off_policy, make_policy, make_trained_policy
+from rlinf.train.build.stages import stages_of
 from rlinf.train.build.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.graph import Graph
@@ -30,14 +32,15 @@ from rlinf.train.init_from import carried_tokenizer
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.train.workers.row_plan import DecisionPlan
 from rlinf.train.workers.served_env_pool import ServedEnvPool
 from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
 
 if TYPE_CHECKING:
     import torch
 
-if TYPE_CHECKING:
     from rlinf.learners.off_policy.prior import PriorTransitions
+    from rlinf.learners.torch import TorchLearner
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
@@ -73,7 +76,8 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     )
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps))
-    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig())
+    plan = _row_plan(config, learners.call_one(0, "decision_rule"))
+    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
     dataset = config.sft.dataset or config.algorithm.prior_data
     if dataset is not None:
         write_statistics(folder, dataset_statistics(dataset))
@@ -145,14 +149,27 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
 def _build_learner(config: Config, device: str, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
     import torch
 
-    make = _off_policy_learner if config.facts.off_policy else _actor_critic_learner
-    learner = make(config, torch.device(device), spaces, folder, info)
-    return LearnerWorker(learner, rank=info.rank, bucket_bytes=config.learner.weight_bucket_mb << 20)
+    bucket_bytes = config.learner.weight_bucket_mb << 20
+    if config.facts.off_policy:
+        off_policy = _off_policy_learner(config, torch.device(device), spaces, folder, info)
+        return LearnerWorker(off_policy, rank=info.rank, bucket_bytes=bucket_bytes)
+    learner = _actor_critic_learner(config, torch.device(device), spaces, folder, info)
+    # Of a user's own policy nothing is known.
+    rule = getattr(learner.policy, "decision_rule", None)
+    return LearnerWorker(learner, rank=info.rank, bucket_bytes=bucket_bytes, rule=rule)
+
+
+def _row_plan(config: Config, rule: DecisionRule | None) -> DecisionPlan | None:
+    """How rows are divided among the learner's ranks, where its policy has a rule for that."""
+    if rule is None:
+        return None
+    skips = config.learner.backend == "fsdp"
+    return DecisionPlan(stages_of(config), seed=config.run.seed, skips_unanswered=skips, rule=rule)
 
 
 def _actor_critic_learner(
     config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
-) -> Learner:
+) -> TorchLearner:
     policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
     return (towers_fsdp_learner if config.learner.backend == "fsdp" else torch_learner)(config, device, info, policy)
 
@@ -194,4 +211,4 @@ def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTr
     actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
     batch = transitions_batch(found, observations, finals, actions, chunk)
     policy.observe(batch.inputs, batch.mask)
-    return PriorTransitions(batch, algorithm, prior_transitions(config))
+    return PriorTransitions(batch, algorithm, prior_transitions(algorithm))

@@ -17,7 +17,7 @@ from rlinf.train.build.setup import Setup
 from rlinf.train.build.stages import stages_of
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
-from rlinf.train.workers.row_plan import RowPlan
+from rlinf.train.workers.row_plan import TextPlan
 from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def begin_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> Starti
 
 def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
     """The ranks of :func:`begin_learner` as one."""
-    plan = RowPlan(
+    plan = TextPlan(
         stages_of(config),
         seed=config.run.seed,
-        packed=config.learner.pack or config.learner.backend == "megatron",
         skips_unanswered=config.learner.backend == "fsdp",
+        packed=config.learner.pack or config.learner.backend == "megatron",
     )
     return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
 

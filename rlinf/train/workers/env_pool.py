@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from rlinf.cluster import Handle
 from rlinf.cluster.pool import PolicyPool
 from rlinf.errors import UserError
+from rlinf.train.workers.kept_leaves import with_kept_leaves
 from rlinf.types import Metrics
 
 
@@ -21,6 +24,19 @@ class EnvPool(PolicyPool):
         "An environment that ends its process takes the env worker with it. With env.isolation: process, or "
         "env.vectorization: async, it has a process of its own, and its death costs an episode."
     )
+
+    def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
+        if method != "collect":
+            return super().call(method, *args, per_rank=per_rank)
+        self._leaves: dict[int, Handle] = {}
+        parts = super().call("collect_apart", *args, per_rank=per_rank)
+        return [with_kept_leaves(part, self.group, rank, self._leaves[rank]) for rank, part in enumerate(parts)]
+
+    def _submit(self, rank: int, method: str, /, *args: Any) -> Handle:
+        if method != "collect_apart":
+            return super()._submit(rank, method, *args)
+        part, self._leaves[rank] = self.group.submit_apart(rank, method, *args)
+        return part
 
     @property
     def acting(self) -> PolicyPool:

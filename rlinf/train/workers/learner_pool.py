@@ -84,11 +84,17 @@ class LearnerPool:
     def begin_update(self, batch: Batch, *, step: int) -> Callable[[], Metrics]:
         """The same without waiting: what is returned waits for it."""
         plan, stage = self._plan, self._stage
-        if plan is None:
+        if plan is None or not self._calls.divides:
             sent = self._calls.submit(LearnerWorker.update, batch, step=step)
         else:
-            cut = functools.partial(plan.updated, stage=stage, step=step)
-            sent = self._calls.submit(LearnerWorker.update, batch, cut, columns=plan.columns(stage, batch), step=step)
+            sent = self._calls.submit(
+                LearnerWorker.update,
+                plan.learned(batch, stage=stage),
+                functools.partial(plan.updated, stage=stage, step=step),
+                columns=plan.columns(stage, batch),
+                observed=plan.observed(batch),
+                step=step,
+            )
         return lambda: self.group.gather(sent)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:

@@ -17,6 +17,7 @@ from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
 from rlinf.learners.partition import DataPlace
 from rlinf.learners.scorer import Scorer
+from rlinf.models.decision_rule import DecisionRule
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 Given = ParamSpec("Given")
@@ -38,15 +39,23 @@ class LearnerWorker(WeightSender):
     """A rank of any learner. A call wakes a learner that sleeps; reading its weights leaves the rest of it asleep."""
 
     def __init__(
-        self, learner: Learner, *, rank: int, bucket_bytes: int | None = None, teacher: Scorer | None = None
+        self,
+        learner: Learner,
+        *,
+        rank: int,
+        bucket_bytes: int | None = None,
+        teacher: Scorer | None = None,
+        rule: DecisionRule | None = None,
     ) -> None:
         """``bucket_bytes``: the size of a part of the weights; None sends all of them at once. ``teacher``: this rank's
-        copy, which stays on the device while the learner sleeps."""
+        copy, which stays on the device while the learner sleeps. ``rule``: that of a policy that reads observations,
+        where it has one."""
         super().__init__(rank)
         self._asleep = False
         self._learner = learner
         self._bucket_bytes = bucket_bytes
         self._teacher = teacher
+        self._rule = rule
 
     start = _awake(Learner.start)
     evaluate = _awake(Learner.evaluate)
@@ -71,6 +80,10 @@ class LearnerWorker(WeightSender):
     def data_place(self) -> DataPlace:
         """Which share of the rows this rank works on, and of how many."""
         return DataPlace(*self._learner.data_place)
+
+    def decision_rule(self) -> DecisionRule | None:
+        """How the driver may divide rows with observations; None: this learner has to have all."""
+        return self._rule
 
     def teach(self, batch: Batch) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""

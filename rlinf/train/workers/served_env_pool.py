@@ -15,7 +15,9 @@ from typing import Any
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, ValueLost, WorkerGroup, WorkerTimeout
 from rlinf.cluster.pool import PolicyPool
 from rlinf.rollouts.simulator.pipelined import Notice
+from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.kept_leaves import with_kept_leaves
 from rlinf.train.workers.merged_requests import Gathering, Question, request, split
 from rlinf.types import Metrics
 
@@ -32,7 +34,8 @@ class _Call:
     stage: int | None = None
     """The request whose answer the worker is given; None: it begins."""
     kept: Handle | None = None
-    """What the worker asks in its reply: it stays where the worker is, until a server fetches it."""
+    """What the worker asks in its reply, or the images of its result: it stays where the worker is, until a server or
+    learner fetches it."""
     questions: Sequence[Question] = ()
     """Set where a server is asked: of several workers, or of one."""
     server: int = 0
@@ -144,9 +147,11 @@ class _Exchange:
             self._begin(call.worker)
             return
         self._env_s[call.worker] += reply.busy_s
-        if reply.result is not None:
-            self._results[call.worker] = reply.result
         assert call.kept is not None
+        if isinstance(reply.result, RolloutPart):
+            self._results[call.worker] = with_kept_leaves(reply.result, self._pool.group, call.worker, call.kept)
+        elif reply.result is not None:
+            self._results[call.worker] = reply.result
         asked = [Question(call.worker, call.life, ask, call.kept, place) for place, ask in enumerate(reply.asked)]
         if self._gathering is None:
             together = [[question] for question in asked]

@@ -205,6 +205,9 @@ class Doomed:
     def submit_one(self, rank: int, method: str, *args: Any) -> Any:
         return self
 
+    def submit_apart(self, rank: int, method: str, *args: Any) -> Any:
+        return self, self
+
     def result(self) -> Any:
         raise WorkerDied("env rank 0 of 1 died", group="env", rank=0, method="collect")
 

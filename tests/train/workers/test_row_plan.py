@@ -23,7 +23,7 @@ from rlinf.learners.torch import TorchLearner
 from rlinf.row_records import RecordLayout
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
-from rlinf.train.workers.row_plan import RowPlan
+from rlinf.train.workers.row_plan import TextPlan
 from rlinf.types import Batch, BatchError
 
 RANKS = (1, 2, 8)
@@ -47,8 +47,8 @@ def plain_stage(*, epochs: int = 1, minibatches: int = 1) -> Stage:
     return replace(make_stage(epochs=epochs, minibatches=minibatches), objective=Objective.of("actor"))
 
 
-def plan_of(stage: Stage, *, skips_unanswered: bool = False) -> RowPlan:
-    return RowPlan([stage], seed=3, packed=True, skips_unanswered=skips_unanswered)
+def plan_of(stage: Stage, *, skips_unanswered: bool = False) -> TextPlan:
+    return TextPlan([stage], seed=3, skips_unanswered=skips_unanswered, packed=True)
 
 
 def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> dict[str, Tensor]:

@@ -1,0 +1,41 @@
+"""Images of a rollout, set apart from its batch: they stay where they were made until a rank of the learner asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from rlinf.rollouts.simulator.records import RolloutPart
+from rlinf.types import ObservationInputs
+
+Leaves = dict[str, Tensor]
+"""By their names in `ObservationInputs.named`: [n, ...], the n decisions of a batch in its order."""
+
+_IMAGE_BYTES = 1024
+"""Bytes of a decision from which they travel apart. Smaller ones cost less than what their places would."""
+
+
+def images_apart(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
+    """The part with the places of its images in their stead, and the images; as it is where there are none."""
+    batch = part.batch
+    if batch is None:
+        return part, {}
+    inputs = ObservationInputs.of(batch.inputs)
+    images = {name: leaf for name, leaf in inputs.named().items() if _is_image(leaf)}
+    if not images:
+        return part, {}
+    decided = batch.mask.unflatten(1, (-1, batch.positions_per_decision)).any(dim=2)
+    leaves = {name: _rows(leaf, decided) for name, leaf in images.items()}
+    places = torch.where(decided, decided.flatten().cumsum(0).view(decided.shape) - 1, -1)
+    return replace(part, batch=batch.replace(inputs=inputs.with_places(images, places))), leaves
+
+
+def _is_image(leaf: Tensor) -> bool:
+    return leaf.dtype == torch.uint8 and leaf.shape[2:].numel() >= _IMAGE_BYTES
+
+
+def _rows(leaf: Tensor, decided: Tensor) -> Tensor:
+    """The true decisions [n, ...] of a leaf [B, T, ...]; in its own memory where all are."""
+    return leaf.flatten(0, 1) if bool(decided.all()) else leaf[decided]
