@@ -162,7 +162,9 @@ class ObservationInputs(Inputs):
         return fitted if self.places is None else replace(fitted, places=fit(self.places, decisions, -1))
 
     def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
-        return replace(self._map_decisions(lambda tensor: tensor[rows, decisions][:, None]), recurrent_state=None)
+        return replace(
+            self._map_decisions(lambda tensor: picked(tensor, rows, decisions)[:, None]), recurrent_state=None
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Inputs]) -> Self:
@@ -202,11 +204,16 @@ class ObservationInputs(Inputs):
             return self
         flat = self.places.flatten()
         numbers = torch.where(flat < 0, -1, flat >> _ROW_BITS)
+        at = [(numbers == number).nonzero()[:, 0] for number, _ in self.wanted()]
         leaves: dict[str, Tensor] = {}
         for name, like in parts[0].items():
-            leaf = leaves[name] = torch.zeros(len(flat), *like.shape[1:], dtype=like.dtype)
-            for (number, _), part in zip(self.wanted(), parts, strict=True):
-                leaf[numbers == number] = part[name]
+            if len(like) == len(flat):
+                leaves[name] = like
+                continue
+            make = torch.zeros if bool((flat < 0).any()) else torch.empty
+            leaves[name] = make(len(flat), *like.shape[1:], dtype=like.dtype)
+            for rows, part in zip(at, parts, strict=True):
+                leaves[name].numpy()[rows.numpy()] = part[name].numpy()  # torch copies them byte by byte
         shaped = {name: leaf.unflatten(0, self.places.shape) for name, leaf in leaves.items()}
         here = replace(self, places=None, sources=())
         return type(self)(**_observation_fields({**here.named(), **shaped}))
@@ -237,9 +244,21 @@ def named_inputs(named: Mapping[str, Tensor]) -> Inputs:
     return ObservationInputs(**_observation_fields(named))
 
 
+def picked(tensor: Tensor, rows: Tensor, decisions: Tensor) -> Tensor:
+    """``tensor[rows, decisions]`` [n, ...] of a tensor [B, T, ...]. Torch takes seven times as long for that of images:
+    it copies them byte by byte.
+    """
+    return tensor.flatten(0, 1).index_select(0, rows * tensor.shape[1] + decisions)
+
+
 def leaves_of_rows(leaves: Mapping[str, Tensor], rows: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-    """For each of ``rows`` int64 [n]: those rows of all leaves."""
-    return [{name: leaf[own] for name, leaf in leaves.items()} for own in rows]
+    """For each of ``rows`` int64 [n]: those rows of all leaves; the leaves themselves where these are all, in order."""
+
+    def chosen(leaf: Tensor, own: Tensor) -> Tensor:
+        everything = len(own) == len(leaf) and own.equal(torch.arange(len(own)))
+        return leaf if everything else leaf.index_select(0, own)
+
+    return [{name: chosen(leaf, own) for name, leaf in leaves.items()} for own in rows]
 
 
 def fit(tensor: Tensor, length: int, fill: float) -> Tensor:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rlinf.columns import Column
-from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit
+from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit, picked
 
 if TYPE_CHECKING:
     from rlinf.config.schema import RolloutConfig
@@ -206,10 +206,12 @@ class Batch:
         """Every true decision as a row of its own, for policies without memory. Outcome rewards stay behind."""
         by_decision = self.mask.unflatten(1, (-1, self.positions_per_decision))
         rows, decisions = by_decision.any(dim=2).nonzero(as_tuple=True)
-        columns: dict[str, Any] = {"actions": self.actions[rows, decisions][:, None]}
+        columns: dict[str, Any] = {"actions": picked(self.actions, rows, decisions)[:, None]}
         for name in _POSITION_FILL:
             column = getattr(self, name)
-            columns[name] = None if column is None else column.unflatten(1, by_decision.shape[1:])[rows, decisions]
+            columns[name] = (
+                None if column is None else picked(column.unflatten(1, by_decision.shape[1:]), rows, decisions)
+            )
         inputs = self.inputs.decisions_as_rows(rows, decisions)
         for name in _PER_ROW:
             column = getattr(self, name)

@@ -20,6 +20,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
+from rlinf.inputs import picked
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import ActionHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
@@ -211,4 +212,4 @@ class ActorCritic(PolicyOfHead):
 
 def _picked(tensor: Tensor, places: tuple[Tensor, ...] | None) -> Tensor:
     """[B, C, ...] to the decisions at ``places`` (None: all) [n, ...]."""
-    return tensor.flatten(0, 1) if places is None else tensor[places]
+    return tensor.flatten(0, 1) if places is None else picked(tensor, *places)

@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rlinf.granularity import Granularity, Levels
+from rlinf.inputs import picked
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
 from rlinf.models.decision_rule import DecisionRule
@@ -126,7 +127,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         decided = self.granularity.decisions(mask)
         places = decided.nonzero(as_tuple=True)
         given = ObservationInputs.of(inputs)
-        leaves = {name: leaf[places] for name, leaf in given.observations.items()}
+        leaves = {name: picked(leaf, *places) for name, leaf in given.observations.items()}
         chosen, acted = actions[places], None if given.executed is None else given.executed[places]
         # Under gradient the learner has cut the batch already; without, the bound is kept here.
         size = len(chosen) if torch.is_grad_enabled() else max(1, _TOKENS_AT_ONCE // self.tokens_per_decision)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from rlinf.inputs import picked
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.types import ObservationInputs
 
@@ -38,4 +39,4 @@ def _is_image(leaf: Tensor) -> bool:
 
 def _rows(leaf: Tensor, decided: Tensor) -> Tensor:
     """The true decisions [n, ...] of a leaf [B, T, ...]; in its own memory where all are."""
-    return leaf.flatten(0, 1) if bool(decided.all()) else leaf[decided]
+    return leaf.flatten(0, 1) if bool(decided.all()) else picked(leaf, *decided.nonzero(as_tuple=True))
