@@ -37,6 +37,7 @@ ORDER = (
     "sandbox",
     "weight_update",
     "driver",
+    "images",
     "soak",
     "staleness",
     "learner_parity",

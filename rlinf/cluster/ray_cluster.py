@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -24,7 +25,8 @@ from rlinf.cluster.ray_group import CONTROL, PIECES, RayGroup, RayHandle, RayStr
 from rlinf.cluster.ray_session import RaySession
 from rlinf.config.schema.cluster import ClusterConfig
 
-_STORE_MB = 256
+_STORE_MB = 256  # at least; Ray writes to disk what does not fit
+_SHARED_MEMORY = Path("/dev/shm")
 _WORKERS_PER_CORE = 8  # processes may share cores; the share of a core that each asks for only is for accounting
 
 
@@ -153,5 +155,12 @@ def _local_options() -> dict[str, Any]:
     return {
         "num_cpus": cores * _WORKERS_PER_CORE,
         "include_dashboard": False,
-        "object_store_memory": int(os.environ.get("RLINF_OBJECT_STORE_MB", _STORE_MB)) << 20,
+        "object_store_memory": int(os.environ.get("RLINF_OBJECT_STORE_MB") or _store_mb()) << 20,
     }
+
+
+def _store_mb() -> int:
+    """A tenth of the machine's memory, as far as half of its free shared memory holds that."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    room = shutil.disk_usage(_SHARED_MEMORY).free >> 20 if _SHARED_MEMORY.exists() else 0
+    return max(_STORE_MB, min(memory // 10, room // 2))

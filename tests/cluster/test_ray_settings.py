@@ -1,13 +1,16 @@
-"""The ports that Ray's agents are given."""
+"""The ports that Ray's agents are given, and the room for its objects."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rlinf.cluster import ray_session
+from rlinf.cluster import ray_cluster, ray_session
 
 
 def test_ports_are_free_and_none_that_the_system_gives_to_others() -> None:
@@ -31,3 +34,15 @@ def test_a_port_that_is_taken_is_passed_over(tmp_path: Path, monkeypatch: pytest
 def test_where_the_system_does_not_tell_any_port_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_session, "_DEALT_OUT", tmp_path / "none")
     assert len(set(ray_session._free_ports(3))) == 3
+
+
+def test_the_object_store_is_a_tenth_of_the_memory_where_shared_memory_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenth = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10 >> 20
+    monkeypatch.setattr(ray_cluster, "_SHARED_MEMORY", tmp_path)
+    for free_mb, size in ((tenth * 4, max(256, tenth)), (600, 300), (64, 256)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free_mb: SimpleNamespace(free=free << 20))
+        assert ray_cluster._store_mb() == size
+    monkeypatch.setattr(ray_cluster, "_SHARED_MEMORY", tmp_path / "not there")
+    assert ray_cluster._store_mb() == 256
