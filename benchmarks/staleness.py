@@ -1,7 +1,7 @@
 """What `rollout.staleness: 2` gains over synchronous training where some responses are far longer than others.
 
     python benchmarks/staleness.py [--workload long_tail] [--steps 12] [--staleness 2] [--rows 64]
-        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--folder F]
+        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--keep-cache] [--folder F]
     python benchmarks/staleness.py --decoding [--workload long_tail]
 
 Samples per second: two runs on Ray, the sampler and the learner in processes of their own (the sampler on a core of its
@@ -156,7 +156,7 @@ def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, workload: str, al
 
 
 def settings(
-    folder: Path, *, workload: str, staleness: int, rows: int, seed: int, steps: int, backend: str
+    folder: Path, *, workload: str, staleness: int, rows: int, seed: int, steps: int, backend: str, keep_cache: bool
 ) -> dict[str, Any]:
     """A response is right when it begins with a vowel, which a new model learns within a few steps."""
     task = {"task": "chain_sum", "size": 500, "params": {"min_terms": 2, "max_terms": 2}, "answer_format": "plain"}
@@ -182,6 +182,7 @@ def settings(
             "max_new_tokens": WORKLOADS[workload].longest,
             "generation_batch_size": rows,
             "staleness": staleness,
+            "keep_cache": keep_cache,
         },
         "algorithm": {"group_size": GROUP, "loss_type": "decoupled"},
         "learner": {"optimizer": {"lr": 3e-3}},
@@ -290,7 +291,9 @@ def _timed(call: Callable[[], object]) -> list[float]:
     return taken
 
 
-def compare_speed(folder: Path, workload: str, staleness: int, rows: Mapping[int, int], steps: int) -> None:
+def compare_speed(
+    folder: Path, workload: str, staleness: int, rows: Mapping[int, int], steps: int, *, keep_cache: bool
+) -> None:
     """``rows``: responses side by side, synchronous (0) and with ``staleness``."""
     rates = []
     for bound in (0, staleness):
@@ -302,6 +305,7 @@ def compare_speed(folder: Path, workload: str, staleness: int, rows: Mapping[int
             seed=0,
             steps=steps,
             backend="ray",
+            keep_cache=keep_cache and bound > 0,
         )
         found = speed(lines, WORKLOADS[workload].responses)
         rates.append(found["samples_per_s"])
@@ -309,7 +313,7 @@ def compare_speed(folder: Path, workload: str, staleness: int, rows: Mapping[int
     print(f"samples per second: {rates[1] / rates[0]:.2f} times the synchronous run's")
 
 
-def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> None:
+def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, keep_cache: bool) -> None:
     pairs = []
     for seed in range(seeds):
         pair = [
@@ -322,6 +326,7 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int) -> Non
                     seed=seed,
                     steps=steps,
                     backend="local",
+                    keep_cache=keep_cache and bound > 0,
                 )
             )
             for bound in (0, staleness)
@@ -344,6 +349,7 @@ def main() -> None:
     parser.add_argument("--synchronous-rows", type=int, help="side by side in the other one; a whole batch")
     parser.add_argument("--seeds", type=int, default=5, help="of the runs in one process; 0 leaves them out")
     parser.add_argument("--reward-steps", type=int, default=12)
+    parser.add_argument("--keep-cache", action="store_true", help="rollout.keep_cache in the run with staleness")
     parser.add_argument("--folder", type=Path, help="keeps the runs there")
     parser.add_argument("--decoding", action="store_true", help="what a step of decoding costs, and nothing else")
     options = parser.parse_args()
@@ -353,11 +359,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="staleness-") as scratch:
         folder = options.folder or Path(scratch)
         if options.seeds:
-            compare_rewards(folder, options.staleness, options.reward_steps, options.seeds)
+            compare_rewards(
+                folder, options.staleness, options.reward_steps, options.seeds, keep_cache=options.keep_cache
+            )
         if options.steps:
             together = options.synchronous_rows or WORKLOADS[options.workload].responses
             rows = {0: together, options.staleness: options.rows}
-            compare_speed(folder, options.workload, options.staleness, rows, options.steps)
+            compare_speed(
+                folder, options.workload, options.staleness, rows, options.steps, keep_cache=options.keep_cache
+            )
 
 
 if __name__ == "__main__":

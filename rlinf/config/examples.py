@@ -40,6 +40,7 @@ EXAMPLES: Mapping[str, object] = {
     "data.chat_template_kwargs": {"enable_thinking": False},
     "rollout.staleness": 2,
     "rollout.replay_arrivals": "runs/asynchronous",
+    "rollout.keep_cache": True,
     "rollout.stop": ["</answer>"],
     "reward_model.gpus": 1,
     "sft.data": "demonstrations.jsonl",

@@ -79,6 +79,7 @@ def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSample
         seed=spec.seed,
         generation_batch_size=config.generation_batch_size,
         max_model_len=spec.max_model_len,
+        keep_cache=config.keep_cache,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -15,13 +15,12 @@ from transformers import PreTrainedModel
 
 from rlinf.models.distribution import ROWS_OF_VOCABULARY, draw
 from rlinf.samplers.decoding import DecodeBatch, Row, require_finite_logits
+from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.slot_attention import Segment, within
-from rlinf.samplers.slots import Shapes, SlotCache, States
+from rlinf.samplers.slots import Shapes, SlotCache
 from rlinf.samplers.streams import stream_key, uniforms
 from rlinf.types import Completion, SamplingParams
 
-_KEPT_BYTES = 1 << 30
-"""Of keys and values that wait for the next turn of their conversation."""
 _DRAWN = 64
 """Rows whose tokens are drawn together, where the vocabulary is small."""
 
@@ -87,7 +86,7 @@ class SlotRows:
     """Rows in the slots 0, 1, ... of one cache. A row's tokens do not depend on the others, to the last bit.
 
     Contexts are computed in the same steps as responses. What a conversation has said is kept for its next turn, as far
-    as :data:`_KEPT_BYTES` allows: to compute it again gives the same bits.
+    as :class:`KeptStates` allows: to compute it again gives the same bits.
     """
 
     def __init__(
@@ -98,16 +97,20 @@ class SlotRows:
         *,
         stop_ids: Callable[[SamplingParams], Collection[int]],
         seed: int,
+        carried: KeptStates | None = None,
     ) -> None:
-        """``cache`` is cleared; ``stop_ids`` says which tokens end a response that is sampled so."""
+        """``cache`` is cleared; ``stop_ids`` says which tokens end a response that is sampled so.
+
+        With ``carried`` keys and values outlive the weights that made them, those of aborted responses also the
+        session: a response goes on with them where it stood.
+        """
         self._model, self._shapes, self._stop_ids, self._seed = model, shapes, stop_ids, seed
         self._cache = cache
         cache.clear()
         self._rows: list[_Live] = []
         """By slot, as they stand in a step."""
         self._params: dict[SamplingParams, SamplingParams] = {}
-        self._kept: OrderedDict[tuple[int, int], tuple[list[int], States]] = OrderedDict()
-        self._kept_bytes = 0
+        self._kept, self._carried = KeptStates(), carried
         self._version: int | None = None
 
     def __len__(self) -> int:
@@ -142,31 +145,28 @@ class SlotRows:
         return int(self._model.config.get_text_config().vocab_size)
 
     def _reuse(self, live: _Live) -> None:
-        """Takes over what the turn before left in the cache."""
-        kept = self._kept.pop(live.conversation, None) if live.conversation is not None else None
-        if kept is None:
-            return
-        ids, states = kept
-        self._kept_bytes -= _bytes(states)
-        if live.ids[: len(ids)] == ids and len(ids) < len(live.ids):
+        """Takes over what the turn before, or the response as far as it was, left in the cache."""
+        found = None if live.conversation is None else self._kept.take(live.conversation, live.ids)
+        if found is None and self._carried is not None and live.row.request.prefix:
+            found = self._carried.take(live.key, live.ids)
+        if found is not None:
+            count, states = found
             self._cache.make_room(live.slot + 1, len(live.ids))
             self._cache.put(live.slot, states)
-            live.fed = live.kept = len(ids)
+            live.fed = live.kept = count
 
-    def _keep(self, live: _Live) -> None:
-        if live.conversation is None or not live.fed:
+    def _keep(self, live: _Live, *, aborted: bool) -> None:
+        if not live.fed:
             return
-        states = self._cache.take(live.slot, live.fed)
-        self._kept[live.conversation] = (live.ids[: live.fed], states)
-        self._kept_bytes += _bytes(states)
-        while self._kept_bytes > _KEPT_BYTES:
-            self._kept_bytes -= _bytes(self._kept.popitem(last=False)[1][1])
+        if aborted and self._carried is not None:
+            self._carried.keep(live.key, live.ids[: live.fed], self._cache.take(live.slot, live.fed))
+        elif live.conversation is not None:
+            self._kept.keep(live.conversation, live.ids[: live.fed], self._cache.take(live.slot, live.fed))
 
     def _renew(self, version: int) -> None:
-        """New weights: keys and values made with the old ones are made again."""
-        if self._version is not None and version != self._version:
+        """New weights: keys and values made with the old ones are made again, unless they are carried on."""
+        if self._version is not None and version != self._version and self._carried is None:
             self._kept.clear()
-            self._kept_bytes = 0
             for live in self._rows:
                 live.fed, live.leader = 0, None
             self._lead()
@@ -203,12 +203,16 @@ class SlotRows:
                 live.seen[token] = True
             if token in live.stop_ids or len(live.versions) >= live.row.limit:
                 finished.append(live)
+        for live in finished:
+            self._keep(live, aborted=False)
         return self._leave(finished, lambda live: "stop" if live.ids[-1] in live.stop_ids else "length")
 
     @torch.inference_mode()
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
         """Takes the rows of these requests out as they are, with finish reason "abort"."""
         leaving = [live for live in self._rows if live.row.request.request_id in request_ids]
+        for live in leaving:
+            self._keep(live, aborted=True)
         return self._leave(leaving, lambda live: "abort")
 
     def _arrange(self) -> int:
@@ -337,17 +341,11 @@ class SlotRows:
     def _leave(self, leaving: Sequence[_Live], reason: Callable[[_Live], str]) -> list[Completion]:
         """Takes rows out; those that stay move when the next step is computed."""
         names = {id(live) for live in leaving}
-        for live in leaving:
-            self._keep(live)
         self._rows = [live for live in self._rows if id(live) not in names]
         for live in self._rows:
             if live.leader is not None and id(live.leader) in names:
                 live.leader = None
         return [live.completion(reason(live)) for live in leaving]
-
-
-def _bytes(states: States) -> int:
-    return sum(tensor.nbytes for pair in states for tensor in pair)
 
 
 class LoneRows:

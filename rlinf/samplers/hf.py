@@ -13,6 +13,7 @@ from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
 from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
 from rlinf.samplers.hf_session import HFSession
+from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
 from rlinf.samplers.slots import Shapes, SlotCache
@@ -37,9 +38,11 @@ class HFSampler:
         seed: int,
         generation_batch_size: int,
         max_model_len: int,
+        keep_cache: bool = False,
     ) -> None:
         """``model`` becomes the sampler's: it is put in evaluation mode, and its attention may be exchanged for a
-        faster one of the same result. ``max_model_len`` counts prompt and response tokens."""
+        faster one of the same result. ``max_model_len`` counts prompt and response tokens. ``keep_cache``: a response
+        that is continued after new weights keeps the keys and values that it has."""
         if generation_batch_size < 1:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
         self._model = model.eval()
@@ -57,6 +60,7 @@ class HFSampler:
         self._streaming = False
         self._shapes: Shapes | None = None
         self._slots: SlotCache | None = None
+        self._carried = KeptStates() if keep_cache else None
         self._home = model.device
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
@@ -113,7 +117,14 @@ class HFSampler:
         if self._shapes.invariant:
             # Kept from session to session: new memory would have to be mapped page by page after every new weights.
             self._slots = self._slots or SlotCache(self._model)
-            return SlotRows(self._model, self._shapes, self._slots, stop_ids=self._stop_ids, seed=self._seed)
+            return SlotRows(
+                self._model,
+                self._shapes,
+                self._slots,
+                stop_ids=self._stop_ids,
+                seed=self._seed,
+                carried=self._carried,
+            )
         return LoneRows(self._model, stop_ids=self._stop_ids, pad_token_id=self._pad_token_id, seed=self._seed)
 
     def _stop_ids(self, params: SamplingParams) -> set[int]:
@@ -142,6 +153,8 @@ class HFSampler:
     def sleep(self) -> None:
         """Moves the weights to host memory (nothing to do on a CPU), and frees the cache. :meth:`load` works asleep."""
         self._slots = None
+        if self._carried is not None:
+            self._carried.clear()
         if self._home.type == "cuda":
             self._model.to("cpu")
             torch.cuda.empty_cache()

@@ -85,6 +85,14 @@ def test_a_run_that_breaks_off_goes_on_bit_for_bit(
     assert (tmp_path / "run" / "arrivals.jsonl").read_text() == (finished / "arrivals.jsonl").read_text()
 
 
+def test_keys_and_values_of_older_weights_may_be_kept(finished: Path, tmp_path: Path) -> None:
+    for name in ("run", "twin"):
+        tiny_runs.run(settings(tmp_path / name, rollout={"keep_cache": True}))
+    assert params(tmp_path / "run") == params(tmp_path / "twin")
+    assert sum(logged(tmp_path / "run", "rollout/responses_continued")) > 0
+    assert params(tmp_path / "run") != params(finished)
+
+
 def test_a_run_is_repeated_by_its_log(finished: Path, tmp_path: Path) -> None:
     tiny_runs.run(settings(tmp_path / "again", rollout={"replay_arrivals": str(finished)}))
     assert params(tmp_path / "again") == params(finished)
@@ -229,6 +237,9 @@ def test_a_run_from_before_that_goes_on_with_what_it_had(tmp_path: Path) -> None
             {"rollout": {"replay_arrivals": "runs/other"}, "algorithm": {"adv_type": "remax"}},
             "does not depend on time here",
         ),
+        ({"rollout": {"keep_cache": True, "replay_arrivals": "runs/other"}}, "so no run is repeated"),
+        ({"rollout": {"keep_cache": True, "staleness": 0}}, "no response is continued under newer weights here"),
+        ({"rollout": {"keep_cache": True, "sampler": "vllm"}}, r"is not read by rollout\.sampler: vllm"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused(tmp_path: Path, sections: dict[str, Any], message: str) -> None:

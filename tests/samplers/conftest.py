@@ -25,7 +25,9 @@ def model() -> PreTrainedModel:
 
 @pytest.fixture
 def make_sampler(model: PreTrainedModel) -> Callable[..., HFSampler]:
-    def make(of: PreTrainedModel | None = None, *, batch: int = 64, max_model_len: int = 128) -> HFSampler:
+    def make(
+        of: PreTrainedModel | None = None, *, batch: int = 64, max_model_len: int = 128, keep_cache: bool = False
+    ) -> HFSampler:
         return HFSampler(
             of or model,
             eos_token_ids=[EOS],
@@ -33,6 +35,7 @@ def make_sampler(model: PreTrainedModel) -> Callable[..., HFSampler]:
             seed=7,
             generation_batch_size=batch,
             max_model_len=max_model_len,
+            keep_cache=keep_cache,
         )
 
     return make

@@ -146,6 +146,44 @@ def test_a_conversations_next_turn_computes_only_what_is_new(make_sampler: Make,
     assert all(one.cached_tokens == len(first.prompt_ids) + len(said.token_ids) - 1 for one in done)
 
 
+def test_a_continued_response_may_keep_the_keys_and_values_of_older_weights(
+    make_sampler: Make, model: PreTrainedModel
+) -> None:
+    request = replace(make_requests(replace(PARAMS, ignore_eos=True), prompts=1, n=1)[0], group=3)
+    newer = WeightUpdate(3, dict(tiny_qwen2(seed=1).named_parameters()))
+    sampler = make_sampler(tiny_qwen2(), keep_cache=True)
+    session = sampler.session()
+    session.submit([request])
+    for _ in range(9):
+        session.poll(0.0)
+    (begun,) = session.abort([request.request_id])
+    session.close()
+    sampler.load(newer)
+    computed: list[int] = []
+    hook = sampler._model.register_forward_pre_hook(
+        lambda module, args, given: computed.append(int((given["position_ids"] > 0).sum())), with_kwargs=True
+    )
+    (rest,) = answered(sampler, [replace(request, prefix=begun.token_ids)])
+    hook.remove()
+    assert computed == [1] * (24 - 9), "nothing that was there is computed again"
+    assert rest.cached_tokens == len(request.prompt_ids) + 8
+    # The older weights up to the token before the last one of the prefix, the newer ones from that on.
+    old, new = tiny_qwen2(), tiny_qwen2(seed=1)
+    ids = torch.tensor([[*request.prompt_ids, *begun.token_ids, *rest.token_ids]])
+    at = len(request.prompt_ids) + 8
+    with torch.no_grad():
+        states = old(ids[:, :at], use_cache=True).past_key_values
+        logits = new(ids[:, at:-1], past_key_values=states, use_cache=True).logits[0]
+    expected = logits.log_softmax(-1).gather(1, ids[0, at + 1 :, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(rest.logprobs), expected, atol=1e-5, rtol=0)
+    # Without it all is computed again, and a prompt that begins anew never keeps anything.
+    (fresh,) = answered(make_sampler(tiny_qwen2(seed=1)), [replace(request, prefix=begun.token_ids)])
+    assert fresh.logprobs != rest.logprobs
+    (again,) = answered(sampler, [request])
+    (alone,) = answered(make_sampler(tiny_qwen2(seed=1)), [request])
+    assert again.logprobs == alone.logprobs
+
+
 def test_the_rows_of_a_group_compute_their_prompt_once(make_sampler: Make, model: PreTrainedModel) -> None:
     """Also rows that join later, and those that go on after an interruption."""
     first = make_requests(replace(PARAMS, ignore_eos=True), prompts=3, n=1)[2]

@@ -24,6 +24,7 @@ _TEXT = (
     "policy.attention",
     "reward_model",
     "rollout.generation_batch_size",
+    "rollout.keep_cache",
     "rollout.max_conversation_tokens",
     "rollout.max_new_tokens",
     "rollout.over_sampling",

@@ -31,6 +31,8 @@ def check_sampler(context: Context) -> None:
     if rollout.replay_arrivals is not None and known and not continues_responses(context.config):
         why = "is not read: which weights make which tokens does not depend on time here."
         context.unread("rollout.replay_arrivals", why, "Take it out.", reads=("rollout.staleness",))
+    if rollout.keep_cache and known:
+        _check_kept_cache(context)
     if rollout.temperature == 0 and context.config.algorithm.group_size > 1:
         message = "rollout.temperature 0 gives every member of a group the same response: nothing can be compared."
         reads = ("algorithm.group_size",)
@@ -45,6 +47,22 @@ def check_sampler(context: Context) -> None:
         context.error(key, message, f"use {neighbours(parallel, heads)}.", reads=("policy.architecture",))
     if rollout.sampler == "server":
         _check_server(context)
+
+
+def _check_kept_cache(context: Context) -> None:
+    """There is a cache that outlives the weights, and nothing asks for the same tokens again."""
+    rollout = context.config.rollout
+    if rollout.sampler in ("vllm", "server"):
+        why = f"is not read by rollout.sampler: {rollout.sampler}."
+        context.unread("rollout.keep_cache", why, "Take it out.", reads=("rollout.sampler",))
+    elif not continues_responses(context.config):
+        why = "is not read: no response is continued under newer weights here."
+        fix = "Take it out, or set rollout.staleness: 2."
+        context.unread("rollout.keep_cache", why, fix, reads=("rollout.staleness",))
+    elif rollout.replay_arrivals is not None:
+        message = "rollout.keep_cache: keys and values of older weights can't be made again, so no run is repeated."
+        fix = "Set it to false, or rollout.replay_arrivals: null."
+        context.error("rollout.keep_cache", message, fix, reads=("rollout.replay_arrivals",))
 
 
 def _check_server(context: Context) -> None:

@@ -93,6 +93,11 @@ class RolloutConfig:
     decoupled` separates the two. `ahead` is another name for it."""
     replay_arrivals: str | None = None
     """With `staleness`: the directory of a run whose asynchronous generation is repeated, bit for bit, by its log."""
+    keep_cache: bool = False
+    """`hf` with `staleness`: a response that is continued under new weights keeps its keys and values of the old ones.
+
+    false: they are computed again, which costs a quarter of the sampler's work where responses are long. With true a
+    run that is continued after a kill draws other tokens than it would have, and none is repeated by its log."""
     num_steps: int = 128
     """Simulators: decisions per env and step of training."""
     generation_batch_size: int = 512

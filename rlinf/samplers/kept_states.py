@@ -1,0 +1,45 @@
+"""Keys and values that wait outside of the slots for whoever goes on with their tokens."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+
+from rlinf.samplers.slots import States
+
+_KEPT_BYTES = 1 << 30
+
+
+class KeptStates:
+    """By name, at most a gigabyte; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, tuple[list[int], States]] = OrderedDict()
+        self._bytes = 0
+
+    def keep(self, name: Hashable, ids: list[int], states: States) -> None:
+        """Keeps the ``states`` of the tokens ``ids``."""
+        self.take(name, ())
+        self._kept[name] = (ids, states)
+        self._bytes += _bytes(states)
+        while self._bytes > _KEPT_BYTES:
+            self._bytes -= _bytes(self._kept.popitem(last=False)[1][1])
+
+    def take(self, name: Hashable, ids: Sequence[int]) -> tuple[int, States] | None:
+        """(how many of ``ids``, their states) of this name, where more tokens follow; they are kept no longer."""
+        found = self._kept.pop(name, None)
+        if found is None:
+            return None
+        before, states = found
+        self._bytes -= _bytes(states)
+        goes_on = len(before) < len(ids) and list(ids[: len(before)]) == before
+        return (len(before), states) if goes_on else None
+
+    def clear(self) -> None:
+        """Keeps nothing."""
+        self._kept.clear()
+        self._bytes = 0
+
+
+def _bytes(states: States) -> int:
+    return sum(tensor.nbytes for pair in states for tensor in pair)
