@@ -44,7 +44,7 @@ class VectorEvaluation:
 
     records: list[EpisodeRecord]
     starts: list[str]
-    """Of each record, the name of the start state (:func:`start_name`)."""
+    """The name of the start state of each record (:func:`start_name`)."""
     traces: list[EpisodeTrace]
     problem: str | None = None
 

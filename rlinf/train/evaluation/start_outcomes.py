@@ -17,7 +17,7 @@ class StartOutcome:
     """A digest of environment, task and start state: the same start has the same one in every evaluation."""
     returns: tuple[float, ...]
     success_once: tuple[bool, ...] = ()
-    """Of each episode; empty where the environment does not report success."""
+    """Whether each episode succeeded; empty where the environment does not report success."""
     success_at_end: tuple[bool, ...] = ()
 
     def as_json(self) -> dict[str, Any]:

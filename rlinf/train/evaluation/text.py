@@ -24,7 +24,7 @@ class Evaluation:
     notes: list[str] = field(default_factory=list)
     """What a person should hear of."""
     outcomes: Sequence[Outcome] = ()
-    """Of each task (simulators: start state), in their order: what two evaluations are compared by."""
+    """One for each task (simulators: start state), in their order: what two evaluations are compared by."""
 
 
 class TextEvaluator:
