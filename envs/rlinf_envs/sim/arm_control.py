@@ -1,4 +1,4 @@
-"""What robosuite's arm does before each physics step, with the same torques bit for bit in less time."""
+"""The control of robosuite's arm before each physics step: the same torques bit for bit, in less time."""
 
 from __future__ import annotations
 
