@@ -187,7 +187,7 @@ def _starts() -> list[Any]:
     """The start states that ours are evaluated on: an easy one is worth a hundred points of Pendulum's return."""
     from rlinf.config.schema import EvaluationConfig
     from rlinf.rollouts.envs.mixture import ONE_TASK
-    from rlinf.rollouts.simulator.rollout import evaluation_tasks
+    from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
 
     return evaluation_tasks(EvaluationConfig().seed, ONE_TASK, EPISODES)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rlinf.report.runs import RunRecord
-from rlinf.train.evaluation.outcomes import rates
+from rlinf.train.evaluation.outcomes import paired_rates
 from rlinf.train.evaluation.paired import compare
 from rlinf.train.evaluation.saved import SavedEvaluation
 
@@ -53,7 +53,7 @@ def comparisons(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
     for group in by_tasks.values():
         newest = sorted(group, key=lambda one: one[1].path.stat().st_mtime)[-MAX_COMPARED:]
         for (first_run, first), (second_run, second) in itertools.combinations(newest, 2):
-            if not rates(first.outcomes).keys() & rates(second.outcomes).keys():
+            if not paired_rates(first.outcomes).keys() & paired_rates(second.outcomes).keys():
                 continue
             for difference in compare(first.outcomes, second.outcomes):
                 found.append(

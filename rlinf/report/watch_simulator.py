@@ -24,8 +24,8 @@ from rlinf.rollouts.envs.offscreen import has_display, offscreen
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.episodes import EpisodeCollector
+from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
 from rlinf.rollouts.simulator.records import EpisodeRecord, report_success
-from rlinf.rollouts.simulator.rollout import evaluation_tasks
 from rlinf.rollouts.video.filmable import filming_problem
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.terminal import printable
@@ -61,7 +61,8 @@ class SimulatorShow:
         """Plays the episodes with the weights of ``checkpoint``."""
         load_policy(checkpoint.folder, self.policy)
         seed = self.options.start_seed(self.config)
-        tasks = evaluation_tasks(seed, Mixture.of(self.config.env), self.options.episodes)
+        states = len(self.config.evaluation.reset_state_ids)
+        tasks = evaluation_tasks(seed, Mixture.of(self.config.env), self.options.episodes, states)
         path = (self.options.out or self.options.run / "videos" / f"watch_step_{checkpoint.step:06d}.mp4").resolve()
         filming = nullcontext() if self.film is None else self.film.filming(path, [task.start_seed for task in tasks])
         with filming:

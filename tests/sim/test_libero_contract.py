@@ -63,6 +63,7 @@ class Domain:
         self.model, self.data = Thing(nq=1, nv=1, fixture=0.0), Thing(time=0.0, qpos=np.zeros(1), qvel=np.zeros(1))
         self.sim = Thing(model=Thing(_model=self.model), data=Thing(_data=self.data))
     def add_observable(self, observable): self.observables.append(observable)
+    def _pre_action(self, action, policy_step=False): pass
     def reset(self):
         Domain.shy -= 1
         if Domain.shy >= 0:

@@ -122,6 +122,34 @@ def test_instructions_are_collected_once_each() -> None:
     assert instructions_of(EnvConfig("CartPole-v1"), [0]) == []
 
 
+class SameWords(gymnasium.Env):
+    """Says the same at every start but those of ``other``, by the number of the reset."""
+
+    observation_space = gymnasium.spaces.Dict({"instruction": gymnasium.spaces.Text(16)})
+    action_space = gymnasium.spaces.Discrete(2)
+    resets = 0
+
+    def __init__(self, other: int = -1) -> None:
+        self.other = other
+        SameWords.resets = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        SameWords.resets += 1
+        return {"instruction": "otherwise" if SameWords.resets == self.other else "always"}, {}
+
+
+gymnasium.register("SameWordsForTests-v0", entry_point=SameWords)
+
+
+def test_a_text_that_all_starts_share_is_asked_of_few() -> None:
+    assert instructions_of(EnvConfig("SameWordsForTests-v0"), range(500)) == ["always"]
+    assert SameWords.resets == 20
+    assert instructions_of(EnvConfig("SameWordsForTests-v0", {"other": 20}), range(500)) == ["always", "otherwise"]
+    assert SameWords.resets == 500
+    assert instructions_of(EnvConfig("SameWordsForTests-v0"), range(7)) == ["always"]
+
+
 def test_an_environment_without_a_demonstrator_is_reported() -> None:
     with pytest.raises(NoDemonstrationsError, match="has no demonstrator"):
         play(EnvConfig("CartPole-v1"), 1)

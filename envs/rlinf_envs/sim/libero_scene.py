@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from rlinf_envs.sim.arm_control import ArmControl
 from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera, SharedCameras
 from rlinf_envs.sim.forward_stages import ForwardStages
 
@@ -53,6 +54,7 @@ class LiberoScene:
         self._model = sim.model._model
         self._stages = ForwardStages(self._model, sim.data._data)
         sim.forward, sim.step = self._stages.forward, self._stages.step
+        self._engine._pre_action = ArmControl(self._engine)
         self.state_size = 1 + int(self._model.nq) + int(self._model.nv)
         """The time, then places and speeds of all joints."""
         self._unseen = np.zeros((image_size, image_size, 3), np.uint8)

@@ -88,7 +88,8 @@ class EvaluationConfig:
     has and measures success at that (`eval/follows`; the environment must know `reset(options={other_goal: true})`).
     `blank` leaves the words out (`eval/blank_words`): a policy that follows words must then do worse."""
     reset_state_ids: list[int] = field(default_factory=list)
-    """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`; empty: by seed."""
+    """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`, from each once before
+    any comes again; empty: by seed."""
     seed: int = 1_000_000
     """Start states of evaluation episodes; never depends on the number of envs."""
     num_envs: int = 16

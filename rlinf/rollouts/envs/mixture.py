@@ -36,6 +36,15 @@ class Mixture:
         names = (task_name(task, number) for number, task in enumerate(options.tasks))
         return cls(tuple(names), tuple(task.weight for task in options.tasks))
 
+    @property
+    def seeds(self) -> int:
+        """Seeds of one task's environment are below this."""
+        return _SEEDS // max(1, len(self.names))
+
+    def parted(self, seed: int) -> tuple[int, int]:
+        """The seed of the task's own environment, and the task's number; 0 where there are no tasks."""
+        return divmod(seed, max(1, len(self.names)))
+
     def name(self, seed: int) -> str:
         """The task of the episode that starts from ``seed``."""
         return self.names[seed % len(self.names)] if self.names else ""
@@ -59,8 +68,7 @@ class Mixture:
         return self._seed(seed, number % len(self.names)) if self.names else seed
 
     def _seed(self, seed: int, task: int) -> int:
-        count = len(self.names)
-        return seed % (_SEEDS // count) * count + task
+        return seed % self.seeds * len(self.names) + task
 
 
 ONE_TASK = Mixture()

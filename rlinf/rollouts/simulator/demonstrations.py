@@ -31,6 +31,9 @@ from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observa
 from rlinf.streams import numpy_generator
 from rlinf.types import Batch, ObservationInputs
 
+_SAME_TEXT = 20
+"""Starts of each task that say the same before no other text is looked for."""
+
 
 @dataclass
 class Demonstrations:
@@ -166,7 +169,9 @@ def imitation_batch(
 
 def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
     """The different texts of an environment's first observations, in the order of their appearance; those of
-    `env.tasks`, where they are written there."""
+    `env.tasks`, where they are written there.
+
+    Where the first ones (:data:`_SAME_TEXT`) say the same, the others are not asked: a reset may take a second."""
     given = [task.instruction for task in options.tasks if task.instruction is not None]
     if given:
         return list(dict.fromkeys(given))
@@ -174,7 +179,9 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
     try:
         names = [name for name, leaf in observation_leaves(env.observation_space).items() if isinstance(leaf, Text)]
         found: dict[str, None] = {}
-        for seed in Mixture.of(options).in_turn(seeds) if names else ():
+        for asked, seed in enumerate(Mixture.of(options).in_turn(seeds) if names else ()):
+            if asked == _SAME_TEXT * max(1, len(options.tasks)) and len(found) <= len(names):
+                break
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
             found.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))

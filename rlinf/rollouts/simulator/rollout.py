@@ -20,6 +20,7 @@ from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
 from rlinf.rollouts.robot_data.reading import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks, start_name
 from rlinf.rollouts.simulator.failures import too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, RolloutPart, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
@@ -42,6 +43,8 @@ class VectorEvaluation:
     """Episodes in the order of their rows, what a few of them did, and why there is no video where one was wanted."""
 
     records: list[EpisodeRecord]
+    starts: list[str]
+    """The name of the start state of each record (:func:`start_name`)."""
     traces: list[EpisodeTrace]
     problem: str | None = None
 
@@ -97,20 +100,24 @@ class VectorRollout:
     def evaluate(
         self, episodes: int, *, greedy: bool = True, video: Path | None = None, words: Words | None = None
     ) -> VectorEvaluation:
-        """``episodes`` episodes whose starts depend on the evaluation seed and their number only.
+        """``episodes`` episodes whose starts depend on the evaluation seed and their number only
+        (:func:`evaluation_tasks`).
 
         With ``video`` the first few are filmed, all by one worker, into that file. ``words``: the same starts with
         other instructions (`evaluation.words`).
         """
-        tasks = evaluation_tasks(self._config.evaluation.seed, self._mixture, episodes)
+        env = self._config.facts.evaluation_env
+        tasks = evaluation_tasks(self._config.evaluation.seed, self._mixture, episodes, len(env.reset_state_ids))
         filmed = tasks[: self._config.evaluation.video_episodes] if video is not None else []
         others = np.array_split(np.arange(len(filmed), episodes), self._workers.size)
         calls: list[tuple[Any, ...]] = [([tasks[row] for row in rows], greedy, words) for rows in others]
         calls[0] = (*calls[0], filmed, video)
         parts: list[RolloutPart] = self._workers.call("evaluate", per_rank=calls)
         self._note_failures(parts)
+        records = [record for part in parts for record in part.episodes]
         return VectorEvaluation(
-            [record for part in parts for record in part.episodes],
+            records,
+            [start_name(env, self._mixture, tasks[record.key].start_seed) for record in records],
             [trace for part in parts for trace in part.traces],
             parts[0].problem,
         )
@@ -191,12 +198,6 @@ class VectorRollout:
         self._env_steps = state["env_steps"]
         if self._normalizer is not None:
             self._normalizer.load_state_dict(state["normalizer"])
-
-
-def evaluation_tasks(seed: int, mixture: Mixture, episodes: int) -> list[EpisodeTask]:
-    """The episodes of an evaluation: those of ``seed``, all tasks in turn."""
-    starts = mixture.in_turn([stream_seed(seed, "evaluation", row) for row in range(episodes)])
-    return [EpisodeTask(row, row, start) for row, start in enumerate(starts)]
 
 
 def env_ranges(num_envs: int, workers: int) -> list[range]:

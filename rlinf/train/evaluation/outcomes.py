@@ -1,4 +1,4 @@
-"""The outcome of each task of an evaluation, and the rates that follow from it."""
+"""The outcome of each task of an evaluation (of text; simulators: of each start state), and the rates that follow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from rlinf.rollouts.text.rows import Row
 from rlinf.train.evaluation.intervals import pass_at_k, share_interval, with_interval
+from rlinf.train.evaluation.start_outcomes import StartOutcome, start_rates
 from rlinf.types import Metrics
 
 
@@ -77,6 +78,20 @@ class TaskOutcome:
     def from_json(cls, stored: dict[str, Any]) -> Self:
         """The outcome that :meth:`as_json` wrote."""
         return cls(str(stored["task"]), tuple(stored["verdicts"]), tuple(stored["answers"]))
+
+
+Outcome = TaskOutcome | StartOutcome
+
+
+def outcome_from_json(stored: dict[str, Any]) -> Outcome:
+    """The outcome that the `as_json` of either kind wrote."""
+    return StartOutcome.from_json(stored) if "returns" in stored else TaskOutcome.from_json(stored)
+
+
+def paired_rates(outcomes: Sequence[Outcome]) -> dict[str, list[float]]:
+    """Metric -> its value for each of ``outcomes``, all of the kind of the first."""
+    starts = [outcome for outcome in outcomes if isinstance(outcome, StartOutcome)]
+    return start_rates(starts) if starts else rates([one for one in outcomes if isinstance(one, TaskOutcome)])
 
 
 def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:

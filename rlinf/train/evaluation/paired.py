@@ -1,4 +1,4 @@
-"""Two evaluations of the same tasks against each other, task by task."""
+"""Two evaluations of the same tasks (simulators: start states) against each other, task by task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from rlinf.errors import UserError
 from rlinf.streams import numpy_generator
-from rlinf.train.evaluation.outcomes import TaskOutcome, rates
+from rlinf.train.evaluation.outcomes import Outcome, paired_rates
 
 _DRAWS = 10_000
 _AT_ONCE = 1 << 22
@@ -35,9 +35,10 @@ class PairedDifference:
         return self.second - self.first
 
 
-def compare(first: Sequence[TaskOutcome], second: Sequence[TaskOutcome]) -> list[PairedDifference]:
+def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[PairedDifference]:
     """Every rate that both have. Raises UserError where they have no task in common.
 
+    >>> from rlinf.train.evaluation.outcomes import TaskOutcome
     >>> right, wrong = (TaskOutcome("a", ("correct",), ("1",)), TaskOutcome("a", ("wrong",), ("2",)))
     >>> compare([wrong], [right])[0].difference
     1.0
@@ -46,10 +47,11 @@ def compare(first: Sequence[TaskOutcome], second: Sequence[TaskOutcome]) -> list
     common = sorted(before.keys() & after.keys())
     if not common:
         raise UserError(
-            "the two evaluations have no task in common (a task is its prompt and its answer): evaluate both with the "
-            "same --data or --suite, and the same prompt"
+            "the two evaluations have no task in common (a task is its prompt and its answer; a simulator's is its "
+            "environment with its arguments and the start state): evaluate both with the same --data or --suite and "
+            "prompt, or with the same env.kwargs and evaluation.seed"
         )
-    left, right = (rates([one[task] for task in common]) for one in (before, after))
+    left, right = (paired_rates([one[task] for task in common]) for one in (before, after))
     return [_difference(name, left[name], right[name]) for name in left if name in right]
 
 

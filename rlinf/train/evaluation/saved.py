@@ -13,8 +13,9 @@ from typing import Any
 from rlinf.config import Config, diff, to_mapping
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
-from rlinf.train.evaluation.outcomes import TaskOutcome
+from rlinf.train.evaluation.outcomes import Outcome, outcome_from_json
 from rlinf.train.evaluation.paired import PairedDifference, compare
+from rlinf.train.evaluation.start_outcomes import StartOutcome
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run_dir import write_atomically
 
@@ -31,7 +32,7 @@ class SavedEvaluation:
 
     path: Path
     content: Mapping[str, Any]
-    outcomes: tuple[TaskOutcome, ...]
+    outcomes: tuple[Outcome, ...]
 
     @property
     def title(self) -> str:
@@ -87,7 +88,7 @@ def save_evaluation(
 def read_evaluation(path: Path) -> SavedEvaluation:
     """An evaluation's file, or the newest one of a run's folder. Raises UserError for a missing or damaged one.
 
-    Evaluations of simulators, and those of earlier versions, have no outcomes.
+    Those of earlier versions have no outcomes.
     """
     if path.is_dir():
         files = sorted((path / FOLDER).glob("*.json"), key=lambda file: file.stat().st_mtime)
@@ -99,16 +100,22 @@ def read_evaluation(path: Path) -> SavedEvaluation:
         raise UserError(f"{path}: there is no such file")
     if not {"step", "metrics", "settings"} <= content.keys():
         raise UserError(f"{path} is no evaluation of rlinf eval: it names no step, metrics and settings")
-    return SavedEvaluation(path, content, tuple(TaskOutcome.from_json(one) for one in content.get("outcomes", ())))
+    return SavedEvaluation(path, content, tuple(outcome_from_json(one) for one in content.get("outcomes", ())))
 
 
 def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[str]:
     """The output of `rlinf compare`. Raises UserError where the two have no task in common."""
+    for one in (first, second):
+        if not one.outcomes:
+            raise UserError(
+                f"{one.path} was written by an earlier version, without outcomes: make it again, rlinf eval"
+            )
     differences = compare(first.outcomes, second.outcomes)
     lines = [f"A: {first.title} ({first.path})", f"B: {second.title} ({second.path})"]
     lines += [f"   {key}: {a} -> {b}" for key, a, b in _other_settings(first.content, second.content)]
     tasks, of = differences[0].tasks, max(len(first.outcomes), len(second.outcomes))
-    lines.append(f"{tasks} tasks that both have" + (f" (of {of})" if of != tasks else ""))
+    kind = "start states" if isinstance(first.outcomes[0], StartOutcome) else "tasks"
+    lines.append(f"{tasks} {kind} that both have" + (f" (of {of})" if of != tasks else ""))
     return [*lines, *(line_of(difference) for difference in differences)]
 
 

@@ -12,6 +12,7 @@ from rlinf.config.schema.run import Words
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, by_task, report_success
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
+from rlinf.train.evaluation.start_outcomes import start_outcomes
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_POSITIONS
 from rlinf.types import Metrics
@@ -38,7 +39,8 @@ class VectorEvaluator:
         name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.
         metrics |= {"eval/failures": float(self.rollout.failures - failed_before)}
-        return Evaluation(metrics, episodes=[_episode(trace, name) for trace in done.traces], notes=notes)
+        episodes = [_episode(trace, name) for trace in done.traces]
+        return Evaluation(metrics, episodes=episodes, notes=notes, outcomes=start_outcomes(done.starts, done.records))
 
     def film(self, step: int) -> Evaluation:
         """:meth:`evaluate`, with a video in the run directory."""

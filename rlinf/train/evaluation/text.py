@@ -10,7 +10,7 @@ from rlinf.config.schema import EvaluationConfig
 from rlinf.rollouts.text.members import Member, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.rows import Row
-from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics
+from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
 from rlinf.types import Metrics
 
 
@@ -23,8 +23,8 @@ class Evaluation:
     episodes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What a person should hear of."""
-    outcomes: Sequence[TaskOutcome] = ()
-    """Of each task (text), in their order: what two evaluations are compared by."""
+    outcomes: Sequence[Outcome] = ()
+    """One for each task (simulators: start state), in their order: what two evaluations are compared by."""
 
 
 class TextEvaluator:
