@@ -34,7 +34,7 @@ class Minibatch:
         """``rows`` of ``batch``, of which this rank may have a share. Raises ValueError for one without advantages."""
         _given(batch.held.advantages)
         self.stage, self.batch, self.rows = stage, batch, rows
-        self.counts = LossCounts.of(batch.facts.tokens[rows])
+        self.counts = batch.facts.counts(rows)
         shared = batch.held.positions_per_reward
         self.reward_counts = self._shared_counts(shared) if shared > 1 else None
         self._selected = self._select()
