@@ -55,8 +55,7 @@ def _as_numbers(value: Tensor, mask: Tensor) -> Tensor:
 
 def totals_of(values: Mapping[str, Tensor]) -> PartialMetrics:
     """Partial metrics that add up and are not divided."""
-    with torch.no_grad():
-        every = torch.stack(list(values.values())).double()
+    every = torch.stack(list(values.values())).detach().double()
     none = every.new_zeros(())
     return {name: (total, none) for name, total in zip(values, every.unbind(), strict=True)}
 

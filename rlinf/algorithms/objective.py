@@ -140,7 +140,7 @@ class Objective:
         """Whether the entropy is reported, of every row."""
         return self.algorithm.calculate_entropy
 
-    @property
+    @functools.cached_property
     def needs(self) -> frozenset[str]:
         """The columns that must be computed beside logprobs, old_logprobs and advantages."""
         extra = {
