@@ -166,6 +166,8 @@ class Granularity(Levels):
 
     def _sum(self, parts: Tensor, mask: Tensor | None, level: Level) -> Tensor:
         real = parts if mask is None else torch.where(mask[..., None], parts, 0.0)
+        if self.actions == self.dimensions == 1:  # nothing to add up
+            return real.flatten(1)
         if level == "chunk_level":
             return real.sum(dim=(2, 3))
         return real.sum(dim=3).flatten(1) if level == "action_level" else real.flatten(1)

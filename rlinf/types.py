@@ -13,6 +13,7 @@ A row never becomes a Python object: a thousand simulators are a thousand rows o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -185,12 +186,16 @@ class Batch:
         """The rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
         places = index.tolist() if self.metadata or self.domains is not None else []
-        return self.replace(
+        # Rows of a batch that was checked fit each other: for small minibatches another check costs as much as they do.
+        selected = object.__new__(type(self))
+        vars(selected).update(
+            vars(self),
             **self._columns(lambda tensor: tensor.index_select(0, index.to(tensor.device))),
             inputs=self.inputs.select(index),
             domains=None if self.domains is None else [self.domains[i] for i in places],
             metadata={name: [values[i] for i in places] for name, values in self.metadata.items()},
         )
+        return selected
 
     def split(self, parts: int) -> list[Self]:
         """``parts`` batches of consecutive rows whose sizes differ by one at most (some empty when B < parts)."""
@@ -260,8 +265,7 @@ class Batch:
 
     def _columns(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
         """The columns that are tensors, changed."""
-        present = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {name: change(column) for name, column in present.items() if isinstance(column, Tensor)}
+        return {name: change(column) for name, column in vars(self).items() if isinstance(column, Tensor)}
 
 
 OPTIONAL_COLUMNS = frozenset(
@@ -317,6 +321,11 @@ class Costs:
     """[B] int64 tokens of each row that are paid once for all rows of the same owner in a micro-batch."""
     owners: Tensor | None = None
     """[B] int64: rows with the same owner share ``shared`` tokens."""
+
+    @functools.cached_property
+    def most(self) -> int:
+        """The cost of all rows, if none shared anything."""
+        return int(self.lengths.sum())
 
 
 @dataclass(frozen=True)

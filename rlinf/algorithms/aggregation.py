@@ -9,6 +9,7 @@ adds up.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Self
 
@@ -38,8 +39,8 @@ class LossCounts:
 class BatchShape:
     """The extent of an optimiser step that weights are made of: its valid tokens and its rows."""
 
-    lengths: Tensor
-    """[B, 1] valid tokens of each row, at least 1."""
+    mask: Tensor
+    """[B, T] bool."""
     tokens: float
     """Valid tokens of the step, at least 1."""
     rows: float
@@ -47,15 +48,20 @@ class BatchShape:
     max_response_length: int | None
     divide_by_rows: bool
 
+    @functools.cached_property
+    def lengths(self) -> Tensor:
+        """[B, 1] valid tokens of each row, at least 1."""
+        return self.mask.sum(dim=1, keepdim=True).clamp(min=1).double()
 
-def token_mean(shape: BatchShape) -> Tensor:
-    """``1 / sum(m)``; like the others the weight [B, 1] of the valid tokens of each row."""
-    return torch.ones_like(shape.lengths) / shape.tokens
+
+def token_mean(shape: BatchShape) -> float:
+    """``1 / sum(m)``; like the others the weight of the valid tokens of each row: [B, 1], or one for all."""
+    return 1.0 / shape.tokens
 
 
-def seq_mean_token_sum(shape: BatchShape) -> Tensor:
+def seq_mean_token_sum(shape: BatchShape) -> float:
     """``1 / N``."""
-    return torch.ones_like(shape.lengths) / shape.rows
+    return 1.0 / shape.rows
 
 
 def seq_mean_token_mean(shape: BatchShape) -> Tensor:
@@ -63,11 +69,11 @@ def seq_mean_token_mean(shape: BatchShape) -> Tensor:
     return 1.0 / (shape.lengths * shape.rows)
 
 
-def seq_mean_token_sum_norm(shape: BatchShape) -> Tensor:
+def seq_mean_token_sum_norm(shape: BatchShape) -> float:
     """``1 / (N C)``, or ``1 / C`` where ``sum_norm_divide_by_batch`` is false."""
     if shape.max_response_length is None:
         raise ValueError("loss_agg_func seq-mean-token-sum-norm divides by max_response_length: give it")
-    return torch.ones_like(shape.lengths) / shape.max_response_length / (shape.rows if shape.divide_by_rows else 1.0)
+    return 1.0 / shape.max_response_length / (shape.rows if shape.divide_by_rows else 1.0)
 
 
 def token_weights(
@@ -103,10 +109,9 @@ def token_weights(
         )
         return ((whole / parts.sum(dim=2).clamp(min=1))[..., None] * parts).flatten(1)
     entry = catalog.choose("loss_agg_func", loss_agg_func, catalog.AGGREGATIONS)
-    lengths = mask.sum(dim=1, keepdim=True)
-    counts = counts or LossCounts.of(lengths)
+    counts = counts or LossCounts.of(mask.sum(dim=1))
     shape = BatchShape(
-        lengths=lengths.clamp(min=1).double(),
+        mask=mask,
         tokens=counts.tokens,
         rows=counts.rows,
         max_response_length=max_response_length,

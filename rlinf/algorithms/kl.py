@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.nn import functional
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
@@ -20,7 +21,8 @@ def exp_clamped(log_ratio: Tensor) -> Tensor:
     >>> exp_clamped(torch.tensor([0.0, float("inf")])).log()
     tensor([ 0., 20.])
     """
-    return log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+    # hardtanh clamps too, and takes one operation backwards where clamp takes five.
+    return functional.hardtanh(log_ratio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
 
 
 def k3(d: Tensor) -> Tensor:

@@ -31,13 +31,18 @@ def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(mask, values.detach().double(), 0.0).sum(), mask.sum().double()
 
 
-def means_over(facts: Mapping[str, Tensor], mask: Tensor) -> PartialMetrics:
-    """:func:`mean_over` of several columns [B, T] in one pass, which is what counts where batches are small."""
+def means_over(facts: Mapping[str, Tensor], mask: Tensor, *, whole: bool = False) -> PartialMetrics:
+    """:func:`mean_over` of several columns [B, T] in one pass, which is what counts where batches are small.
+
+    ``whole``: ``mask`` is true everywhere.
+    """
     if not facts:
         return {}
     with torch.no_grad():  # one by one, a `detach` of each column costs more than their sums
         columns = torch.stack([_as_numbers(value, mask) for value in facts.values()])
-        sums = torch.where(mask, columns, 0.0).sum(dim=(1, 2), dtype=torch.float64)
+        if not whole:
+            columns = torch.where(mask, columns, 0.0)
+        sums = columns.sum(dim=(1, 2), dtype=torch.float64)
         count = mask.sum().double()
     return {name: (total, count) for name, total in zip(facts, sums.unbind(), strict=True)}
 
@@ -48,9 +53,11 @@ def _as_numbers(value: Tensor, mask: Tensor) -> Tensor:
     return numbers if numbers.shape == mask.shape else numbers.expand_as(mask)
 
 
-def total_of(value: Tensor) -> tuple[Tensor, Tensor]:
-    """A partial metric that adds up and is not divided."""
-    return value.detach().double(), torch.zeros((), dtype=torch.float64, device=value.device)
+def totals_of(values: Mapping[str, Tensor]) -> PartialMetrics:
+    """Partial metrics that add up and are not divided."""
+    every = torch.stack(list(values.values())).detach().double()
+    none = every.new_zeros(())
+    return {name: (total, none) for name, total in zip(values, every.unbind(), strict=True)}
 
 
 def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:

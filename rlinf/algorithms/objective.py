@@ -22,7 +22,7 @@ from rlinf.algorithms import catalog
 from rlinf.algorithms.aggregation import LossCounts, token_weights
 from rlinf.algorithms.kl import exp_clamped, kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
-from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, total_of
+from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, totals_of
 from rlinf.algorithms.settings import settings
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Metrics
@@ -140,7 +140,7 @@ class Objective:
         """Whether the entropy is reported, of every row."""
         return self.algorithm.calculate_entropy
 
-    @property
+    @functools.cached_property
     def needs(self) -> frozenset[str]:
         """The columns that must be computed beside logprobs, old_logprobs and advantages."""
         extra = {
@@ -232,11 +232,12 @@ class Objective:
         loss = (
             functools.reduce(operator.add, sums.values()) if len(sums) < 3 else torch.stack(list(sums.values())).sum()
         )
-        metrics = {name: total_of(value) for name, value in {"loss": loss, **sums}.items()}
-        facts = {**positions.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
-        metrics |= means_over(facts, mask)
-        highest = x.only_true(x.ratio.detach()).max() if mask.numel() else x.ratio.new_zeros(())
-        metrics["ratio_max"] = highest.double(), mask.any().double()
+        with torch.no_grad():
+            metrics = totals_of({"loss": loss, **sums})
+            facts = {**positions.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
+            metrics |= means_over(facts, mask, whole=x.whole)
+            highest = x.only_true(x.ratio).max() if mask.numel() else x.ratio.new_zeros(())
+            metrics["ratio_max"] = highest.double(), metrics["ratio"][1]
         return LossOutput(loss, metrics)
 
     def _terms(
@@ -272,9 +273,7 @@ class Objective:
 
 def _ratio_metrics(x: LossInputs) -> dict[str, Tensor]:
     """The mean ratio, and the KL of the old policy from the current one by two estimators."""
-    ratio = x.ratio.detach()
-    log_ratio = x.log_ratio.detach()
-    return {"ratio": ratio, "approx_kl_k1": -log_ratio, "approx_kl_k3": ratio - 1 - log_ratio}
+    return {"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio}
 
 
 def zeroed(column: Tensor, mask: Tensor | None) -> Tensor:

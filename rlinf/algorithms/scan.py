@@ -47,10 +47,10 @@ def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:
     by_position, valid, factors = (column.t().contiguous() for column in (values, mask, decay))
     sums = torch.zeros_like(by_position)
     carried = values.new_zeros(values.shape[0])
-    for position in reversed(range(values.shape[1])):
-        added = by_position[position] + factors[position] * carried
-        carried = torch.where(valid[position], added, carried)
-        sums[position] = carried
+    every = [column.unbind() for column in (by_position, valid, factors, sums)]
+    for value, true, factor, place in zip(*map(reversed, every), strict=True):
+        carried = torch.where(true, value + factor * carried, carried)
+        place.copy_(carried)
     return torch.where(mask, sums.t().contiguous(), 0.0)
 
 

@@ -34,7 +34,7 @@ class Minibatch:
         """``rows`` of ``batch``, of which this rank may have a share. Raises ValueError for one without advantages."""
         _given(batch.held.advantages)
         self.stage, self.batch, self.rows = stage, batch, rows
-        self.counts = LossCounts.of(batch.facts.tokens[rows])
+        self.counts = batch.facts.counts(rows)
         rewards = batch.facts.rewards
         self.reward_counts = None if rewards is None else LossCounts.of(rewards[rows])
         """Of the critic's error, where several positions have their value in common."""

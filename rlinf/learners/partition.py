@@ -52,9 +52,11 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
     """``rows`` in pieces of at most ``budget`` tokens (one row at least): owners together, then similar lengths."""
     if not len(rows):
         return []
+    if costs.owners is None and costs.most <= budget:
+        return [rows]  # no need to look at single rows: all of the batch would fit
     lengths = costs.lengths[rows]
     if costs.owners is None and int(lengths.sum()) <= budget:
-        return [rows]  # no need to look at single rows: together they fit
+        return [rows]
     order = torch.argsort(lengths, stable=True)
     if costs.owners is not None:
         order = order[torch.argsort(costs.owners[rows][order], stable=True)]

@@ -22,6 +22,7 @@ from rlinf.algorithms.metrics import PartialMetrics
 from rlinf.batch_share import BatchShare
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.interfaces import Policy
+from rlinf.learners.adam import Adam, clip_gradients, gradient_norm
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
@@ -85,12 +86,13 @@ class TorchLearner(Offloadable):
             {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": options.lr},
             {"params": [p for p in self._trained if id(p) in heads], "peak_lr": options.critic_lr or options.lr},
         ]
-        self.optimizer = torch.optim.AdamW(
+        self.optimizer = Adam(
             [group for group in groups if group["params"]],
             lr=options.lr,
             betas=options.betas,
             eps=options.eps,
             weight_decay=options.weight_decay,
+            decoupled_weight_decay=True,
             fused=True,
         )
         self.optimizer_steps = 0
@@ -241,15 +243,15 @@ class TorchLearner(Offloadable):
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        total = nn.utils.get_total_norm([p.grad for p in self._trained if p.grad is not None])
+        total = gradient_norm([p.grad for p in self._trained if p.grad is not None])
         total = total.full_tensor() if isinstance(total, DTensor) else total
         norm = float(total)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         if 0 < self.stage.optimizer.grad_clip < norm:
-            nn.utils.clip_grads_with_norm_(self._trained, self.stage.optimizer.grad_clip, total)
+            clip_gradients(self._trained, self.stage.optimizer.grad_clip, total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
-        self.optimizer.step()
+        self.optimizer.move()
         self.optimizer_steps += 1
         return norm
 

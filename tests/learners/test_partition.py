@@ -1,9 +1,12 @@
 """How a batch is cut never loses or repeats a row."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlinf.algorithms.aggregation import LossCounts
+from rlinf.batch_share import RowFacts
 from rlinf.learners.partition import micro_batches, minibatches, share
 from rlinf.types import Costs
 
@@ -47,3 +50,11 @@ def test_a_permutation_is_fresh_for_each_epoch_and_the_same_for_the_same_seed() 
     assert torch.equal(first, torch.cat(minibatches(10, parts=3, seed=1, step=2, epoch=0)))
     assert not torch.equal(first, torch.cat(minibatches(10, parts=3, seed=1, step=2, epoch=1)))
     assert sorted(first.tolist()) == list(range(10))
+
+
+@pytest.mark.parametrize("tokens", [[3, 3, 3, 3], [3, 1, 3, 0], [0, 0, 0, 0], []])
+def test_the_denominators_of_a_step_are_those_of_its_rows(tokens: list[int]) -> None:
+    lengths = torch.tensor(tokens, dtype=torch.int32)
+    facts = RowFacts(Costs(lengths.clamp(min=1)), tokens=lengths, answered=lengths > 0, moving=lengths > 0)
+    for rows in (torch.arange(len(tokens)), torch.arange(len(tokens))[1:3]):
+        assert facts.counts(rows) == LossCounts.of(lengths[rows])

@@ -33,13 +33,14 @@ def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip: Clip) -> TokenLos
     """
     costs = -advantages
     plain = costs * ratio
-    clipped = costs * ratio.clamp(1 - clip.low, 1 + clip.high)
-    loss = torch.maximum(plain, clipped)
-    decided = clipped > plain
-    metrics = {
-        "clip_fraction_low": decided & (ratio < 1 - clip.low),
-        "clip_fraction_high": decided & (ratio > 1 + clip.high),
-    }
+    with torch.no_grad():  # where the clip decides there is no gradient
+        clipped = costs * ratio.clamp(1 - clip.low, 1 + clip.high)
+        decided = clipped > plain
+        metrics = {
+            "clip_fraction_low": decided & (ratio < 1 - clip.low),
+            "clip_fraction_high": decided & (ratio > 1 + clip.high),
+        }
+    loss = torch.where(decided, clipped, plain)
     if clip.dual is not None:
         bound = clip.dual * advantages.abs()
         metrics["clip_fraction_dual"] = (advantages < 0) & (loss > bound)

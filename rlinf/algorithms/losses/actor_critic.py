@@ -33,9 +33,10 @@ def actor_critic(
     cost, clipped = value_loss(
         x.values, x.returns, old_values=x.old_values, value_clip=value_clip, huber_delta=huber_delta
     )
-    error = (x.returns - x.values).detach()
+    values = x.values.detach()
+    error = x.returns - values
     moments = {
-        "value": x.values.detach(),
+        "value": values,
         "return": x.returns,
         "return_squared": x.returns.square(),
         "value_error": error,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.learners.adam import Adam
 from rlinf.learners.moments import own_options
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
@@ -56,7 +57,7 @@ class Trained:
         """``grad_clip``: the largest norm of the gradient; 0 is off."""
         self.flat, self.lr = FlatParameters(parameters), lr
         self._place, self._grad_clip = place, grad_clip
-        self.optimizer = torch.optim.Adam([self.flat.whole], lr=lr, betas=betas, fused=True)
+        self.optimizer = Adam([self.flat.whole], lr=lr, betas=betas, fused=True)
 
     def backward(self, loss: Tensor) -> None:
         """The gradient of ``loss`` alone."""
@@ -68,7 +69,7 @@ class Trained:
         self.flat.average_gradients(self._place.ranks, self._place.size)
         if self._grad_clip > 0:
             nn.utils.clip_grad_norm_([self.flat.whole], self._grad_clip)
-        self.optimizer.step()
+        self.optimizer.move()
 
     def descend(self, loss: Tensor) -> None:
         """One step of gradient descent."""
