@@ -34,6 +34,8 @@ OTHER_WORDS: Mapping[Words, str] = {
     "blank": "rlinf.rollouts.wrappers:BlankWords",
 }
 """The wrapper that changes what an environment says, by the entry of `evaluation.words`."""
+KEPT_STATES_BYTES = 1 << 30
+"""Keys and values that the `hf` sampler keeps for later turns of conversations, and as many for later weights."""
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 AGENT = "agent:"
 """What begins `env.id` where it names a function that is an agent."""

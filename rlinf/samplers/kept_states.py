@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
+from rlinf.config.facts import KEPT_STATES_BYTES
 from rlinf.samplers.slots import States
-
-_KEPT_BYTES = 1 << 30
 
 
 class KeptStates:
-    """By name, at most a gigabyte; the oldest go first."""
+    """By name, at most :data:`KEPT_STATES_BYTES`; the oldest go first."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, tuple[list[int], States]] = OrderedDict()
@@ -22,7 +21,7 @@ class KeptStates:
         self.take(name, ())
         self._kept[name] = (ids, states)
         self._bytes += _bytes(states)
-        while self._bytes > _KEPT_BYTES:
+        while self._bytes > KEPT_STATES_BYTES:
             self._bytes -= _bytes(self._kept.popitem(last=False)[1][1])
 
     def take(self, name: Hashable, ids: Sequence[int]) -> tuple[int, States] | None:

@@ -209,7 +209,9 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
     if decoder.experts:
         trained += f", {decoder.active_parameters:,} for each token"
-    sampler = _named({"weights": memory.sampler_weights, "KV at most": memory.kv_cache})
+    sampler = _named(
+        {"weights": memory.sampler_weights, "KV at most": memory.kv_cache, "KV set aside at most": memory.kept_states}
+    )
     rows = [
         ("parameters", f"{memory.parameters:,}{trained}"),
         ("a learner rank at most", f"{size_text(memory.peak)}{_parts(memory)}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlinf.config.facts import keeps_reference, row_tokens, rows_per_iteration
+from rlinf.config.facts import KEPT_STATES_BYTES, keeps_reference, max_turns, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.autograd import Pass, Passing, passing
 from rlinf.config.plan.parallel import Split
@@ -36,6 +36,8 @@ class Memory:
     """Logits of one micro-batch with what their gradient needs."""
     sampler_weights: int
     kv_cache: int
+    kept_states: int = 0
+    """Keys and values set aside: of conversations between two turns, and of responses between two weights."""
     copies: int = 0
     """Weights in 16 bits during a pass on a GPU: autocast's copies (torch), or those that were gathered (fsdp)."""
 
@@ -50,7 +52,7 @@ class Memory:
 
     @property
     def sampler(self) -> int:
-        return self.sampler_weights + self.kv_cache
+        return self.sampler_weights + self.kv_cache + self.kept_states
 
 
 def bytes_per_value(config: Config, gpus: int) -> int:
@@ -80,6 +82,7 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
     else:
         layers = _activations(config, decoder, split, size)
         moment = Passing(layers, _logits(config, decoder, split, size, on_gpu=gpus > 0), 0)
+    kv_cache = decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel
     return Memory(
         parameters=parameters,
         trained=trained,
@@ -92,7 +95,8 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         logits=moment.logits,
         copies=moment.copies,
         sampler_weights=parameters * size // parallel,
-        kv_cache=decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel,
+        kv_cache=kv_cache,
+        kept_states=min(kv_cache, KEPT_STATES_BYTES) * _reasons_to_keep(config, gpus),
     )
 
 
@@ -160,6 +164,13 @@ def _tokens_at_once(config: Config) -> int:
     if config.rollout.sampler == "vllm":
         at_once = min(at_once, config.rollout.vllm.max_num_seqs)
     return at_once * row_tokens(config)
+
+
+def _reasons_to_keep(config: Config, gpus: int) -> int:
+    """How many times the `hf` sampler sets keys and values aside: for later turns, and for later weights."""
+    if config.rollout.sampler in ("vllm", "server") or (config.rollout.sampler == "auto" and gpus > 0):
+        return 0
+    return int(max_turns(config) > 1) + int(config.rollout.keep_cache)
 
 
 def _adapter_parameters(config: Config, decoder: Decoder) -> int:

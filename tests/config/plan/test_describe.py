@@ -77,6 +77,17 @@ def test_memory_counts_the_reference_and_the_shards() -> None:
     assert estimate(config, decoder, gpus=4).learner == (2 + 2 + 12) * decoder.parameters // 4
 
 
+def test_keys_and_values_that_are_set_aside_count() -> None:
+    decoder = decoder_of(PolicyConfig(architecture=QWEN2_HALF_BILLION))
+    assert decoder is not None
+    stale = ["rollout.staleness=2"]
+    whole = estimate(load(QUICKSTART, stale), decoder, gpus=0)
+    kept = estimate(load(QUICKSTART, [*stale, "rollout.keep_cache=true"]), decoder, gpus=0)
+    assert whole.kept_states == 0
+    assert kept.kept_states == kept.kv_cache > 0
+    assert kept.sampler - whole.sampler == kept.kept_states
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
