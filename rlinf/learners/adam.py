@@ -62,7 +62,7 @@ class Adam(torch.optim.Adam):
         return [tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups]
 
 
-def gradient_norm(gradients: Sequence[Tensor]) -> Tensor:
+def gradient_norm(gradients: list[Tensor]) -> Tensor:
     """The norm of all ``gradients`` together."""
     if not _alike(gradients):
         return nn.utils.get_total_norm(gradients)
